@@ -1,0 +1,58 @@
+// Package app is hypergate's command line: flags become a desired.Config and clients, and each verb calls the packages below.
+package app
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// version is set by the linker.
+var version = "dev" //nolint:gochecknoglobals // the linker sets package variables only
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+)
+
+// Main runs the command line and returns the exit code.
+func Main() int {
+	root := newRoot()
+	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintf(os.Stderr, "hypergate: %v\n", err)
+		return exitError
+	}
+	return exitOK
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hypergate",
+		Short: "Gateway API for hosted clusters: istiod on the management cluster, gateways in the guest",
+		Long: `hypergate installs Istio's control plane split in two: istiod in the namespace of a hosted control plane on the management cluster,
+and what must stand beside the gateways - RBAC, webhooks, CRDs - in the guest. Standalone clusters are both sides at once.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newRun(), newRender(), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of hypergate and of the Istio charts that it embeds",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			source, err := chartSource("")
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "hypergate %s (Istio %s)\n", version, source.Version())
+			return err
+		},
+	}
+}

@@ -1,0 +1,157 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// planOptions are the flags that decide what is computed: run and render have them in common.
+type planOptions struct {
+	topology, namespace, guestNamespace string
+	controllerName, revision            string
+	pilotImage, proxyImage              string
+	xdsAddress, webhookHost             string
+	istioResources                      []string
+	sidecarInjection                    bool
+	chartsDir                           string
+}
+
+func (o *planOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.topology, "topology", string(desired.TopologyHosted), "hosted: istiod on the management cluster, gateways in the guest; standalone: one cluster is both")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the hosted control plane on the management cluster (standalone: the guest namespace)")
+	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "istiod's system namespace in the guest")
+	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "spec.controllerName of the GatewayClasses to serve")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "istiod's revision: in its object names and in the label istio.io/rev")
+	flags.StringVar(&o.pilotImage, "pilot-image", "", "istiod's image, from the control plane's release payload")
+	flags.StringVar(&o.proxyImage, "proxy-image", "", "the gateways' image, from the guest's release payload")
+	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod (standalone: istiod's Service)")
+	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of istiod's Service, "+
+		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing)")
+	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none")
+	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
+	flags.StringVar(&o.chartsDir, "charts-dir", "", "take Istio's charts from this directory (Istio's manifests/charts or sail-operator's resources/<version>/charts) and not the embedded ones")
+}
+
+func defaultIstioResources() []string {
+	var out []string
+	for _, r := range desired.LayeredProductResources() {
+		out = append(out, r.Resource)
+	}
+	return out
+}
+
+// config turns flags into a checked Config. The error joins all that is wrong.
+func (o *planOptions) config() (desired.Config, error) {
+	cfg := desired.Config{
+		Topology:         desired.Topology(o.topology),
+		MgmtNamespace:    o.namespace,
+		GuestNamespace:   o.guestNamespace,
+		ControllerName:   o.controllerName,
+		Revision:         o.revision,
+		PilotImage:       o.pilotImage,
+		ProxyImage:       o.proxyImage,
+		WebhookHost:      o.webhookHost,
+		SidecarInjection: o.sidecarInjection,
+	}
+	if cfg.Topology == desired.TopologyStandalone && cfg.MgmtNamespace == "" {
+		cfg.MgmtNamespace = cfg.GuestNamespace
+	}
+	if cfg.WebhookHost == "" {
+		cfg.WebhookHost = cfg.IstiodName()
+	}
+	var xdsErr, resourcesErr error
+	switch {
+	case o.xdsAddress != "":
+		cfg.XDS, xdsErr = parseHostPort(o.xdsAddress)
+	case cfg.Topology == desired.TopologyStandalone:
+		cfg.XDS = desired.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
+	default:
+		xdsErr = errors.New("--xds-address must be given: the host:port at which the guest's gateways reach istiod, such as istiod.apps.example.com:443")
+	}
+	cfg.IstioResources, resourcesErr = parseIstioResources(o.istioResources)
+	if err := errors.Join(o.missing(), xdsErr, resourcesErr); err != nil {
+		return desired.Config{}, err
+	}
+	return cfg, cfg.Validate()
+}
+
+func (o *planOptions) missing() error {
+	var errs []error
+	for _, f := range []struct{ flag, value, example string }{
+		{"--pilot-image", o.pilotImage, "registry.example.com/pilot:1.29.1"},
+		{"--proxy-image", o.proxyImage, "registry.example.com/proxyv2:1.29.1"},
+	} {
+		if f.value == "" {
+			errs = append(errs, fmt.Errorf("%s must be given, such as %s", f.flag, f.example))
+		}
+	}
+	if o.namespace == "" && o.topology != string(desired.TopologyStandalone) {
+		errs = append(errs, errors.New("--namespace must be given: the namespace of the hosted control plane, such as clusters-guest1"))
+	}
+	return errors.Join(errs...)
+}
+
+func parseHostPort(s string) (desired.HostPort, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return desired.HostPort{}, fmt.Errorf("--xds-address: %q is not host:port: %w", s, err)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return desired.HostPort{}, fmt.Errorf("--xds-address: %q has no port between 1 and 65535", s)
+	}
+	return desired.HostPort{Host: host, Port: uint16(number)}, nil
+}
+
+func parseIstioResources(names []string) ([]desired.IstioResource, error) {
+	var out []desired.IstioResource
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(desired.KnownIstioResources(), func(r desired.IstioResource) bool { return name == r.Resource || name == r.CRD() })
+		switch {
+		case name == "":
+		case i < 0:
+			return nil, fmt.Errorf("--istio-resources: %q is no resource of Istio's API; known are %s", name, knownResources())
+		default:
+			out = append(out, desired.KnownIstioResources()[i])
+		}
+	}
+	return out, nil
+}
+
+func knownResources() string {
+	var out []string
+	for _, r := range desired.KnownIstioResources() {
+		out = append(out, r.Resource)
+	}
+	return strings.Join(out, ", ")
+}
+
+// chartSource is the embedded charts, or those of a directory.
+func chartSource(dir string) (*charts.Source, error) {
+	if dir == "" {
+		return charts.Embedded()
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--charts-dir: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("--charts-dir: %s is no directory", dir)
+	}
+	source, err := charts.FromFS(os.DirFS(dir), dir)
+	if err != nil {
+		return nil, fmt.Errorf("--charts-dir: %w", err)
+	}
+	return source, nil
+}

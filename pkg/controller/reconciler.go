@@ -1,0 +1,251 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// Reconciler makes both sides agree with what the GatewayClasses ask for. Its exported fields are set once, before it is used.
+type Reconciler struct {
+	Config desired.Config
+	Source desired.ChartSource
+	// Version is istiod's, for messages.
+	Version string
+	Mgmt    *mgmt.Cluster
+	Guest   *guest.Cluster
+	Clock   clock.PassiveClock
+	// GuestServer is the guest's API server as istiod's pod reaches it; empty: as we do.
+	GuestServer string
+	// TokenLifetime is how long istiod's guest token lives.
+	TokenLifetime time.Duration
+
+	// guarded is whether the two sides were found to be different clusters.
+	guarded bool
+	// last is the last plan and what it was computed from.
+	last lastPlan
+	// proof is what is known of the webhook.
+	proof proof
+}
+
+// lastPlan lets a reconcile that changes nothing compute nothing.
+type lastPlan struct {
+	inputs []byte
+	state  desired.State
+}
+
+// Reconcile is one pass over everything. It returns an error only for what a retry may mend.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	outcome, next, err := r.converge(ctx)
+	if unknown(err) {
+		// A watch will tell; nothing is decided on half of the facts.
+		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting to know both sides", "why", err.Error())
+		return reconcile.Result{}, nil
+	}
+	statusErr := r.report(ctx, outcome, err)
+	if err := errors.Join(err, outcome.Mgmt.Err(), outcome.Guest.Err(), statusErr); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// unknown says that a side has not shown everything yet.
+func unknown(err error) bool {
+	_, mgmtUnknown := errors.AsType[mgmt.NotSynced](err)
+	_, guestUnknown := errors.AsType[guest.NotSynced](err)
+	return mgmtUnknown || guestUnknown
+}
+
+// converge observes, computes and applies. next is when it should be called again without an event; zero means never.
+func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duration, error) {
+	hosted, seen, err := r.observe(ctx)
+	if err != nil {
+		return status.Outcome{}, 0, err
+	}
+	retryProof := time.Duration(0)
+	if len(seen.Classes) > 0 {
+		seen.Webhook, retryProof = r.proof.of(ctx, r.Guest, hosted, r.Clock.Now())
+	}
+	plan, err := r.compute(ctx, hosted, seen)
+	if err != nil {
+		return status.Outcome{Refused: err}, 0, err
+	}
+	outcome := status.Outcome{Plan: plan, Istiod: hosted.Istiod}
+	renew := r.applyAll(ctx, &outcome, hosted)
+	r.prune(ctx, &outcome)
+	outcome.MgmtWatches, outcome.GuestWatches = r.Mgmt.WatchProblems(), r.Guest.WatchProblems()
+	return outcome, soonest(retryProof, renew), nil
+}
+
+// observe reads both sides, once they are known to be two.
+func (r *Reconciler) observe(ctx context.Context) (desired.Hosted, desired.Guest, error) {
+	hosted, err := r.Mgmt.Observe(ctx)
+	if err != nil {
+		return desired.Hosted{}, desired.Guest{}, err
+	}
+	seen, err := r.Guest.Observe()
+	if err != nil {
+		return desired.Hosted{}, desired.Guest{}, err
+	}
+	if !r.guarded {
+		if err := Guard(ctx, r.Config, r.Mgmt, r.Guest); err != nil {
+			return desired.Hosted{}, desired.Guest{}, err
+		}
+		r.guarded = true
+	}
+	if !hosted.CA.Exists() && len(seen.Classes) > 0 {
+		if hosted.CA, err = pki.New(r.Clock.Now()); err != nil {
+			return desired.Hosted{}, desired.Guest{}, err
+		}
+		r.Mgmt.KeepCA(hosted.CA)
+	}
+	return hosted, seen, nil
+}
+
+// compute plans, or hands out the last plan if nothing that it was made from changed.
+func (r *Reconciler) compute(ctx context.Context, hosted desired.Hosted, seen desired.Guest) (desired.State, error) {
+	hosted.IstiodSince = "" // nothing is computed from it
+	inputs, err := json.Marshal([]any{hosted, seen})
+	if err != nil {
+		return desired.State{}, fmt.Errorf("comparing observations: %w", err)
+	}
+	if r.last.inputs != nil && bytes.Equal(inputs, r.last.inputs) {
+		return r.last.state, nil
+	}
+	start := r.Clock.Now()
+	state, err := desired.Compute(r.Config, r.Source, hosted, seen)
+	if err != nil {
+		return desired.State{}, reconcile.TerminalError(fmt.Errorf("refusing the plan, nothing was changed: %w", err))
+	}
+	r.last = lastPlan{inputs: inputs, state: state}
+	logr.FromContextOrDiscard(ctx).V(1).Info("Computed a plan", "classes", len(seen.Classes), "took", r.Clock.Since(start).Round(time.Millisecond).String())
+	return state, nil
+}
+
+// applyAll applies the stages in their order and says when the credential must be renewed.
+func (r *Reconciler) applyAll(ctx context.Context, o *status.Outcome, hosted desired.Hosted) time.Duration {
+	var sides sync.WaitGroup
+	sides.Go(func() { o.Mgmt = r.Mgmt.Apply(ctx, o.Plan.Mgmt) })
+	sides.Go(func() {
+		o.Guest = r.Guest.Apply(ctx, append(append([]desired.GuestObject{}, o.Plan.CRDs...), o.Plan.Guest...))
+	})
+	sides.Wait()
+	if !o.Plan.Installed {
+		return 0
+	}
+	workload, renew, err := r.workload(ctx, o.Plan)
+	if err != nil {
+		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
+		o.Waiting = "a token of istiod's service account in the guest"
+		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
+	}
+	o.Mgmt = o.Mgmt.And(r.Mgmt.Apply(ctx, workload))
+	if hosted.Istiod == desired.Available || r.Guest.HasWebhook() {
+		o.Guest = o.Guest.And(r.Guest.Apply(ctx, o.Plan.Admission))
+	}
+	return renew
+}
+
+// tokenRetry is how soon a token is asked for again after that failed.
+const tokenRetry = 5 * time.Second
+
+// workload is istiod with its credential, which is renewed when it is due. Without a credential there is no workload: the pod could not start.
+func (r *Reconciler) workload(ctx context.Context, plan desired.State) ([]desired.MgmtObject, time.Duration, error) {
+	credential, now := r.Mgmt.Credential(), r.Clock.Now()
+	var err error
+	if credential.Token == "" || !now.Before(credential.RenewAt()) {
+		var fresh desired.Credential
+		if fresh, err = r.Guest.MintCredential(ctx, r.GuestServer, r.TokenLifetime, now); err == nil {
+			r.Mgmt.KeepCredential(fresh)
+			credential = fresh
+		}
+	}
+	if credential.Token == "" {
+		return nil, tokenRetry, err
+	}
+	renew := credential.RenewAt().Sub(now)
+	if err != nil {
+		renew = tokenRetry
+	}
+	secret, mintErr := desired.CredentialSecret(r.Config, credential)
+	if mintErr != nil {
+		return nil, tokenRetry, mintErr
+	}
+	return append([]desired.MgmtObject{secret}, plan.Workload...), renew, err
+}
+
+// prune clears both sides of what is not planned, the guest first: a webhook must go before what answers it.
+func (r *Reconciler) prune(ctx context.Context, o *status.Outcome) {
+	if !o.Mgmt.Complete() || !o.Guest.Complete() {
+		return
+	}
+	plan := o.Plan
+	keepGuest := append(append(append([]desired.GuestObject{}, plan.CRDs...), plan.Guest...), plan.Admission...)
+	keepMgmt := append(append([]desired.MgmtObject{}, plan.Mgmt...), plan.Workload...)
+	if credential := r.Mgmt.Credential(); plan.Installed && credential.Token != "" {
+		if secret, err := desired.CredentialSecret(r.Config, credential); err == nil {
+			keepMgmt = append(keepMgmt, secret)
+		}
+	}
+	pruned := r.Guest.Prune(ctx, keepGuest)
+	o.Guest = o.Guest.And(pruned)
+	if !pruned.Complete() && pruned.Count(apply.VerdictWaiting) == 0 {
+		return
+	}
+	o.Mgmt = o.Mgmt.And(r.Mgmt.Prune(ctx, keepMgmt))
+	if !plan.Installed && o.Mgmt.Complete() {
+		r.Mgmt.ForgetSecrets()
+		r.proof = proof{}
+	}
+}
+
+// report writes the conditions that changed, and says what was done.
+func (r *Reconciler) report(ctx context.Context, o status.Outcome, refused error) error {
+	log := logr.FromContextOrDiscard(ctx)
+	writes := o.Mgmt.Writes() + o.Guest.Writes()
+	if writes > 0 {
+		log.Info("Applied", "management", o.Mgmt.String(), "guest", o.Guest.String())
+		// What rendering and applying needed goes back to the system: at rest this process is small.
+		defer debug.FreeOSMemory()
+	}
+	if refused != nil && o.Refused == nil {
+		return nil // not even observed: there is nothing to say of any class
+	}
+	seen, err := r.Guest.Observe()
+	if err != nil {
+		return nil //nolint:nilerr // the guest went away meanwhile; its return is an event
+	}
+	var errs []error
+	for _, class := range seen.Classes {
+		previous := r.Guest.Conditions(class.Name)
+		conditions := status.Conditions(class, o, r.Version, previous, r.Clock.Now())
+		if !status.Same(previous, conditions) {
+			errs = append(errs, r.Guest.ApplyConditions(ctx, class.Name, conditions))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// soonest is the shorter of two waits, of which zero means never.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

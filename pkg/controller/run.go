@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+)
+
+// Lease times that HyperShift recommends for control planes: one write in 26 s (hypershift support/config/constants.go).
+const (
+	leaseDuration = 137 * time.Second
+	renewDeadline = 107 * time.Second
+	retryPeriod   = 26 * time.Second
+)
+
+// Waits between retries of a failed reconcile. A side that comes back is noticed within the longest.
+const (
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 10 * time.Second
+)
+
+// startupCheck is how long the two clusters have to answer before the controller starts without having compared them.
+const startupCheck = 5 * time.Second
+
+// Options are what Run needs.
+type Options struct {
+	Config                  desired.Config
+	Source                  *charts.Source
+	MgmtConfig, GuestConfig *rest.Config
+	GuestServer             string
+	TokenLifetime           time.Duration
+	LeaderElection          bool
+	HealthAddress           string
+	MetricsAddress          string
+}
+
+// Run runs the controller until ctx ends. It returns at once, with an error that says what to do, when it could never work: a namespace that
+// is missing, or a guest that is the management cluster. A side that does not answer is no such error.
+func Run(ctx context.Context, o Options) error {
+	mgmtCluster, err := mgmt.New(o.MgmtConfig, o.Config)
+	if err != nil {
+		return err
+	}
+	guestCluster, err := guest.New(o.GuestConfig, o.Config)
+	if err != nil {
+		return err
+	}
+	if err := checkAtStart(ctx, o.Config, mgmtCluster, guestCluster); err != nil {
+		return err
+	}
+	mgr, err := newManager(o)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("management", func(*http.Request) error { return mgmtCluster.Check() }),
+		mgr.AddReadyzCheck("guest", func(*http.Request) error { return guestCluster.Check() }),
+	); err != nil {
+		return fmt.Errorf("adding health checks: %w", err)
+	}
+	reconciler := &Reconciler{
+		Config: o.Config, Source: o.Source, Version: o.Source.Version(), Mgmt: mgmtCluster, Guest: guestCluster,
+		Clock: clock.RealClock{}, GuestServer: o.GuestServer, TokenLifetime: o.TokenLifetime,
+	}
+	if err := reconciler.AddToManager(mgr); err != nil {
+		return err
+	}
+	logr.FromContextOrDiscard(ctx).Info("Starting", "topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
+	return mgr.Start(ctx)
+}
+
+// AddToManager adds the controller: one key, one worker, and the watches of both sides as its one source.
+func (r *Reconciler) AddToManager(mgr manager.Manager) error {
+	theKey := reconcile.Request{}
+	c, err := controller.New("hypergate", mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: 1,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+	})
+	if err != nil {
+		return fmt.Errorf("making the controller: %w", err)
+	}
+	// The queue keeps the key once, however many events come.
+	watches := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		notify := func() { queue.Add(theKey) }
+		return errors.Join(r.Mgmt.Start(ctx, notify), r.Guest.Start(ctx, notify))
+	})
+	if err := c.Watch(watches); err != nil {
+		return fmt.Errorf("watching both sides: %w", err)
+	}
+	return nil
+}
+
+// checkAtStart finds what could never work.
+func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
+	checkCtx, cancel := context.WithTimeout(ctx, startupCheck)
+	defer cancel()
+	err := Guard(checkCtx, cfg, m, g)
+	if errors.Is(err, ErrSameCluster) || errors.Is(err, mgmt.ErrNoNamespace) {
+		return err
+	}
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Starting although a side does not answer yet", "err", err.Error())
+	}
+	return nil
+}
+
+func newManager(o Options) (manager.Manager, error) {
+	options := manager.Options{
+		Scheme:                        scheme.Scheme,
+		HealthProbeBindAddress:        o.HealthAddress,
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
+		RetryPeriod:                   new(retryPeriod),
+	}
+	if o.LeaderElection {
+		lock, err := leaseLock(o)
+		if err != nil {
+			return nil, err
+		}
+		options.LeaderElectionResourceLockInterface = lock
+	}
+	mgr, err := ctrl.NewManager(o.MgmtConfig, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// leaseLock is a Lease held under the pod's name, not under a random one: a container that was killed and restarts in its pod goes on at once
+// and does not wait for its own Lease to run out. No events: each would make HyperShift's control-plane-operator reconcile everything.
+func leaseLock(o Options) (resourcelock.Interface, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("finding the pod's name: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Config.MgmtNamespace, "hypergate-"+o.Config.Revision,
+		resourcelock.ResourceLockConfig{Identity: hostname}, o.MgmtConfig, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the Lease: %w", err)
+	}
+	return lock, nil
+}

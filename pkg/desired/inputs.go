@@ -1,0 +1,162 @@
+package desired
+
+import (
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// Topology says which clusters play the two sides.
+type Topology string
+
+const (
+	// TopologyHosted is HyperShift's: istiod runs on the management cluster, in the namespace of the hosted control plane.
+	TopologyHosted Topology = "hosted"
+	// TopologyStandalone is one cluster that plays both sides.
+	TopologyStandalone Topology = "standalone"
+)
+
+// FieldManager is the one server-side-apply field manager of hypergate, on both sides.
+const FieldManager = "hypergate"
+
+// OwnerLabel is on every object that hypergate made; its value is OwnerValue. It is what watches select and what prune goes by.
+const OwnerLabel = "gateway.hypergate.dev/owner"
+
+// Side is one of the two sides.
+type Side string
+
+const (
+	// SideMgmt is the management cluster.
+	SideMgmt Side = "management"
+	// SideGuest is the guest cluster.
+	SideGuest Side = "guest"
+)
+
+// Config is what the flags say. It does not change while the process lives.
+type Config struct {
+	Topology Topology
+	// MgmtNamespace is where istiod runs: HyperShift's HCP namespace, or GuestNamespace when standalone.
+	MgmtNamespace string
+	// GuestNamespace is istiod's system namespace in the guest, where its service account, leases and gateway defaults are.
+	GuestNamespace string
+	// ControllerName is the spec.controllerName of the GatewayClasses that are ours.
+	ControllerName string
+	// Revision is istiod's revision, in its object names and in the label istio.io/rev.
+	Revision string
+	// PilotImage is istiod's image, ProxyImage that of the gateways.
+	PilotImage, ProxyImage string
+	// XDS is where the guest's gateways reach istiod. It is the discovery address, the CA address, and a name in istiod's certificate.
+	XDS HostPort
+	// WebhookHost is the host that the guest's kube-apiserver calls istiod's webhooks at, on port 443. Hosted only.
+	WebhookHost string
+	// IstioResources are the Istio kinds that istiod serves.
+	IstioResources []IstioResource
+	// SidecarInjection adds the pod-mutating webhook.
+	SidecarInjection bool
+}
+
+// OwnerValue is the value of OwnerLabel for one side. It holds the revision, so that two revisions do not prune each other, and the side,
+// so that in a standalone cluster the two sides do not.
+func (c Config) OwnerValue(side Side) string { return c.Revision + "." + string(side) }
+
+// IstiodName is the name that the chart gives istiod's Deployment, Service and ServiceAccount.
+func (c Config) IstiodName() string { return "istiod-" + c.Revision }
+
+// HostPort is a host name or address, and a port.
+type HostPort struct {
+	Host string
+	Port uint16
+}
+
+// String is host:port, with brackets around an IPv6 address.
+func (h HostPort) String() string { return net.JoinHostPort(h.Host, strconv.Itoa(int(h.Port))) }
+
+// IstioResource is one kind of Istio's API.
+type IstioResource struct{ Group, Resource string }
+
+// CRD is the name of the resource's CustomResourceDefinition.
+func (r IstioResource) CRD() string { return r.Resource + "." + r.Group }
+
+// KnownIstioResources are the resources of Istio's API that may be asked for.
+func KnownIstioResources() []IstioResource {
+	net, sec := "networking.istio.io", "security.istio.io"
+	return []IstioResource{
+		{"extensions.istio.io", "wasmplugins"},
+		{net, "destinationrules"}, {net, "envoyfilters"}, {net, "gateways"}, {net, "proxyconfigs"}, {net, "serviceentries"},
+		{net, "sidecars"}, {net, "virtualservices"}, {net, "workloadentries"}, {net, "workloadgroups"},
+		{sec, "authorizationpolicies"}, {sec, "peerauthentications"}, {sec, "requestauthentications"},
+		{"telemetry.istio.io", "telemetries"},
+	}
+}
+
+// LayeredProductResources are what products on top of OpenShift's Gateway API use: the default for Config.IstioResources
+// (openshift/enhancements, ingress/gateway-api-without-olm.md).
+func LayeredProductResources() []IstioResource {
+	return slices.DeleteFunc(KnownIstioResources(), func(r IstioResource) bool {
+		return !slices.Contains([]string{"destinationrules", "envoyfilters", "wasmplugins"}, r.Resource)
+	})
+}
+
+// Hosted is what the management side shows.
+type Hosted struct {
+	// CA signs istiod's serving certificate and the gateways' certificates.
+	CA pki.CA
+	// Istiod is whether istiod serves.
+	Istiod Availability
+	// IstiodSince changes whenever istiod became available anew. Nothing is computed from it; a proof that istiod's webhook is reached holds
+	// for one value of it.
+	IstiodSince string
+}
+
+// Availability is whether a workload serves.
+type Availability int
+
+const (
+	// Absent: there is no such workload.
+	Absent Availability = iota
+	// Unavailable: it is there and does not serve.
+	Unavailable
+	// Available: it serves.
+	Available
+)
+
+// Guest is what the guest shows.
+type Guest struct {
+	// Classes are the GatewayClasses that name our controller, sorted by name.
+	Classes []GatewayClass
+	// CRDs are the facts about each CRD that we might install, by name.
+	CRDs map[string]crds.Fact
+	// Namespace is whether Config.GuestNamespace exists in the guest.
+	Namespace Presence
+	// Webhook is what is known of the way from the guest's API server to istiod's webhook.
+	Webhook WebhookProof
+}
+
+// GatewayClass is one GatewayClass of ours.
+type GatewayClass struct {
+	Name       string
+	Generation int64
+}
+
+// Presence is whether an object that we do not own exists.
+type Presence int
+
+const (
+	// Missing: it does not exist.
+	Missing Presence = iota
+	// Present: it exists.
+	Present
+)
+
+// WebhookProof is whether the guest's API server was seen to reach istiod's validating webhook.
+type WebhookProof int
+
+const (
+	// Unproven: no rejection was seen since istiod last became available.
+	Unproven WebhookProof = iota
+	// Proven: an invalid object was rejected by the webhook through the guest's API server.
+	Proven
+)

@@ -1,0 +1,156 @@
+package desired
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MgmtObject is an object of the management side, as it should be. Only this package can make one.
+type MgmtObject struct{ object }
+
+// GuestObject is an object of the guest, as it should be. Only this package can make one.
+type GuestObject struct{ object }
+
+// object is an identity and the object's canonical JSON: small at rest, and the body of a server-side apply as it stands.
+type object struct {
+	gvk  schema.GroupVersionKind
+	key  types.NamespacedName
+	json []byte
+}
+
+// GVK is the object's group, version and kind.
+func (o object) GVK() schema.GroupVersionKind { return o.gvk }
+
+// Key is the object's namespace (empty when cluster-scoped) and name.
+func (o object) Key() types.NamespacedName { return o.key }
+
+// JSON is the whole object. The caller must not change it.
+func (o object) JSON() []byte { return o.json }
+
+// Unstructured decodes a fresh copy of the object.
+func (o object) Unstructured() (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(o.json); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", o, err)
+	}
+	return u, nil
+}
+
+// String names the object: Kind namespace/name.
+func (o object) String() string { return describe(o.gvk.Kind, o.key) }
+
+func describe(kind string, key types.NamespacedName) string {
+	if key.Namespace == "" {
+		return kind + " " + key.Name
+	}
+	return kind + " " + key.Namespace + "/" + key.Name
+}
+
+// Kind is a kind of object that may stand on a side, with what an API client needs to know of it.
+type Kind struct {
+	GVK        schema.GroupVersionKind
+	Resource   string
+	Namespaced bool
+	// Kept kinds are never pruned.
+	Kept bool
+}
+
+// MgmtKinds are all kinds that may stand on the management side, in the order of applying; pruning goes backwards. The list is closed: it
+// holds nothing cluster-scoped, no RBAC and nothing that hypergate's namespaced Role would have to be widened for.
+func MgmtKinds() []Kind {
+	return []Kind{
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Namespaced: true},
+	}
+}
+
+// GuestKinds are all kinds that may stand in the guest: no Secret, no workload. CRDs and the namespace hold other people's objects, so
+// they are never pruned.
+func GuestKinds() []Kind {
+	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+	return []Kind{
+		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", Kept: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Kept: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles"},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings"},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"}, Resource: "mutatingwebhookconfigurations"},
+		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingWebhookConfiguration"}, Resource: "validatingwebhookconfigurations"},
+	}
+}
+
+// mint checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
+func mint(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (object, error) {
+	key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
+	name := describe(u.GetKind(), key)
+	if key.Name == "" {
+		return object{}, fmt.Errorf("%s for the %s side has no name", u.GetKind(), side)
+	}
+	kind, known := kindOf(kinds, u.GroupVersionKind())
+	if !known {
+		return object{}, fmt.Errorf("%s must not stand on the %s side: its kind %s is not on that side's list", name, side, u.GroupVersionKind().GroupKind())
+	}
+	if want := cfg.namespaceOn(side, kind); key.Namespace != want {
+		return object{}, fmt.Errorf("%s must not stand on the %s side: its namespace must be %q", name, side, want)
+	}
+	out := u.DeepCopy()
+	for _, path := range [][]string{{"status"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "uid"}} {
+		unstructured.RemoveNestedField(out.Object, path...)
+	}
+	labels := maps.Clone(out.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[OwnerLabel] = cfg.OwnerValue(side)
+	out.SetLabels(labels)
+	body, err := json.Marshal(out.Object)
+	if err != nil {
+		return object{}, fmt.Errorf("encoding %s: %w", name, err)
+	}
+	return object{gvk: u.GroupVersionKind(), key: key, json: body}, nil
+}
+
+func kindOf(kinds []Kind, gvk schema.GroupVersionKind) (Kind, bool) {
+	for _, k := range kinds {
+		if k.GVK == gvk {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// namespaceOn is the one namespace that a namespaced object of a side may be in; nothing for a cluster-scoped kind.
+func (c Config) namespaceOn(side Side, kind Kind) string {
+	switch {
+	case !kind.Namespaced:
+		return ""
+	case side == SideMgmt:
+		return c.MgmtNamespace
+	default:
+		return c.GuestNamespace
+	}
+}
+
+// mintMgmt makes a MgmtObject, or says why the object must not stand on the management side.
+func mintMgmt(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
+	o, err := mint(u, SideMgmt, cfg, MgmtKinds())
+	return MgmtObject{o}, err
+}
+
+// mintGuest makes a GuestObject, or says why the object must not stand in the guest.
+func mintGuest(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
+	o, err := mint(u, SideGuest, cfg, GuestKinds())
+	return GuestObject{o}, err
+}

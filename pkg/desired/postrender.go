@@ -1,0 +1,245 @@
+package desired
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// allowGuestWebhooks lets a webhook in the guest point at a Service of the HCP namespace. HyperShift deletes a guest's webhook configuration
+// whose URL starts like the URL of a Service without this label (hypershift.md 5: hostedclusterconfigoperator/controllers/webhookvalidation),
+// so it is on the Service from its creation on. It is HyperShift's hyperv1.AllowGuestWebhooksServiceLabel.
+const allowGuestWebhooks = "hypershift.openshift.io/allow-guest-webhooks"
+
+// caRootHash makes a change of the CA's root roll istiod, which does not take up a new root while it runs.
+const caRootHash = "gateway.hypergate.dev/ca-root-hash"
+
+// transform changes one rendered object in place. It gets a copy that is its own.
+type transform struct {
+	name  string
+	kind  string
+	apply func(u *unstructured.Unstructured, cfg Config, hosted Hosted, guest Guest) error
+}
+
+// mgmtTransforms say what the chart has no value for, on the management side.
+func mgmtTransforms() []transform {
+	return []transform{
+		{"the service account lives where the pod does and has no token", "ServiceAccount", powerlessAccount},
+		{"guest webhooks may point at this Service", "Service", labelForGuestWebhooks},
+		{"the pod holds no management credential", "Deployment", withoutMgmtCredentials},
+		{"the pod does not start without what it needs", "Deployment", requireVolumes},
+		{"a new CA root rolls istiod", "Deployment", hashCARoot},
+		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
+	}
+}
+
+// guestTransforms say what the chart has no value for, in the guest.
+func guestTransforms() []transform {
+	return []transform{
+		{"the marker of the default revision selects nothing", "Service", withoutEndpoints},
+		{"no pod in the guest runs as istiod", "ServiceAccount", tokenlessAccount},
+		{"the webhook checks only what istiod serves", "ValidatingWebhookConfiguration", narrowValidation},
+		{"the webhook fails closed only once it was seen to work", "ValidatingWebhookConfiguration", failurePolicy},
+	}
+}
+
+func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, hosted Hosted, guest Guest) error {
+	for _, t := range list {
+		if t.kind != u.GetKind() {
+			continue
+		}
+		if err := t.apply(u, cfg, hosted, guest); err != nil {
+			return fmt.Errorf("post-rendering %s %s (%s): %w", u.GetKind(), u.GetName(), t.name, err)
+		}
+	}
+	return nil
+}
+
+// powerlessAccount moves the account from Istio's namespace, where the chart puts it, to the pod's.
+func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+	u.SetNamespace(cfg.MgmtNamespace)
+	u.Object["automountServiceAccountToken"] = false
+	return nil
+}
+
+func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+	u.Object["automountServiceAccountToken"] = false
+	return nil
+}
+
+func labelForGuestWebhooks(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+	if cfg.Topology == TopologyStandalone {
+		return nil
+	}
+	labels := u.GetLabels()
+	labels[allowGuestWebhooks] = "true"
+	u.SetLabels(labels)
+	return nil
+}
+
+// withoutMgmtCredentials takes away the automounted and the projected token of the management cluster, and the two volumes by which a Secret
+// or ConfigMap planted in the namespace would replace istiod's serving certificate. KUBECONFIG goes because the argument --kubeconfig is
+// given: that one is an error when the file is missing, where the variable falls back to the management cluster.
+func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+	gone := []string{"istio-token", "istio-csr-dns-cert", "istio-csr-ca-configmap"}
+	pod, err := podSpec(u)
+	if err != nil {
+		return err
+	}
+	pod["automountServiceAccountToken"] = false
+	pod["enableServiceLinks"] = false
+	if err := removeNamed(pod, "volumes", gone); err != nil {
+		return err
+	}
+	container, err := discoveryContainer(pod)
+	if err != nil {
+		return err
+	}
+	if err := removeNamed(container, "volumeMounts", gone); err != nil {
+		return err
+	}
+	return removeNamed(container, "env", []string{"KUBECONFIG"})
+}
+
+// requireVolumes makes the CA and the guest kubeconfig required: with either missing, istiod would not fail but do something else.
+func requireVolumes(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+	pod, err := podSpec(u)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{caName, kubeconfigName} {
+		volume, err := named(pod, "volumes", name)
+		if err != nil {
+			return err
+		}
+		secret, ok := volume["secret"].(map[string]any)
+		if !ok {
+			return fmt.Errorf("volume %s is not a Secret", name)
+		}
+		secret["optional"] = false
+	}
+	return nil
+}
+
+func hashCARoot(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
+	sum := sha256.Sum256(hosted.CA.Root)
+	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
+}
+
+// refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.
+func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+	pod, err := podSpec(u)
+	if err != nil {
+		return err
+	}
+	container, err := discoveryContainer(pod)
+	if err != nil {
+		return err
+	}
+	seen := map[any]bool{}
+	env, _ := container["env"].([]any)
+	for _, e := range env {
+		entry, _ := e.(map[string]any)
+		if seen[entry["name"]] {
+			return fmt.Errorf("environment variable %v is given twice", entry["name"])
+		}
+		seen[entry["name"]] = true
+	}
+	return nil
+}
+
+// withoutEndpoints leaves of the tag Service only what istiod looks at, its labels: no address is taken and no pod of the guest is selected.
+func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+	u.Object["spec"] = map[string]any{
+		"clusterIP": "None",
+		"ports":     []any{map[string]any{"name": "unused", "port": int64(15012), "protocol": "TCP"}},
+	}
+	return nil
+}
+
+// narrowValidation replaces the chart's rule, all resources of all of Istio's groups, by the resources that this istiod serves.
+func narrowValidation(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+	byGroup := map[string][]string{}
+	for _, r := range cfg.IstioResources {
+		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
+	}
+	rules := []any{}
+	for _, group := range sortedKeys(byGroup) {
+		slices.Sort(byGroup[group])
+		rules = append(rules, map[string]any{
+			"apiGroups": []any{group}, "apiVersions": []any{"*"}, "resources": anys(byGroup[group]), "operations": []any{"CREATE", "UPDATE"},
+		})
+	}
+	return eachWebhook(u, func(webhook map[string]any) { webhook["rules"] = rules })
+}
+
+// failurePolicy is Ignore until a rejection was seen to come through the guest's API server: a webhook that nobody answers would otherwise
+// stop every write to what it covers.
+func failurePolicy(u *unstructured.Unstructured, _ Config, hosted Hosted, guest Guest) error {
+	policy := "Ignore"
+	if guest.Webhook == Proven && hosted.Istiod == Available {
+		policy = "Fail"
+	}
+	return eachWebhook(u, func(webhook map[string]any) { webhook["failurePolicy"] = policy })
+}
+
+func eachWebhook(u *unstructured.Unstructured, do func(map[string]any)) error {
+	webhooks, _ := u.Object["webhooks"].([]any)
+	if len(webhooks) == 0 {
+		return fmt.Errorf("it has no webhooks")
+	}
+	for _, w := range webhooks {
+		webhook, ok := w.(map[string]any)
+		if !ok {
+			return fmt.Errorf("a webhook is no object")
+		}
+		do(webhook)
+	}
+	return nil
+}
+
+func podSpec(u *unstructured.Unstructured) (map[string]any, error) {
+	spec, _ := u.Object["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	pod, ok := template["spec"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("it has no pod template")
+	}
+	return pod, nil
+}
+
+// discoveryContainer is istiod's container; the chart calls it discovery.
+func discoveryContainer(pod map[string]any) (map[string]any, error) {
+	return named(pod, "containers", "discovery")
+}
+
+// named finds the entry of a list of objects that has a name.
+func named(in map[string]any, list, name string) (map[string]any, error) {
+	entries, _ := in[list].([]any)
+	for _, e := range entries {
+		if entry, ok := e.(map[string]any); ok && entry["name"] == name {
+			return entry, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no entry %q", list, name)
+}
+
+// removeNamed takes entries out of a list by name. Each must be there: that one is not means that the chart changed and that the reader of
+// this file must look again.
+func removeNamed(in map[string]any, list string, names []string) error {
+	for _, name := range names {
+		if _, err := named(in, list, name); err != nil {
+			return err
+		}
+	}
+	entries, _ := in[list].([]any)
+	in[list] = slices.DeleteFunc(slices.Clone(entries), func(e any) bool {
+		entry, _ := e.(map[string]any)
+		name, _ := entry["name"].(string)
+		return slices.Contains(names, name)
+	})
+	return nil
+}

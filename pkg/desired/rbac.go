@@ -1,0 +1,80 @@
+package desired
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// istiodRBAC is what istiod may do in the guest, and nothing more: the smallest set of rules with which istiod 1.29 becomes ready and serves
+// Gateways, found by taking the chart's rules away one by one (each read here makes istiod never ready when it is missing). It must list
+// Secrets of all namespaces, since a Gateway may name one anywhere; it writes none.
+func istiodRBAC(cfg Config) []*unstructured.Unstructured {
+	subjects := []any{map[string]any{"kind": "ServiceAccount", "name": cfg.IstiodName(), "namespace": cfg.GuestNamespace}}
+	role := func(kind, namespace string, rules []any) *unstructured.Unstructured {
+		return rbacObject(kind, cfg.IstiodName(), namespace, map[string]any{"rules": rules})
+	}
+	binding := func(kind, roleKind, namespace string) *unstructured.Unstructured {
+		return rbacObject(kind, cfg.IstiodName(), namespace, map[string]any{
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": roleKind, "name": cfg.IstiodName()},
+			"subjects": subjects,
+		})
+	}
+	return []*unstructured.Unstructured{
+		role("ClusterRole", "", istiodClusterRules(cfg.IstioResources)),
+		binding("ClusterRoleBinding", "ClusterRole", ""),
+		role("Role", cfg.GuestNamespace, []any{
+			// Leader election. istiod's elections that still use ConfigMaps are covered by the cluster-wide rule below.
+			rule("coordination.k8s.io", []string{"leases"}, "get", "create", "update"),
+		}),
+		binding("RoleBinding", "Role", cfg.GuestNamespace),
+	}
+}
+
+func istiodClusterRules(istio []IstioResource) []any {
+	read := []string{"get", "list", "watch"}
+	gateway := "gateway.networking.k8s.io"
+	rules := []any{
+		rule("", []string{"pods", "nodes", "services", "namespaces", "configmaps", "secrets", "serviceaccounts"}, read...),
+		// The CA's root goes into a ConfigMap of every namespace, since a gateway may run in any.
+		rule("", []string{"configmaps"}, "create", "update"),
+		rule("discovery.k8s.io", []string{"endpointslices"}, read...),
+		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, read...),
+		rule("admissionregistration.k8s.io", []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, read...),
+		rule("networking.k8s.io", []string{"ingresses"}, read...),
+		rule(gateway, []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies", "referencegrants"}, read...),
+		rule(gateway, []string{"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "backendtlspolicies/status"}, "update", "patch"),
+		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
+		rule("authorization.k8s.io", []string{"subjectaccessreviews"}, "create"),
+		// The gateways that istiod deploys. Deleting is the garbage collector's, by owner reference.
+		rule("apps", []string{"deployments"}, "get", "list", "watch", "create", "patch"),
+		rule("autoscaling", []string{"horizontalpodautoscalers"}, "get", "list", "watch", "create", "patch"),
+		rule("policy", []string{"poddisruptionbudgets"}, "get", "list", "watch", "create", "patch"),
+		rule("", []string{"services", "serviceaccounts"}, "create", "patch"),
+	}
+	for _, r := range istio {
+		rules = append(rules, rule(r.Group, []string{r.Resource}, read...))
+	}
+	return rules
+}
+
+func rule(group string, resources []string, verbs ...string) any {
+	return map[string]any{"apiGroups": []any{group}, "resources": anys(resources), "verbs": anys(verbs)}
+}
+
+func anys(in []string) []any {
+	out := make([]any, len(in))
+	for i, s := range in {
+		out[i] = s
+	}
+	return out
+}
+
+func rbacObject(kind, name, namespace string, fields map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetAPIVersion("rbac.authorization.k8s.io/v1")
+	u.SetKind(kind)
+	u.SetName(name)
+	if namespace != "" {
+		u.SetNamespace(namespace)
+	}
+	return u
+}

@@ -1,0 +1,133 @@
+package desired
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// release is one of the two renders of Istio's istio-discovery chart.
+type release string
+
+const (
+	// releaseIstiod is istiod itself.
+	releaseIstiod release = "istiod"
+	// releaseRemote is what a cluster needs whose istiod is elsewhere: the chart with profile remote, since Istio 1.24 in place of the
+	// istiod-remote chart.
+	releaseRemote release = "istiod-remote"
+)
+
+// destination is where a rendered object goes: exactly one of the values below. The interface is sealed.
+type destination interface{ isDestination() }
+
+type (
+	// toMgmt: the management side, before the workload.
+	toMgmt struct{}
+	// toWorkload: the management side, once all that it mounts and calls is there.
+	toWorkload struct{}
+	// toGuest: the guest, before istiod starts.
+	toGuest struct{}
+	// toAdmission: the guest, once istiod answers.
+	toAdmission struct{}
+	// drop: nowhere, because of the reason.
+	drop struct{ reason string }
+)
+
+func (toMgmt) isDestination()      {}
+func (toWorkload) isDestination()  {}
+func (toGuest) isDestination()     {}
+func (toAdmission) isDestination() {}
+func (drop) isDestination()        {}
+
+// route is one row of the routing table: objects of a release, of a kind, whose name starts with the prefix (after <rev> was put in), go there.
+type route struct {
+	release release
+	kind    string // Kind.group
+	prefix  string
+	to      destination
+}
+
+// Reasons for dropping. They are shown by "render --side dropped" and by the demo, so each says why and, where something replaces the
+// object, what.
+const (
+	whyNoMgmtRBAC     = "istiod has no permission on the management side; it talks to the guest's API only"
+	whyMinimalRBAC    = "replaced by least-privilege rules: the chart's can write every Secret of the namespace"
+	whyGuestCallsURL  = "the guest calls istiod by URL; no Service or endpoint stands in for it"
+	whyWebhookInGuest = "webhooks stand in the guest, from the istiod-remote release"
+	whyNoInjection    = "no pod-mutating webhook unless --sidecar-injection asks for it"
+	whyValues         = "information for people that istiod never reads; it would show the whole configuration"
+	whyClassDefaults  = "istiod reads gateway defaults from the guest; the istiod-remote release carries them"
+	whyReplicas       = "replicas are decided by the availability policy, not by load"
+	whyOneAccount     = "standalone: the guest side's service account of the same name serves the pod"
+	whyPolicy         = "Istio's stable-channel policy is cluster-scoped and not part of a Gateway API installation"
+	whyNetworkPolicy  = "network policies are hypergate's own, not the chart's"
+	whyRemoteMesh     = "mesh configuration and injection templates are files of istiod's pod, from the management side"
+	whyTagOnce        = "the default-revision marker stands in the guest, from the istiod-remote release"
+)
+
+const rbacGroup, admissionGroup = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
+
+// routes is the routing table. The first row that matches wins; <rev> in a prefix stands for the revision.
+func routes(cfg Config) []route {
+	mutating := destination(drop{whyNoInjection})
+	if cfg.SidecarInjection {
+		mutating = toAdmission{}
+	}
+	mgmtAccount := destination(toMgmt{})
+	if cfg.Topology == TopologyStandalone {
+		mgmtAccount = drop{whyOneAccount}
+	}
+	return []route{
+		{releaseIstiod, "Deployment.apps", "istiod-<rev>", toWorkload{}},
+		{releaseIstiod, "Service", "istiod-revision-tag-", drop{whyTagOnce}},
+		{releaseIstiod, "Service", "istiod-<rev>", toMgmt{}},
+		{releaseIstiod, "ConfigMap", "values", drop{whyValues}},
+		{releaseIstiod, "ConfigMap", "istio-<rev>-gatewayclass-", drop{whyClassDefaults}},
+		{releaseIstiod, "ConfigMap", "istio-sidecar-injector-<rev>", toMgmt{}},
+		{releaseIstiod, "ConfigMap", "istio-<rev>", toMgmt{}},
+		{releaseIstiod, "ServiceAccount", "istiod-<rev>", mgmtAccount},
+		{releaseIstiod, "ClusterRole" + rbacGroup, "", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "ClusterRoleBinding" + rbacGroup, "", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "Role" + rbacGroup, "", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "RoleBinding" + rbacGroup, "", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "MutatingWebhookConfiguration" + admissionGroup, "", drop{whyWebhookInGuest}},
+		{releaseIstiod, "ValidatingWebhookConfiguration" + admissionGroup, "", drop{whyWebhookInGuest}},
+		{releaseIstiod, "HorizontalPodAutoscaler.autoscaling", "", drop{whyReplicas}},
+		{releaseIstiod, "PodDisruptionBudget.policy", "", drop{whyReplicas}},
+
+		{releaseRemote, "ServiceAccount", "istiod-<rev>", toGuest{}},
+		{releaseRemote, "ConfigMap", "values", drop{whyValues}},
+		{releaseRemote, "ConfigMap", "istio-<rev>-gatewayclass-", toGuest{}},
+		{releaseRemote, "ConfigMap", "istio-sidecar-injector-<rev>", drop{whyRemoteMesh}},
+		{releaseRemote, "ConfigMap", "istio-<rev>", drop{whyRemoteMesh}},
+		{releaseRemote, "Service", "istiod-revision-tag-default", toGuest{}},
+		{releaseRemote, "Service", "istiod", drop{whyGuestCallsURL}},
+		{releaseRemote, "EndpointSlice.discovery.k8s.io", "istiod", drop{whyGuestCallsURL}},
+		{releaseRemote, "ClusterRole" + rbacGroup, "", drop{whyMinimalRBAC}},
+		{releaseRemote, "ClusterRoleBinding" + rbacGroup, "", drop{whyMinimalRBAC}},
+		{releaseRemote, "Role" + rbacGroup, "", drop{whyMinimalRBAC}},
+		{releaseRemote, "RoleBinding" + rbacGroup, "", drop{whyMinimalRBAC}},
+		{releaseRemote, "MutatingWebhookConfiguration" + admissionGroup, "istio-revision-tag-", drop{whyNoInjection}},
+		{releaseRemote, "MutatingWebhookConfiguration" + admissionGroup, "istio-sidecar-injector-<rev>", mutating},
+		{releaseRemote, "ValidatingWebhookConfiguration" + admissionGroup, "istio-validator-<rev>", toAdmission{}},
+
+		{"", "ValidatingAdmissionPolicy" + admissionGroup, "stable-channel-", drop{whyPolicy}},
+		{"", "ValidatingAdmissionPolicyBinding" + admissionGroup, "stable-channel-", drop{whyPolicy}},
+		{"", "NetworkPolicy.networking.k8s.io", "istiod", drop{whyNetworkPolicy}},
+	}
+}
+
+// routeOf finds where a rendered object goes. An object that no row knows is an error, never a guess.
+func routeOf(table []route, rel release, cfg Config, u *unstructured.Unstructured) (destination, error) {
+	kind := u.GroupVersionKind().GroupKind().String()
+	for _, r := range table {
+		prefix := strings.ReplaceAll(r.prefix, "<rev>", cfg.Revision)
+		if (r.release == "" || r.release == rel) && r.kind == kind && strings.HasPrefix(u.GetName(), prefix) {
+			return r.to, nil
+		}
+	}
+	return nil, fmt.Errorf("the chart's release %s renders %s %q, which hypergate's routing table does not know: "+
+		"the chart is newer than this hypergate, or not Istio's; use a chart version that this hypergate was built for, or add a row to pkg/desired/route.go",
+		rel, kind, u.GetName())
+}

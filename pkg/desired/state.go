@@ -1,0 +1,234 @@
+package desired
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/webhookurl"
+)
+
+// State is everything that should exist. Its stages are applied in the order of the fields; see docs/design.md.
+type State struct {
+	// Installed is whether a GatewayClass asks for us. If not, all lists but CRDs are empty and what is left of an installation is pruned.
+	Installed bool
+	// CRDs of the guest that are absent or ours.
+	CRDs []GuestObject
+	// Guest is what istiod finds in the guest when it starts: namespace, service account, RBAC, gateway defaults, the revision marker.
+	Guest []GuestObject
+	// Mgmt is what istiod's pod mounts and is reached by.
+	Mgmt []MgmtObject
+	// Workload is istiod's Deployment. It follows when Guest and Mgmt are there and istiod has its guest kubeconfig.
+	Workload []MgmtObject
+	// Admission are the guest's webhooks. They follow when istiod is available.
+	Admission []GuestObject
+	// Dropped are rendered objects that go nowhere.
+	Dropped []Dropped
+	// ForeignCRDs are CRDs that we would install and that somebody else has installed, by name.
+	ForeignCRDs []string
+}
+
+// Dropped is a rendered object that goes nowhere.
+type Dropped struct {
+	Release string `json:"release"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Reason  string `json:"reason"`
+}
+
+// ChartSource is where charts come from: *charts.Source.
+type ChartSource interface {
+	Render(charts.Release) ([]*unstructured.Unstructured, error)
+	CRDs(names []string) ([]*unstructured.Unstructured, error)
+}
+
+// Compute is the function that hypergate is built around: from flags and observations to everything that should exist. It is deterministic
+// and does no I/O. On any error the State is empty: a plan that is partly wrong is refused whole.
+func Compute(cfg Config, source ChartSource, hosted Hosted, guest Guest) (State, error) {
+	if err := cfg.Validate(); err != nil {
+		return State{}, err
+	}
+	p := planner{cfg: cfg, source: source, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0}}
+	if err := p.addCRDs(); err != nil {
+		return State{}, err
+	}
+	if !p.plan.Installed {
+		return p.plan, nil
+	}
+	if !hosted.CA.Exists() {
+		return State{}, errors.New("computing the installation: there is no mesh CA yet")
+	}
+	if err := errors.Join(p.addReleases(), p.addOwn()); err != nil {
+		return State{}, err
+	}
+	p.plan.sort()
+	return p.plan, nil
+}
+
+// planner holds the inputs of one Compute and the plan as it grows.
+type planner struct {
+	cfg    Config
+	source ChartSource
+	hosted Hosted
+	guest  Guest
+	plan   State
+}
+
+// addCRDs decides on each CRD. Those of the Gateway API come at once, because a GatewayClass cannot exist without them; Istio's come with the
+// first GatewayClass.
+func (p *planner) addCRDs() error {
+	names := crds.GatewayAPI().Names()
+	if p.plan.Installed {
+		for _, r := range p.cfg.IstioResources {
+			names = append(names, r.CRD())
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if crds.Decide(p.guest.CRDs[name]) == crds.Keep {
+			p.plan.ForeignCRDs = append(p.plan.ForeignCRDs, name)
+			continue
+		}
+		u, err := p.crd(name)
+		if err != nil {
+			return err
+		}
+		o, err := mintGuest(u, p.cfg)
+		if err != nil {
+			return err
+		}
+		p.plan.CRDs = append(p.plan.CRDs, o)
+	}
+	return nil
+}
+
+func (p *planner) crd(name string) (*unstructured.Unstructured, error) {
+	if gatewayAPI := crds.GatewayAPI(); slices.Contains(gatewayAPI.Names(), name) {
+		return gatewayAPI.Object(name)
+	}
+	found, err := p.source.CRDs([]string{name})
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// addReleases renders both releases and routes what comes out.
+func (p *planner) addReleases() error {
+	table := routes(p.cfg)
+	for _, r := range []charts.Release{
+		{Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg)},
+		{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.hosted, p.guest)},
+	} {
+		rendered, err := p.source.Render(r)
+		if err != nil {
+			return fmt.Errorf("rendering release %s: %w", r.Name, err)
+		}
+		var errs []error
+		for _, u := range rendered {
+			to, err := routeOf(table, release(r.Name), p.cfg, u)
+			if err == nil {
+				err = p.place(release(r.Name), u, to)
+			}
+			errs = append(errs, err)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place post-renders and mints one rendered object.
+func (p *planner) place(rel release, u *unstructured.Unstructured, to destination) error {
+	switch to := to.(type) {
+	case drop:
+		p.plan.Dropped = append(p.plan.Dropped, Dropped{Release: string(rel), Kind: u.GetKind(), Name: u.GetName(), Reason: to.reason})
+		return nil
+	case toMgmt:
+		return p.addMgmt(&p.plan.Mgmt, u)
+	case toWorkload:
+		return p.addMgmt(&p.plan.Workload, u)
+	case toGuest:
+		return p.addGuest(&p.plan.Guest, u)
+	case toAdmission:
+		return p.addAdmission(u)
+	}
+	return fmt.Errorf("no rule for destination %T", to)
+}
+
+func (p *planner) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) error {
+	if err := transformAll(mgmtTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
+		return err
+	}
+	o, err := mintMgmt(u, p.cfg)
+	if err == nil {
+		*list = append(*list, o)
+	}
+	return err
+}
+
+func (p *planner) addGuest(list *[]GuestObject, u *unstructured.Unstructured) error {
+	if err := transformAll(guestTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
+		return err
+	}
+	o, err := mintGuest(u, p.cfg)
+	if err == nil {
+		*list = append(*list, o)
+	}
+	return err
+}
+
+// addAdmission gives webhooks their URLs. In a standalone cluster the Service is the right way to istiod, and stays.
+func (p *planner) addAdmission(u *unstructured.Unstructured) error {
+	if p.cfg.Topology == TopologyHosted {
+		endpoint, err := webhookurl.NewEndpoint(
+			types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
+			"https://"+HostPort{Host: p.cfg.WebhookHost, Port: webhookPort}.String(), p.hosted.CA.Root, webhookPort)
+		if err != nil {
+			return err
+		}
+		if u, err = webhookurl.Rewrite(u, endpoint); err != nil {
+			return err
+		}
+	}
+	return p.addGuest(&p.plan.Admission, u)
+}
+
+// addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA.
+func (p *planner) addOwn() error {
+	own := istiodRBAC(p.cfg)
+	if p.guest.Namespace == Missing {
+		own = append(own, namespaceObject(p.cfg.GuestNamespace))
+	}
+	for _, u := range own {
+		if err := p.addGuest(&p.plan.Guest, u); err != nil {
+			return err
+		}
+	}
+	return p.addMgmt(&p.plan.Mgmt, caSecret(p.cfg, p.hosted.CA))
+}
+
+// sort gives every list a total order: by kind in the order of the side's kinds, then by key.
+func (s *State) sort() {
+	slices.SortFunc(s.Guest, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
+	slices.SortFunc(s.Admission, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
+	slices.SortFunc(s.Mgmt, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
+	slices.SortFunc(s.Dropped, func(a, b Dropped) int {
+		return cmp.Or(cmp.Compare(a.Release, b.Release), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func order(kinds []Kind, a, b object) int {
+	rank := func(o object) int { return slices.IndexFunc(kinds, func(k Kind) bool { return k.GVK == o.gvk }) }
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

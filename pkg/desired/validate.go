@@ -1,0 +1,52 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+var (
+	// GatewayClass.spec.controllerName's pattern, shortened to what it means: a domain, a slash, a path.
+	controllerNamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
+	imagePattern          = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.\-:]*/[a-z0-9._/\-]+(:[\w][\w.\-]{0,127})?(@sha256:[a-f0-9]{64})?$`)
+)
+
+// Validate says everything that is wrong with a Config, each with the flag that sets it.
+func (c Config) Validate() error {
+	var errs []error
+	add := func(ok bool, flag, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
+		}
+	}
+	add(c.Topology == TopologyHosted || c.Topology == TopologyStandalone, "topology", "%q is neither %q nor %q", c.Topology, TopologyHosted, TopologyStandalone)
+	add(isLabel(c.MgmtNamespace), "namespace", "%q is no namespace name", c.MgmtNamespace)
+	add(isLabel(c.GuestNamespace), "guest-namespace", "%q is no namespace name", c.GuestNamespace)
+	if c.Topology == TopologyStandalone {
+		add(c.MgmtNamespace == c.GuestNamespace, "namespace", "%q must be the guest namespace %q when standalone: both sides are one cluster", c.MgmtNamespace, c.GuestNamespace)
+	}
+	add(controllerNamePattern.MatchString(c.ControllerName), "controller-name", "%q is no controller name such as openshift.io/gateway-controller/v1", c.ControllerName)
+	// 63 is the length of a Service's name; the longest that is made of a revision is istiod-<revision>.
+	add(isLabel(c.Revision) && len("istiod-"+c.Revision) <= 63 && c.Revision != "default", "revision",
+		"%q is no revision: lower-case letters, digits and hyphens, at most 56, and not \"default\"", c.Revision)
+	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
+	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
+	add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
+	if c.Topology == TopologyHosted {
+		add(isHost(c.WebhookHost), "webhook-host", "%q is no host name", c.WebhookHost)
+	}
+	for _, r := range c.IstioResources {
+		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
+	}
+	return errors.Join(errs...)
+}
+
+func isLabel(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }
+
+func isHost(s string) bool {
+	return len(validation.IsDNS1123Subdomain(s)) == 0 || len(validation.IsValidIP(nil, s)) == 0
+}

@@ -1,0 +1,95 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/rest"
+	gatewayapply "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// MintCredential asks the guest for a token of istiod's service account there. server is the guest's API server as istiod's pod reaches it;
+// empty means: as this process does.
+func (c *Cluster) MintCredential(ctx context.Context, server string, lifetime time.Duration, now time.Time) (desired.Credential, error) {
+	seconds := int64(lifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.cfg.IstiodName(), request, metav1.CreateOptions{})
+	if err != nil {
+		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", err)
+	}
+	if server == "" {
+		server = c.server
+	}
+	return desired.Credential{
+		Server: server, CABundle: c.caBundle, Token: got.Status.Token, Issued: now, Expires: got.Status.ExpirationTimestamp.Time,
+	}, nil
+}
+
+func caOf(restConfig *rest.Config) ([]byte, error) {
+	if len(restConfig.CAData) > 0 {
+		return restConfig.CAData, nil
+	}
+	if restConfig.CAFile == "" {
+		return nil, errors.New("its kubeconfig has no certificate-authority: istiod could not verify the guest's API server")
+	}
+	data, err := os.ReadFile(restConfig.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate authority: %w", err)
+	}
+	return data, nil
+}
+
+// ProveWebhook sends the guest's API server an object that istiod's webhook must refuse, as a dry run. Proven means that the webhook refused
+// it: the way from the guest's API server to istiod works, name, certificate and port. Anything else is Unproven.
+func (c *Cluster) ProveWebhook(ctx context.Context) desired.WebhookProof {
+	if !slices.ContainsFunc(c.cfg.IstioResources, func(r desired.IstioResource) bool { return r.Resource == "destinationrules" }) {
+		return desired.Unproven
+	}
+	probe := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
+		"metadata": map[string]any{
+			"name": "hypergate-webhook-probe", "namespace": c.cfg.GuestNamespace,
+			"labels": map[string]any{"istio.io/rev": c.cfg.Revision},
+		},
+		// Valid for the CRD's schema, and no host name: only the webhook can refuse it.
+		"spec": map[string]any{"host": "not a host"},
+	}}
+	resource := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
+	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil && !apierrors.IsForbidden(err) && strings.Contains(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
+		return desired.Proven
+	}
+	return desired.Unproven
+}
+
+// Conditions are the conditions that a GatewayClass has now, as far as the watch shows.
+func (c *Cluster) Conditions(class string) []metav1.Condition { return c.classes.conditions(class) }
+
+// ApplyConditions writes conditions of a GatewayClass, and no others: server-side apply, by our own types.
+func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition) error {
+	status := gatewayapply.GatewayClassStatus()
+	for _, condition := range conditions {
+		status.WithConditions(metaapply.Condition().
+			WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).WithMessage(condition.Message).
+			WithObservedGeneration(condition.ObservedGeneration).WithLastTransitionTime(condition.LastTransitionTime))
+	}
+	_, err := c.gateway.GatewayClasses().ApplyStatus(ctx, gatewayapply.GatewayClass(class).WithStatus(status),
+		metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the status of GatewayClass %s: %w", class, err)
+	}
+	return nil
+}

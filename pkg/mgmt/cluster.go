@@ -1,0 +1,256 @@
+package mgmt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// Cluster is the management cluster, as far as one hosted control plane's namespace goes.
+type Cluster struct {
+	cfg     desired.Config
+	objects *apply.Cluster
+	core    coreclient.CoreV1Interface
+	istiod  *watch.Watch
+	notify  func()
+	kept    secrets
+}
+
+// secrets is what the two Secrets hold, once they were read or made.
+type secrets struct {
+	read       bool
+	ca         pki.CA
+	credential desired.Credential
+}
+
+// New connects to the management cluster. It makes no request.
+func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
+	httpClient, err := rest.HTTPClientFor(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return newWithHTTP(restConfig, httpClient, cfg)
+}
+
+func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.Config) (*Cluster, error) {
+	objects, err := apply.New(restConfig, apply.Options{
+		Name:           string(desired.SideMgmt),
+		Namespace:      cfg.MgmtNamespace,
+		NamespacedOnly: true,
+		FieldManager:   desired.FieldManager,
+		OwnerKey:       desired.OwnerLabel,
+		OwnerValue:     cfg.OwnerValue(desired.SideMgmt),
+		Kinds:          kinds(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	core, err := coreclient.NewForConfigAndClient(restConfig, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	apps, err := appsclient.NewForConfigAndClient(restConfig, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	c := &Cluster{cfg: cfg, objects: objects, core: core}
+	c.istiod = watch.New(istiodWatch(apps.Deployments(cfg.MgmtNamespace), cfg.IstiodName(), func() { c.notify() }))
+	return c, nil
+}
+
+// istiodWatch watches istiod's Deployment, the one object whose status is needed.
+func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify func()) watch.Options {
+	selector := "metadata.name=" + name
+	return watch.Options{
+		Name: "deployments",
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return deployments.List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = selector
+			return deployments.Watch(ctx, o)
+		},
+		Example: &appsv1.Deployment{}, Client: deployments, Transform: statusOnly,
+		OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
+	}
+}
+
+func kinds() []apply.Kind {
+	var out []apply.Kind
+	for _, k := range desired.MgmtKinds() {
+		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept})
+	}
+	return out
+}
+
+// statusOnly keeps of a Deployment what availability is read from.
+func statusOnly(obj any) (any, error) {
+	d, ok := obj.(*appsv1.Deployment)
+	if !ok {
+		return obj, nil
+	}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion,
+			Generation: d.Generation, DeletionTimestamp: d.DeletionTimestamp,
+		},
+		Status: appsv1.DeploymentStatus{ObservedGeneration: d.Status.ObservedGeneration, ReadyReplicas: d.Status.ReadyReplicas, Conditions: d.Status.Conditions},
+	}, nil
+}
+
+// Start begins to watch, once. It returns at once; notify is called on every event that may matter.
+func (c *Cluster) Start(ctx context.Context, notify func()) error {
+	c.notify = notify
+	if err := c.objects.Start(ctx, notify); err != nil {
+		return fmt.Errorf("watching the management side: %w", err)
+	}
+	go c.istiod.Run(ctx)
+	return nil
+}
+
+// Observe reads what the management side shows. An error means "unknown", never "absent".
+func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
+	if !c.istiod.Synced() {
+		return desired.Hosted{}, NotSynced{err: c.istiod.Err()}
+	}
+	if !c.kept.read {
+		read, err := c.readSecrets(ctx)
+		if err != nil {
+			return desired.Hosted{}, err
+		}
+		c.kept = read
+	}
+	availability, since := c.availability()
+	return desired.Hosted{CA: c.kept.ca, Istiod: availability, IstiodSince: since}, nil
+}
+
+// NotSynced says that the watches of the management side have not shown everything yet.
+type NotSynced struct{ err error }
+
+// Error says why, where a watch said why.
+func (e NotSynced) Error() string {
+	if e.err == nil {
+		return "the management side is not known yet"
+	}
+	return "the management side is not known yet: " + e.err.Error()
+}
+
+// Unwrap is why.
+func (e NotSynced) Unwrap() error { return e.err }
+
+// availability is whether istiod serves, and since when.
+func (c *Cluster) availability() (desired.Availability, string) {
+	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
+	d, ok := obj.(*appsv1.Deployment)
+	if !ok || d.DeletionTimestamp != nil {
+		return desired.Absent, ""
+	}
+	if d.Status.ObservedGeneration < d.Generation || d.Status.ReadyReplicas == 0 {
+		return desired.Unavailable, ""
+	}
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionTrue {
+			return desired.Available, string(d.UID) + "/" + condition.LastTransitionTime.UTC().String()
+		}
+	}
+	return desired.Unavailable, ""
+}
+
+func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
+	out := secrets{read: true}
+	ca, found, err := c.secret(ctx, desired.CASecretName)
+	if err != nil {
+		return secrets{}, err
+	}
+	if found {
+		if out.ca, err = desired.CAFromSecret(ca.Data); err != nil {
+			return secrets{}, err
+		}
+	}
+	credential, found, err := c.secret(ctx, desired.CredentialSecretName)
+	if err != nil {
+		return secrets{}, err
+	}
+	if found {
+		// A credential that cannot be read is not worth keeping: a new one is made, which costs nothing.
+		out.credential, _ = desired.CredentialFromSecret(credential.Annotations, credential.Data)
+	}
+	return out, nil
+}
+
+func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool, error) {
+	found, err := c.core.Secrets(c.cfg.MgmtNamespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading Secret %s on the management side: %w", name, err)
+	}
+	return found, true, nil
+}
+
+// KeepCA makes a new CA the one that Observe shows. The caller applies it.
+func (c *Cluster) KeepCA(ca pki.CA) { c.kept.ca = ca }
+
+// Credential is istiod's guest credential, or the zero value.
+func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
+
+// KeepCredential makes a new credential the one that Credential shows. The caller applies it.
+func (c *Cluster) KeepCredential(credential desired.Credential) { c.kept.credential = credential }
+
+// ForgetSecrets is for after an uninstallation: the next installation starts with a CA and a credential of its own.
+func (c *Cluster) ForgetSecrets() { c.kept = secrets{read: true} }
+
+// Apply makes the management side agree with objects.
+func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
+	return apply.Apply(ctx, c.objects, objects)
+}
+
+// Prune deletes what is ours and not in keep.
+func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
+	return c.objects.Prune(ctx, apply.IDs(keep)...)
+}
+
+// WatchProblems are the kinds of the management side whose watch does not work.
+func (c *Cluster) WatchProblems() []apply.WatchProblem { return c.objects.WatchProblems() }
+
+// Check is the health check of this side: it is known, and its watches work.
+func (c *Cluster) Check() error {
+	if !c.istiod.Synced() {
+		return NotSynced{err: c.istiod.Err()}
+	}
+	return c.istiod.Err()
+}
+
+// ErrNoNamespace says that the management namespace does not exist.
+var ErrNoNamespace = errors.New("the management cluster has no namespace")
+
+// NamespaceUID is the identity of the management namespace, by which the management cluster is recognised.
+func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
+	ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("%w %q: create it, or name another with --namespace", ErrNoNamespace, c.cfg.MgmtNamespace)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
+	}
+	return ns.UID, nil
+}

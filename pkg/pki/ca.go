@@ -1,0 +1,126 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// Lifetimes. Istiod's serving certificate lives as long as the issuing CA at most, whatever it asks for.
+const (
+	rootLifetime    = 10 * 365 * 24 * time.Hour
+	issuingLifetime = 5 * 365 * 24 * time.Hour
+	// clockSkew backdates certificates, so that a machine whose clock is slightly behind accepts them.
+	clockSkew = 5 * time.Minute
+)
+
+// CA is the mesh CA, PEM encoded. The zero value means that there is none.
+type CA struct {
+	// Cert and Key are the issuing CA's; Chain leads from Cert to Root; Root is what everybody trusts. The root's own key is thrown away:
+	// nothing is signed with it again.
+	Cert, Key, Chain, Root []byte
+}
+
+// Exists says whether there is a CA.
+func (c CA) Exists() bool { return len(c.Root) > 0 }
+
+// New makes a root and an issuing CA, both ECDSA P-256, for one mesh.
+func New(now time.Time) (CA, error) {
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return CA{}, fmt.Errorf("making the root's key: %w", err)
+	}
+	root := template("root CA", now, rootLifetime, 1)
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, rootKey.Public(), rootKey)
+	if err != nil {
+		return CA{}, fmt.Errorf("making the root certificate: %w", err)
+	}
+	if root, err = x509.ParseCertificate(rootDER); err != nil {
+		return CA{}, fmt.Errorf("reading the root certificate: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return CA{}, fmt.Errorf("making the issuing CA's key: %w", err)
+	}
+	issuingDER, err := x509.CreateCertificate(rand.Reader, template("issuing CA", now, issuingLifetime, 0), root, key.Public(), rootKey)
+	if err != nil {
+		return CA{}, fmt.Errorf("making the issuing CA's certificate: %w", err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return CA{}, fmt.Errorf("encoding the issuing CA's key: %w", err)
+	}
+	rootPEM, issuingPEM := encode("CERTIFICATE", rootDER), encode("CERTIFICATE", issuingDER)
+	return CA{Cert: issuingPEM, Key: encode("EC PRIVATE KEY", keyDER), Chain: bytes.Join([][]byte{issuingPEM, rootPEM}, nil), Root: rootPEM}, nil
+}
+
+// Check says whether the parts fit together: the key to the certificate, the certificate to the root, now within their lives.
+func (c CA) Check(now time.Time) error {
+	cert, err := parse(c.Cert)
+	if err != nil {
+		return fmt.Errorf("the issuing CA's certificate: %w", err)
+	}
+	if _, err := parse(c.Root); err != nil {
+		return fmt.Errorf("the root certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.Root)
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return fmt.Errorf("the issuing CA's certificate does not verify against the root: %w", err)
+	}
+	key, err := parseKey(c.Key)
+	if err != nil {
+		return fmt.Errorf("the issuing CA's key: %w", err)
+	}
+	if !key.Equal(cert.PublicKey) {
+		return errors.New("the issuing CA's key belongs to another certificate")
+	}
+	return nil
+}
+
+func template(name string, now time.Time, life time.Duration, pathLen int) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // rand.Reader never fails (crypto/rand)
+	return &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{Organization: []string{"cluster.local"}, CommonName: name},
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(life),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLen:            pathLen,
+		MaxPathLenZero:        pathLen == 0,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func parse(data []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, errors.New("no PEM certificate")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+func parseKey(data []byte) (*ecdsa.PublicKey, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("no PEM key")
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &key.PublicKey, nil
+}

@@ -1,0 +1,176 @@
+// Package status turns what was planned and what became of it into the conditions of a GatewayClass: pure, with the time given.
+//
+// # Invariants
+//
+//   - Only our own condition types: a GatewayClass may hold eight in all, and Accepted and SupportedVersion are istiod's.
+//   - observedGeneration is that of the class which the plan was computed from, never a newer one.
+//   - A message for the guest names no object, namespace or host of the management side. It does name the side, and the verb and resource of a
+//     missing permission: that is what whoever can help needs.
+//   - A condition keeps its lastTransitionTime while its status stays the same.
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// Condition types, as OpenShift's cluster-ingress-operator names them (pkg/operator/controller/gatewayclass/status.go).
+const (
+	// ControllerInstalled: istiod is installed and serves.
+	ControllerInstalled = "ControllerInstalled"
+	// CRDsReady: the CRDs that istiod serves are there, and who owns them.
+	CRDsReady = "CRDsReady"
+)
+
+// Reasons of ControllerInstalled.
+const (
+	ReasonInstalled     = "Installed"
+	ReasonPending       = "Pending"
+	ReasonInstallFailed = "InstallFailed"
+)
+
+// Reasons of CRDsReady.
+const (
+	ReasonManaged           = "Managed"
+	ReasonMixedOwnership    = "MixedOwnership"
+	ReasonUnknownManagement = "UnknownManagement"
+	ReasonNotReady          = "NotReady"
+)
+
+// Outcome is everything that one reconcile knows about the installation: what was planned, what became of it, and whether istiod serves.
+type Outcome struct {
+	// Refused is why there is no plan; the other fields are then empty.
+	Refused error
+	Plan    desired.State
+	Istiod  desired.Availability
+	// Mgmt and Guest are the reports of the two sides.
+	Mgmt, Guest apply.Report
+	// Watches are the kinds of either side whose watch does not work.
+	MgmtWatches, GuestWatches []apply.WatchProblem
+	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
+	Waiting string
+}
+
+// Conditions are our conditions of one class. previous are all that it has now; they are not changed.
+func Conditions(class desired.GatewayClass, o Outcome, version string, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	all := make([]metav1.Condition, 0, 2)
+	for _, c := range []metav1.Condition{installed(o, version), crdsReady(o)} {
+		c.ObservedGeneration = class.Generation
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Same says whether a class already has these conditions.
+func Same(previous, wanted []metav1.Condition) bool {
+	for _, w := range wanted {
+		old := meta.FindStatusCondition(previous, w.Type)
+		if old == nil || old.Status != w.Status || old.Reason != w.Reason || old.Message != w.Message || old.ObservedGeneration != w.ObservedGeneration {
+			return false
+		}
+	}
+	return true
+}
+
+func installed(o Outcome, version string) metav1.Condition {
+	c := metav1.Condition{Type: ControllerInstalled}
+	failures := failures(o)
+	switch {
+	case o.Refused != nil:
+		// The text of a refusal may name management objects: it is in the log, not here.
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed,
+			"the installation was refused before anything was changed; the log of hypergate says why"
+	case len(failures) > 0 && o.Istiod == desired.Available:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
+			fmt.Sprintf("istiod %s serves, but not everything is as it should be: %s", version, strings.Join(failures, "; "))
+	case len(failures) > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
+	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, fmt.Sprintf("istiod %s serves", version)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, "waiting for "+waiting(o)
+	}
+	return c
+}
+
+func waiting(o Outcome) string {
+	switch {
+	case o.Waiting != "":
+		return o.Waiting
+	case o.Istiod != desired.Available:
+		return "istiod to become available"
+	default:
+		return "objects that are being deleted"
+	}
+}
+
+// failures are the distinct causes of failure, each with its side.
+func failures(o Outcome) []string {
+	var out []string
+	seen := map[string]bool{}
+	add := func(side desired.Side, kind string, cause apply.Cause) {
+		text := fmt.Sprintf("%s side: %s%s", side, kind, cause)
+		if !seen[text] {
+			seen[text] = true
+			out = append(out, text)
+		}
+	}
+	for _, side := range []struct {
+		side    desired.Side
+		report  apply.Report
+		watches []apply.WatchProblem
+	}{{desired.SideMgmt, o.Mgmt, o.MgmtWatches}, {desired.SideGuest, o.Guest, o.GuestWatches}} {
+		for _, f := range side.report.Failures() {
+			add(side.side, kindIn(f.Cause(), f.ID().GVK.Kind), f.Cause())
+		}
+		for _, w := range side.watches {
+			if w.Cause.Class() == apply.Forbidden {
+				add(side.side, "", w.Cause)
+			}
+		}
+	}
+	return out
+}
+
+// kindIn names the kind where the cause itself does not.
+func kindIn(cause apply.Cause, kind string) string {
+	if cause.Class() == apply.Forbidden || cause.Class() == apply.Unreachable {
+		return ""
+	}
+	return kind + ": "
+}
+
+func crdsReady(o Outcome) metav1.Condition {
+	c := metav1.Condition{Type: CRDsReady}
+	foreign := strings.Join(o.Plan.ForeignCRDs, ", ")
+	failed := 0
+	for _, f := range o.Guest.Failures() {
+		if f.ID().GVK.Kind == "CustomResourceDefinition" {
+			failed++
+		}
+	}
+	switch {
+	case o.Refused != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotReady, "nothing is planned"
+	case failed > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, fmt.Sprintf("%d CRDs could not be installed", failed)
+	case foreign == "":
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"
+	case len(o.Plan.CRDs) == 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonUnknownManagement, "installed by somebody else and not checked: "+foreign
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonMixedOwnership, "some are managed by hypergate; installed by somebody else and not checked: "+foreign
+	}
+	return c
+}

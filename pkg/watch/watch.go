@@ -1,0 +1,240 @@
+// Package watch keeps a local copy of what one list-and-watch shows, and says when it changes.
+//
+// It is client-go's Reflector with three things that a SharedInformer does not offer: a bound on how long it waits before it tries again
+// after an outage (a SharedInformer's grows to a minute, which is longer than a cluster that came back should go unnoticed), the last error
+// (a watch that is forbidden must be named in a condition, not only logged), and one copy with one listener instead of queues for many.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Waits between attempts while the API server does not answer. With jitter the longest is twice the maximum.
+const (
+	firstDelay = 200 * time.Millisecond
+	maxDelay   = 4 * time.Second
+	resetAfter = 30 * time.Second
+)
+
+// Event is one change of the copy.
+type Event struct {
+	// Object is the object as it is now, or as it last was. After a deletion its resourceVersion is the deletion's, unless Unseen.
+	Object any
+	// Gone: the object is no longer there, or no longer selected.
+	Gone bool
+	// Unseen: the deletion itself was missed, a new list just does not have the object; Object may be old.
+	Unseen bool
+}
+
+// Options say what to watch.
+type Options struct {
+	// Name is what is watched, for errors: a resource.
+	Name string
+	// List and Watch are the requests. Their context ends with Run's.
+	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
+	// Example is an object of the type that is listed.
+	Example runtime.Object
+	// Client is what List and Watch use: it tells whether watch-list streaming is supported.
+	Client any
+	// Transform makes objects small before they are kept. It may be nil.
+	Transform cache.TransformFunc
+	// OnEvent is told of every change, after it was made, from the watch's goroutine. It may be nil.
+	OnEvent func(Event)
+	// OnSynced is called when the copy is complete for the first time, after OnEvent was for each object. It may be nil.
+	OnSynced func()
+}
+
+// Watch is the local copy. It is safe for concurrent use.
+type Watch struct {
+	opts      Options
+	store     cache.Store
+	reflector *cache.Reflector
+
+	// mu guards what the watch's goroutine writes and others read.
+	mu     sync.Mutex
+	synced bool
+	err    error
+}
+
+// New prepares a watch. Nothing happens before Run.
+func New(opts Options) *Watch {
+	if opts.OnEvent == nil {
+		opts.OnEvent = func(Event) {}
+	}
+	if opts.OnSynced == nil {
+		opts.OnSynced = func() {}
+	}
+	w := &Watch{opts: opts, store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := opts.List(ctx, o)
+			w.record(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			stream, err := opts.Watch(ctx, o)
+			w.record(err)
+			return stream, err
+		},
+	}
+	w.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, opts.Client), opts.Example, events{w},
+		cache.ReflectorOptions{Name: opts.Name, Backoff: new(backoff()), Logger: new(logr.Discard())})
+	return w
+}
+
+func backoff() wait.Backoff {
+	return wait.Backoff{Duration: firstDelay, Cap: maxDelay, Steps: 10, Factor: 2, Jitter: 1}
+}
+
+// Run watches until ctx ends. Errors do not end it; see Err. client-go's own logging of every failed attempt is switched off: whoever asks for
+// Err decides what is worth a line.
+func (w *Watch) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, logr.Discard())
+	delay := backoff()
+	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := w.reflector.ListAndWatchWithContext(ctx); err != nil {
+			w.record(err)
+		}
+		return false, nil
+	})
+}
+
+// Synced says whether the copy was complete at least once.
+func (w *Watch) Synced() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.synced
+}
+
+// Err is why the last attempt to list or watch failed, or nil if it did not.
+func (w *Watch) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		return nil
+	}
+	return fmt.Errorf("watching %s: %w", w.opts.Name, w.err)
+}
+
+// Get is the object with that key (namespace/name, or name).
+func (w *Watch) Get(key string) (any, bool) {
+	obj, found, _ := w.store.GetByKey(key) // cache.Store's GetByKey has no error to return
+	return obj, found
+}
+
+// List is all objects, in no order.
+func (w *Watch) List() []any { return w.store.List() }
+
+func (w *Watch) record(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+}
+
+// setSynced says whether this was the first time.
+func (w *Watch) setSynced() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := !w.synced
+	w.synced = true
+	return first
+}
+
+// events is the store that the reflector writes to: it keeps the copy and tells of each change.
+type events struct{ *Watch }
+
+// Transformer lets the reflector make objects small before it buffers them.
+func (e events) Transformer() cache.TransformFunc { return e.opts.Transform }
+
+func (e events) Add(obj any) error { return e.put(obj) }
+
+func (e events) Update(obj any) error { return e.put(obj) }
+
+func (e events) Resync() error { return nil }
+
+func (e events) put(obj any) error {
+	obj, err := e.transform(obj)
+	if err != nil {
+		return err
+	}
+	if err := e.store.Update(obj); err != nil {
+		return fmt.Errorf("keeping an object of %s: %w", e.opts.Name, err)
+	}
+	e.opts.OnEvent(Event{Object: obj})
+	return nil
+}
+
+func (e events) Delete(obj any) error {
+	obj, err := e.transform(obj)
+	if err != nil {
+		return err
+	}
+	if err := e.store.Delete(obj); err != nil {
+		return fmt.Errorf("forgetting an object of %s: %w", e.opts.Name, err)
+	}
+	e.opts.OnEvent(Event{Object: obj, Gone: true})
+	return nil
+}
+
+// Replace takes a new list. What the old copy had and the list has not is gone, though nobody saw it go.
+func (e events) Replace(list []any, resourceVersion string) error {
+	kept := make([]any, 0, len(list))
+	names := map[string]bool{}
+	for _, obj := range list {
+		obj, err := e.transform(obj)
+		if err != nil {
+			return err
+		}
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			return fmt.Errorf("keeping an object of %s: %w", e.opts.Name, err)
+		}
+		names[key] = true
+		kept = append(kept, obj)
+	}
+	var gone []any
+	for _, key := range e.store.ListKeys() {
+		if old, found, _ := e.store.GetByKey(key); found && !names[key] {
+			gone = append(gone, old)
+		}
+	}
+	if err := e.store.Replace(kept, resourceVersion); err != nil {
+		return fmt.Errorf("keeping a list of %s: %w", e.opts.Name, err)
+	}
+	first := e.setSynced()
+	for _, obj := range gone {
+		e.opts.OnEvent(Event{Object: obj, Gone: true, Unseen: true})
+	}
+	for _, obj := range kept {
+		e.opts.OnEvent(Event{Object: obj})
+	}
+	if first {
+		e.opts.OnSynced()
+	}
+	return nil
+}
+
+// transform is applied here as well: only the watch-list path of the reflector does it by itself, and a Transform is idempotent.
+func (e events) transform(obj any) (any, error) {
+	if e.opts.Transform == nil {
+		return obj, nil
+	}
+	out, err := e.opts.Transform(obj)
+	if err != nil {
+		return nil, fmt.Errorf("making an object of %s small: %w", e.opts.Name, err)
+	}
+	return out, nil
+}
