@@ -98,6 +98,8 @@ func (r *Reconciler) AddToManager(mgr manager.Manager) error {
 	c, err := controller.New("hypergate", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: 1,
+		// Names are checked against other controllers of the process, which has no others; tests start it more than once.
+		SkipNameValidation: new(true),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
 	})
 	if err != nil {

@@ -84,22 +84,27 @@ type planner struct {
 // addCRDs decides on each CRD. Those of the Gateway API come at once, because a GatewayClass cannot exist without them; Istio's come with the
 // first GatewayClass.
 func (p *planner) addCRDs() error {
-	names := crds.GatewayAPI().Names()
-	if p.plan.Installed {
-		for _, r := range p.cfg.IstioResources {
-			names = append(names, r.CRD())
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if crds.Decide(p.guest.CRDs[name]) == crds.Keep {
-			p.plan.ForeignCRDs = append(p.plan.ForeignCRDs, name)
-			continue
-		}
-		u, err := p.crd(name)
+	bundle := crds.GatewayAPI()
+	objects := make([]*unstructured.Unstructured, 0, len(bundle.Names())+len(p.cfg.IstioResources))
+	for _, name := range p.toWrite(bundle.Names()) {
+		u, err := bundle.Object(name)
 		if err != nil {
 			return err
 		}
+		objects = append(objects, u)
+	}
+	if p.plan.Installed {
+		names := make([]string, 0, len(p.cfg.IstioResources))
+		for _, r := range p.cfg.IstioResources {
+			names = append(names, r.CRD())
+		}
+		istio, err := p.source.CRDs(p.toWrite(names))
+		if err != nil {
+			return err
+		}
+		objects = append(objects, istio...)
+	}
+	for _, u := range objects {
 		o, err := mintGuest(u, p.cfg)
 		if err != nil {
 			return err
@@ -109,15 +114,19 @@ func (p *planner) addCRDs() error {
 	return nil
 }
 
-func (p *planner) crd(name string) (*unstructured.Unstructured, error) {
-	if gatewayAPI := crds.GatewayAPI(); slices.Contains(gatewayAPI.Names(), name) {
-		return gatewayAPI.Object(name)
+// toWrite are the CRDs that are to be installed or updated. Those of others are noted in the plan.
+func (p *planner) toWrite(names []string) []string {
+	var out []string
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		switch crds.Decide(p.guest.CRDs[name]) {
+		case crds.Install, crds.Update:
+			out = append(out, name)
+		case crds.Keep:
+			p.plan.ForeignCRDs = append(p.plan.ForeignCRDs, name)
+		case crds.Wait: // its end is an event
+		}
 	}
-	found, err := p.source.CRDs([]string{name})
-	if err != nil {
-		return nil, err
-	}
-	return found[0], nil
+	return out
 }
 
 // addReleases renders both releases and routes what comes out.
@@ -129,7 +138,7 @@ func (p *planner) addReleases() error {
 	} {
 		rendered, err := p.source.Render(r)
 		if err != nil {
-			return fmt.Errorf("rendering release %s: %w", r.Name, err)
+			return err
 		}
 		var errs []error
 		for _, u := range rendered {

@@ -1,0 +1,292 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// job is one object on its way through Apply.
+type job struct {
+	Object
+	id   ID
+	kind int
+	hash uint64
+}
+
+// Apply makes the cluster agree with the objects: those that need a write are written, concurrently, in the order of Kinds. The report has
+// one outcome per object, in the order of objs. A call with an object that must not be applied here is refused as a whole, before anything
+// is sent. Objects that are not in objs are left alone; see Prune.
+func Apply[O Object](ctx context.Context, c *Cluster, objs []O) Report {
+	jobs := make([]job, 0, len(objs))
+	for _, o := range objs {
+		jobs = append(jobs, job{Object: o, id: ID{o.GVK(), o.Key()}, hash: maphash.Bytes(c.seed, o.JSON())})
+	}
+	if refused := c.admit(jobs); refused != nil {
+		return Report{outcomes: refused}
+	}
+	return c.apply(ctx, jobs)
+}
+
+// admit finds each job's kind. When one of the objects must not be applied here, it returns the outcomes of the refused call.
+func (c *Cluster) admit(jobs []job) []Outcome {
+	outcomes := make([]Outcome, len(jobs))
+	refused := false
+	seen := make(map[ID]bool, len(jobs))
+	for i := range jobs {
+		err := c.admitOne(&jobs[i])
+		if err == nil && seen[jobs[i].id] {
+			err = errors.New("it is listed twice")
+		}
+		seen[jobs[i].id] = true
+		outcomes[i] = Skipped(jobs[i].id)
+		if err != nil {
+			refused = true
+			outcomes[i] = Failed(jobs[i].id, Cause{class: Refused, detail: err.Error()}, fmt.Errorf("refusing to apply to the %s cluster: %s: %w", c.opts.Name, jobs[i].id, err))
+		}
+	}
+	if !refused {
+		return nil
+	}
+	return outcomes
+}
+
+func (c *Cluster) admitOne(j *job) error {
+	kind, ok := c.kinds[j.id.GVK]
+	if !ok {
+		return fmt.Errorf("its kind %s is not on this cluster's list", j.id.GVK)
+	}
+	j.kind = kind
+	k := c.opts.Kinds[kind]
+	switch {
+	case j.id.Key.Name == "":
+		return errors.New("it has no name")
+	case k.Namespaced != (j.id.Key.Namespace != ""):
+		return fmt.Errorf("its namespace is %q, and namespaced is %t for its kind", j.id.Key.Namespace, k.Namespaced)
+	case k.Namespaced && c.opts.Namespace != "" && j.id.Key.Namespace != c.opts.Namespace:
+		return fmt.Errorf("its namespace is not %q", c.opts.Namespace)
+	case c.tracker.knows(kind, j.id.Key, j.hash):
+		return nil // these bytes were checked when they were written
+	}
+	return c.admitBody(*j)
+}
+
+// admitBody checks that the JSON is the object that it claims to be, and ours.
+func (c *Cluster) admitBody(j job) error {
+	h, err := readHead(j.JSON())
+	if err != nil {
+		return fmt.Errorf("reading its JSON: %w", err)
+	}
+	apiVersion, kind := j.id.GVK.ToAPIVersionAndKind()
+	switch {
+	case h.apiVersion != apiVersion || h.kind != kind || h.meta.Name != j.id.Key.Name || h.meta.Namespace != j.id.Key.Namespace:
+		return fmt.Errorf("its JSON is of another object, %s %s %s/%s", h.apiVersion, h.kind, h.meta.Namespace, h.meta.Name)
+	case h.meta.Labels[c.opts.OwnerKey] != c.opts.OwnerValue:
+		return fmt.Errorf("it does not carry the label %s=%s", c.opts.OwnerKey, c.opts.OwnerValue)
+	}
+	return nil
+}
+
+// head is the part of an object's JSON that is checked before it is sent.
+type head struct {
+	apiVersion, kind string
+	meta             struct {
+		Name, Namespace string
+		Labels          map[string]string
+	}
+}
+
+// readHead reads an object's head and stops there: the rest of a CRD is a megabyte, and comes after it in canonical JSON.
+func readHead(body []byte) (head, error) {
+	var h head
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return h, errors.Join(errors.New("it is not a JSON object"), err)
+	}
+	for found := 0; found < 3 && dec.More(); {
+		key, err := dec.Token()
+		if err != nil {
+			return h, err
+		}
+		var into any = &json.RawMessage{}
+		switch key {
+		case "apiVersion":
+			into = &h.apiVersion
+		case "kind":
+			into = &h.kind
+		case "metadata":
+			into = &h.meta
+		default:
+			found--
+		}
+		found++
+		if err := dec.Decode(into); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// apply runs the jobs that need a request, as many at once as the options allow.
+func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
+	order := make([]int, len(jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return jobs[a].kind - jobs[b].kind })
+	run := newRunner(c.opts.Concurrency)
+	outcomes := make([]Outcome, len(jobs))
+	for n, i := range order {
+		if n > 0 {
+			if before := jobs[order[n-1]].kind; before != jobs[i].kind && c.opts.Kinds[before].Barrier {
+				run.wait()
+			}
+		}
+		j := jobs[i]
+		if !run.acquire(ctx) {
+			outcomes[i] = Skipped(j.id)
+			continue
+		}
+		switch p := c.tracker.begin(j.kind, j.id.Key, j.hash); p {
+		case planNothing:
+			run.release()
+			outcomes[i] = Unchanged(j.id)
+		case planWait:
+			run.release()
+			outcomes[i] = Waiting(j.id)
+		case planWriteOurs, planWriteUnknown:
+			run.start(func() { outcomes[i] = c.write(ctx, j, p == planWriteOurs) })
+		}
+	}
+	run.wait()
+	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
+}
+
+// write sends one object. ours says that it is known to be ours; otherwise that is found out.
+func (c *Cluster) write(ctx context.Context, j job, ours bool) Outcome {
+	k := c.opts.Kinds[j.kind]
+	got, writes, err := c.send(ctx, j, k, ours)
+	if err != nil {
+		c.tracker.failed(j.kind, j.id.Key)
+		return Failed(j.id, classify(err, "patch", k), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
+	}
+	if got == nil || got.DeletionTimestamp != nil {
+		c.tracker.failed(j.kind, j.id.Key)
+		return Waiting(j.id).withWrites(writes)
+	}
+	fields := fieldsOf{c.seed, c.opts.FieldManager}.hash(got.ManagedFields)
+	c.tracker.wrote(j.kind, j.id.Key, memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: fields})
+	return Applied(j.id).withWrites(writes)
+}
+
+// send decides whether the object may be written, and by force, and does it. The answer is nil when the object is being deleted.
+func (c *Cluster) send(ctx context.Context, j job, k Kind, ours bool) (*metav1.PartialObjectMetadata, int, error) {
+	if !ours && k.Prune {
+		switch s, err := c.standing(ctx, j, k, cached); {
+		case err != nil:
+			return nil, 0, err
+		case s.terminating:
+			return nil, 0, nil
+		case s.exists && !s.ours:
+			return nil, 0, foreign(k, s.managers)
+		default:
+			ours = s.ours
+		}
+	}
+	got, err := c.patch(ctx, j, k, ours)
+	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		return got, 1, err
+	}
+	// Either a field is somebody else's, or somebody else wrote at the same time. Once more, by force if the object turns out to be ours.
+	if !ours {
+		s, lookErr := c.standing(ctx, j, k, newest)
+		if lookErr != nil || fieldConflict(err) && !s.ours {
+			return nil, 1, err
+		}
+		ours = s.ours
+	}
+	got, err = c.patch(ctx, j, k, ours)
+	return got, 2, err
+}
+
+func (c *Cluster) patch(ctx context.Context, j job, k Kind, force bool) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.resource(k, j.id.Key.Namespace).Patch(ctx, j.id.Key.Name, types.ApplyPatchType, j.JSON(),
+		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: &force})
+}
+
+// standing is what an object of this name is to us.
+type standing struct {
+	exists, ours, terminating bool
+	managers                  []string
+}
+
+// standing reads the metadata of the object that has the job's name. It is ours when we remember its UID, or when we applied fields to it.
+func (c *Cluster) standing(ctx context.Context, j job, k Kind, resourceVersion string) (standing, error) {
+	got, err := c.look(ctx, k, j.id.Key, resourceVersion)
+	switch {
+	case apierrors.IsNotFound(err):
+		return standing{}, nil // also when the namespace or the kind is missing: the write will tell which
+	case err != nil:
+		return standing{}, &causedError{classify(err, "get", k), err}
+	}
+	s := standing{exists: true, terminating: got.DeletionTimestamp != nil}
+	s.ours = got.UID == c.tracker.uid(j.kind, j.id.Key) || fieldsOf{c.seed, c.opts.FieldManager}.hash(got.ManagedFields) != 0
+	for _, e := range got.ManagedFields {
+		if e.Manager != "" && !slices.Contains(s.managers, e.Manager) {
+			s.managers = append(s.managers, e.Manager)
+		}
+	}
+	return s, nil
+}
+
+// runner runs functions, at most so many at once.
+type runner struct {
+	slots chan struct{}
+	group sync.WaitGroup
+}
+
+func newRunner(concurrency int) *runner { return &runner{slots: make(chan struct{}, concurrency)} }
+
+// acquire waits for a slot; false when the context ended first.
+func (r *runner) acquire(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *runner) release() { <-r.slots }
+
+// start runs f in the slot that was acquired.
+func (r *runner) start(f func()) {
+	r.group.Go(func() {
+		defer r.release()
+		f()
+	})
+}
+
+func (r *runner) wait() { r.group.Wait() }
+
+// stopped is why objects were skipped; nil when none was.
+func stopped(ctx context.Context, outcomes []Outcome) error {
+	if slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.verdict == VerdictSkipped }) {
+		return context.Cause(ctx)
+	}
+	return nil
+}

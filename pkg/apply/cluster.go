@@ -1,0 +1,194 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	defaultConcurrency = 8
+	// requestTimeout ends a request that gets no answer. It is longer than the longest timeout that a webhook may have (30 s), so that a slow
+	// webhook which the API server is told to ignore does not make an object impossible to write.
+	requestTimeout = 35 * time.Second
+)
+
+// Object is what the engine needs of an object as it should be.
+type Object interface {
+	GVK() schema.GroupVersionKind
+	// Key is the namespace (empty when cluster-scoped) and the name.
+	Key() types.NamespacedName
+	// JSON is the whole body of the server-side apply, with the owner label and without status, managedFields, uid and resourceVersion. It is
+	// not changed and must not change while a call runs.
+	JSON() []byte
+}
+
+// ID names one object of a cluster.
+type ID struct {
+	GVK schema.GroupVersionKind
+	Key types.NamespacedName
+}
+
+// String is the kind and the name, as in "ConfigMap default/settings"; the kind alone where there is no name.
+func (i ID) String() string {
+	switch {
+	case i.Key.Name == "":
+		return i.GVK.Kind
+	case i.Key.Namespace == "":
+		return i.GVK.Kind + " " + i.Key.Name
+	default:
+		return i.GVK.Kind + " " + i.Key.String()
+	}
+}
+
+func (i ID) compare(j ID) int {
+	return cmp.Or(cmp.Compare(i.GVK.String(), j.GVK.String()), cmp.Compare(i.Key.Namespace, j.Key.Namespace), cmp.Compare(i.Key.Name, j.Key.Name))
+}
+
+// IDs names objects, in their order.
+func IDs[O Object](objs []O) []ID {
+	ids := make([]ID, 0, len(objs))
+	for _, o := range objs {
+		ids = append(ids, ID{o.GVK(), o.Key()})
+	}
+	return ids
+}
+
+// Kind is a kind of object that may be applied.
+type Kind struct {
+	GVK        schema.GroupVersionKind
+	Resource   string
+	Namespaced bool
+	// Prune says that objects of this kind are ours alone: they are deleted when they are no longer wanted, and never shared with others.
+	Prune bool
+	// Barrier makes objects of later kinds wait until those of this kind are written: they could not be created otherwise.
+	Barrier bool
+}
+
+func (k Kind) gvr() schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }
+
+// Options say which cluster this is, what may be applied there and how our objects are known.
+type Options struct {
+	// Name is the cluster's name in errors and logs.
+	Name string
+	// Namespace is the only one that namespaced objects may be in, and that is watched; empty means all.
+	Namespace string
+	// NamespacedOnly refuses cluster-scoped kinds. It needs Namespace.
+	NamespacedOnly bool
+	// FieldManager is the manager of the fields that we apply.
+	FieldManager string
+	// OwnerKey and OwnerValue are the label that makes an object ours.
+	OwnerKey, OwnerValue string
+	// Kinds are all kinds that may be applied, in the order of applying; pruning goes backwards.
+	Kinds []Kind
+	// Concurrency is how many requests may run at once; 0 means 8.
+	Concurrency int
+}
+
+func (o Options) validate() error {
+	var errs []error
+	if o.FieldManager == "" || o.OwnerKey == "" || o.OwnerValue == "" {
+		errs = append(errs, errors.New("the field manager and the owner label must be given"))
+	}
+	if o.NamespacedOnly && o.Namespace == "" {
+		errs = append(errs, errors.New("a namespaced-only cluster needs a namespace"))
+	}
+	seen := map[schema.GroupVersionKind]bool{}
+	for _, k := range o.Kinds {
+		switch {
+		case k.GVK.Kind == "" || k.GVK.Version == "" || k.Resource == "":
+			errs = append(errs, fmt.Errorf("kind %s (resource %q) is incomplete", k.GVK, k.Resource))
+		case seen[k.GVK]:
+			errs = append(errs, fmt.Errorf("kind %s is listed twice", k.GVK))
+		case o.NamespacedOnly && !k.Namespaced:
+			errs = append(errs, fmt.Errorf("kind %s is cluster-scoped, and only namespaced kinds may be applied here", k.GVK))
+		}
+		seen[k.GVK] = true
+	}
+	return errors.Join(errs...)
+}
+
+// Cluster applies objects to one cluster and watches them. Its methods are safe for concurrent use, but two overlapping calls of Apply may
+// write the same object twice.
+type Cluster struct {
+	opts    Options
+	kinds   map[schema.GroupVersionKind]int
+	client  metadata.Interface
+	http    *http.Client
+	seed    maphash.Seed
+	tracker *tracker
+}
+
+// New checks the options and prepares a client. It sends nothing.
+func New(cfg *rest.Config, opts Options) (*Cluster, error) {
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("preparing to apply to the %s cluster: %w", opts.Name, err)
+	}
+	opts.Kinds = slices.Clone(opts.Kinds)
+	opts.Concurrency = cmp.Or(max(opts.Concurrency, 0), defaultConcurrency)
+	cfg = rest.CopyConfig(cfg)
+	// The API server has priority and fairness; a limit of our own only adds latency.
+	cfg.QPS, cfg.RateLimiter = -1, nil
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the HTTP client of the %s cluster: %w", opts.Name, err)
+	}
+	client, err := metadata.NewForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client of the %s cluster: %w", opts.Name, err)
+	}
+	c := &Cluster{opts: opts, kinds: map[schema.GroupVersionKind]int{}, client: client, http: httpClient, seed: maphash.MakeSeed()}
+	for i, k := range opts.Kinds {
+		c.kinds[k.GVK] = i
+	}
+	c.tracker = newTracker(len(opts.Kinds))
+	return c, nil
+}
+
+// Members are the objects with our label that the watches have shown, sorted.
+func (c *Cluster) Members() []ID {
+	var ids []ID
+	for i, k := range c.opts.Kinds {
+		for _, key := range c.tracker.members(i) {
+			ids = append(ids, ID{k.GVK, key})
+		}
+	}
+	slices.SortFunc(ids, ID.compare)
+	return ids
+}
+
+func (c *Cluster) resource(k Kind, namespace string) metadata.ResourceInterface {
+	if k.Namespaced {
+		return c.client.Resource(k.gvr()).Namespace(namespace)
+	}
+	return c.client.Resource(k.gvr())
+}
+
+func (c *Cluster) selector() string {
+	return labels.Set{c.opts.OwnerKey: c.opts.OwnerValue}.String()
+}
+
+// look reads an object's metadata. ResourceVersion "0" lets the API server answer from its watch cache, which is an order of magnitude
+// cheaper than a read from etcd; newest asks for what is there now.
+func (c *Cluster) look(ctx context.Context, k Kind, key types.NamespacedName, resourceVersion string) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.resource(k, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{ResourceVersion: resourceVersion})
+}
+
+const (
+	cached = "0"
+	newest = ""
+)

@@ -1,0 +1,27 @@
+// Package apply makes one cluster agree with a list of objects, and watches them. It knows nothing of what the objects are for.
+//
+// # Workflow
+//
+//	New ─► Start ─► reflectors (one per kind, label-selected, metadata only) ─► tracker ─► notify
+//	                                                                             │
+//	Apply(objects)  ─► admit (refuse the whole call, or none) ─► plan ◄──────────┤
+//	                    └► server-side apply of those that need it ─► Report     │
+//	Prune(keep)     ─► members that are not kept, by UID ◄───────────────────────┘
+//
+// An object needs a write when its JSON changed, or when the watch has shown, with a resourceVersion newer than that of our last write,
+// that it is gone, is another object by UID, or that our entry in its managedFields changed. The last is how drift is seen without reading
+// objects: the API server takes a field out of our entry as soon as somebody else changes it, and leaves our entry alone when somebody
+// writes the status, or a field that is not ours.
+//
+// # Invariants
+//
+//   - An object that needs no write costs no request. One that drifted costs one write.
+//   - A stale event never causes a write: what the watch shows counts only when it is newer than what we wrote.
+//   - Fields are taken from others by force only on objects that are ours: the watch shows our label, we remember the UID, or the object's
+//     managedFields name us. Anything else is a conflict, and stays as it is.
+//   - Objects of prunable kinds are ours alone: one that exists and is not ours is never written, since it would be deleted some day.
+//     Kinds that are not pruned are shared: an object of somebody else gets our fields where they do not collide.
+//   - Only members are pruned, by UID and resourceVersion, and only when the watches of all prunable kinds have shown what there is.
+//   - The failure of one object stops no other one.
+//   - No discovery, no OpenAPI, no REST mapping: the kinds are a closed table given by the caller.
+package apply

@@ -1,0 +1,194 @@
+package apply_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+)
+
+func dryRun() metav1.ApplyOptions {
+	return metav1.ApplyOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}}
+}
+
+func TestForeignObjects(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		theirs, ours string
+		conflict     string // empty: it is applied
+	}{
+		"same name, other content": {
+			theirs:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: theirs}}`,
+			ours:     `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours}}`,
+			conflict: "an object of this name exists and is managed by somebody",
+		},
+		"same name, nothing in common": {
+			theirs:   `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, secrets: [{name: theirs}]}`,
+			ours:     `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, automountServiceAccountToken: false}`,
+			conflict: "an object of this name exists and is managed by somebody",
+		},
+		"same name, no fields": {
+			theirs:   `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`,
+			ours:     `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`,
+			conflict: "an object of this name exists",
+		},
+		"shared kind, nothing in common": {
+			theirs: `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {theirs: theirs}}}`,
+			ours:   `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {ours: ours}}}`,
+		},
+		"shared kind, one field in common": {
+			theirs:   `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: theirs}}}`,
+			ours:     `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}}}`,
+			conflict: ".metadata.labels.both is managed by somebody",
+		},
+	}
+	for name, test := range tests {
+		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c := w.started()
+			theirs := w.create(test.theirs)
+			other := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: NS}}`)
+			objs := []object{w.object(test.ours), other}
+			r := apply.Apply(t.Context(), c, objs)
+			if r.Outcomes()[1].Verdict() != apply.VerdictApplied {
+				t.Errorf("the other object: %s: %v", r.Outcomes()[1].Verdict(), r.Err())
+			}
+			if test.conflict == "" {
+				if !r.Complete() {
+					t.Errorf("not applied: %v", r.Err())
+				}
+				if got := w.live(theirs).GetLabels(); got["theirs"] != "theirs" || got["ours"] != "ours" {
+					t.Errorf("labels = %v, want both", got)
+				}
+				return
+			}
+			cause := r.Outcomes()[0].Cause()
+			if cause.Class() != apply.Conflict || cause.String() != test.conflict || strings.Contains(test.conflict, "managed") != slices.Equal(cause.Managers(), []string{"somebody"}) {
+				t.Errorf("cause = %s %q %v, want Conflict %q", cause.Class(), cause, cause.Managers(), test.conflict)
+			}
+			if diff := cmp.Diff(theirs, w.live(theirs)); diff != "" {
+				t.Errorf("the object of somebody else was changed:\n%s", diff)
+			}
+			if p := c.Prune(t.Context()); p.Count(apply.VerdictDeleted) != 1 || w.live(theirs) == nil {
+				t.Errorf("prune: %s; their object is there: %t", p, w.live(theirs) != nil)
+			}
+		})
+	}
+}
+
+// Someone took a field of ours and our label while nobody watched; after the restart nothing but managedFields says that it is ours.
+func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours, other: ours}}`)
+	shared := w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {key: ours, other: ours}}}`)
+	objs := []object{o, shared}
+	if r := apply.Apply(t.Context(), w.cluster(), objs); r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	w.patch(o, `{"data":{"key":"theirs"},"metadata":{"labels":null}}`)
+	w.patch(shared, `{"metadata":{"labels":{"key":"theirs","`+ownerKey+`":null}}}`)
+	if r := apply.Apply(t.Context(), w.started(), objs); r.Err() != nil || !w.isOurs(o) || !w.isOurs(shared) {
+		t.Errorf("after the restart: %s: %v", r, r.Err())
+	}
+}
+
+func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.limit("limited-forbidden", "secrets")
+	c := w.cluster()
+	w.start(c)
+	objs := w.sample()
+	secret := slices.IndexFunc(objs, func(o object) bool { return o.GVK().Kind == "Secret" })
+
+	r := apply.Apply(t.Context(), c, objs)
+	if got := r.Count(apply.VerdictApplied); got != len(objs)-1 {
+		t.Errorf("%s, want all but one applied: %v", r, r.Err())
+	}
+	failures := r.Failures()
+	if len(failures) != 1 || failures[0].ID() != apply.IDs(objs)[secret] {
+		t.Fatalf("failures = %v, want the Secret", failures)
+	}
+	if got := failures[0].Cause(); got.Class() != apply.Forbidden || got.String() != "may not get secrets" {
+		t.Errorf("cause = %s %q, want Forbidden, with verb and resource", got.Class(), got)
+	}
+
+	w.Eventually(c.WatchProblems).ShouldNot(gomega.BeEmpty())
+	problem := c.WatchProblems()[0]
+	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" || problem.Cause.String() != "may not list secrets" || problem.Err() == nil {
+		t.Errorf("watch problems = %+v, want that secrets may not be listed", c.WatchProblems())
+	}
+	if c.Synced() {
+		t.Error("synced, although Secrets are not watched")
+	}
+
+	// It is tried more than once.
+	attempts := &requests{}
+	before := func(req *http.Request) {
+		if strings.Contains(req.URL.Path, "/secrets") {
+			attempts.reads.Add(1)
+		}
+	}
+	w.requests.before.Store(&before)
+	w.Eventually(attempts.reads.Load).Should(gomega.BeNumerically(">", 2))
+
+	// What the watch of one kind has not shown may hide members: nothing is pruned.
+	w.Eventually(func() int { return len(c.Members()) }).Should(gomega.Equal(len(objs) - 1))
+	w.requests.reset()
+	p := c.Prune(t.Context())
+	if p.Writes() != 0 || p.Complete() || len(p.Failures()) != 1 || p.Failures()[0].Cause().Class() != apply.Forbidden {
+		t.Errorf("prune: %s, %d writes: %v", p, p.Writes(), p.Err())
+	}
+	if got := w.requests.writes.Load(); got != 0 {
+		t.Errorf("prune sent %d writes", got)
+	}
+
+	if got := w.logged.Load(); got != 1 {
+		t.Errorf("%d lines were logged, want 1 however often the watch is tried", got)
+	}
+
+	// Once it is allowed, the watch comes back by itself.
+	w.limit("limited-forbidden", "nothing")
+	w.Eventually(c.Synced).Should(gomega.BeTrue())
+	w.Eventually(c.WatchProblems).Should(gomega.BeEmpty())
+	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil || r.Writes() != 1 {
+		t.Errorf("after the permission came: %s, %d writes: %v", r, r.Writes(), r.Err())
+	}
+}
+
+// limit makes the world's client a user that may do everything with every kind but one, and with that one only what the verbs allow.
+func (w *world) limit(user, without string, verbs ...string) {
+	w.t.Helper()
+	role := w.parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-limited}, rules: []}`)
+	var rules []any
+	for _, k := range kinds() {
+		allowed := []string{"get", "list", "watch", "create", "patch", "delete"}
+		if k.Resource == without {
+			allowed = verbs
+		}
+		for _, verb := range allowed {
+			rules = append(rules, map[string]any{"apiGroups": []any{k.GVK.Group}, "resources": []any{k.Resource}, "verbs": []any{verb}})
+		}
+	}
+	// So that the roles of the sample may be written.
+	rules = append(rules, map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": []any{"get"}})
+	role.Object["rules"] = rules
+	binding := w.parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-limited}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-limited},
+		subjects: [{kind: User, name: ` + user + `, apiGroup: rbac.authorization.k8s.io}]}`)
+	for _, o := range []object{w.bare(role), w.bare(binding)} {
+		if _, err := w.resource(o.u).Apply(context.Background(), o.u.GetName(), o.u, metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
+}

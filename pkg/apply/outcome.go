@@ -1,0 +1,149 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Verdict is what became of one object.
+type Verdict int
+
+const (
+	// VerdictUnchanged needed nothing.
+	VerdictUnchanged Verdict = iota
+	// VerdictApplied was written.
+	VerdictApplied
+	// VerdictDeleted was deleted.
+	VerdictDeleted
+	// VerdictWaiting cannot be dealt with until the watch says more: the object is being deleted, or, when it stands for a kind, the kind's
+	// objects are not known yet. There will be a notification.
+	VerdictWaiting
+	// VerdictSkipped was not tried, because the call was refused or its context ended.
+	VerdictSkipped
+	// VerdictFailed has a cause.
+	VerdictFailed
+)
+
+// String is the verdict in a word.
+func (v Verdict) String() string {
+	names := []string{"unchanged", "applied", "deleted", "waiting", "skipped", "failed"}
+	if v < 0 || int(v) >= len(names) {
+		return fmt.Sprintf("verdict %d", int(v))
+	}
+	return names[v]
+}
+
+// Outcome is what became of one object, or of a kind where Prune could not begin.
+type Outcome struct {
+	id      ID
+	verdict Verdict
+	cause   Cause
+	err     error
+	writes  int
+}
+
+// Unchanged says that the object was as it should be, or is no longer ours to prune.
+func Unchanged(id ID) Outcome { return Outcome{id: id, verdict: VerdictUnchanged} }
+
+// Applied says that the object was written.
+func Applied(id ID) Outcome { return Outcome{id: id, verdict: VerdictApplied} }
+
+// Deleted says that the object was deleted, or was already gone when that was tried.
+func Deleted(id ID) Outcome { return Outcome{id: id, verdict: VerdictDeleted} }
+
+// Waiting says that the watch must show something first.
+func Waiting(id ID) Outcome { return Outcome{id: id, verdict: VerdictWaiting} }
+
+// Skipped says that nothing was tried.
+func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
+
+// Failed says that the object is not as it should be, why, and with what error.
+func Failed(id ID, cause Cause, err error) Outcome {
+	return Outcome{id: id, verdict: VerdictFailed, cause: cause, err: err}
+}
+
+func (o Outcome) withWrites(n int) Outcome {
+	o.writes = n
+	return o
+}
+
+// ID names the object.
+func (o Outcome) ID() ID { return o.id }
+
+// Verdict is what became of it.
+func (o Outcome) Verdict() Verdict { return o.verdict }
+
+// Cause is why it failed; the zero Cause when it did not. It may be shown to anybody.
+func (o Outcome) Cause() Cause { return o.cause }
+
+// Err is the whole error, for logs: it names hosts, objects and users. Nil unless it failed.
+func (o Outcome) Err() error { return o.err }
+
+// Report is what became of all objects of a call, or of several. The zero Report is that of a call for nothing.
+type Report struct {
+	outcomes []Outcome
+	stopped  error
+}
+
+// And is this report followed by another.
+func (r Report) And(other Report) Report {
+	return Report{outcomes: slices.Concat(r.outcomes, other.outcomes), stopped: errors.Join(r.stopped, other.stopped)}
+}
+
+// Outcomes are one per object, in the order of the call.
+func (r Report) Outcomes() []Outcome { return slices.Clone(r.outcomes) }
+
+// Failures are the outcomes that failed.
+func (r Report) Failures() []Outcome {
+	return slices.DeleteFunc(r.Outcomes(), func(o Outcome) bool { return o.verdict != VerdictFailed })
+}
+
+// Err joins the errors of all failures, and why objects were skipped.
+func (r Report) Err() error {
+	errs := []error{r.stopped}
+	for _, o := range r.outcomes {
+		errs = append(errs, o.err)
+	}
+	return errors.Join(errs...)
+}
+
+// Complete says that every object is as it should be: nothing failed, waits or was skipped.
+func (r Report) Complete() bool {
+	return r.stopped == nil && r.Count(VerdictWaiting)+r.Count(VerdictSkipped)+r.Count(VerdictFailed) == 0
+}
+
+// Count is how many objects have the verdict.
+func (r Report) Count(v Verdict) int {
+	n := 0
+	for _, o := range r.outcomes {
+		if o.verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// Writes is how many writing requests were sent, refused ones included.
+func (r Report) Writes() int {
+	n := 0
+	for _, o := range r.outcomes {
+		n += o.writes
+	}
+	return n
+}
+
+// String counts the outcomes, as in "37 unchanged, 2 applied".
+func (r Report) String() string {
+	var parts []string
+	for v := VerdictUnchanged; v <= VerdictFailed; v++ {
+		if n := r.Count(v); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing to do"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,118 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pruneAttempts is how often a delete is tried whose object changes meanwhile.
+const pruneAttempts = 3
+
+// Prune deletes every object of ours that is not in keep: of prunable kinds only, in the reverse order of Kinds, one kind after the other,
+// each by the UID and resourceVersion that it is known under. Nothing is deleted until the watches of all prunable kinds have shown what
+// there is; the report then has one outcome for each kind that is missing. keep is everything that was applied to this cluster, by all calls
+// of Apply. An empty keep clears the cluster.
+//
+// The report has an outcome for each object that was deleted, could not be, or is still being deleted.
+func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
+	if missing := c.unsynced(); len(missing) > 0 {
+		return Report{outcomes: missing}
+	}
+	kept := make([]map[types.NamespacedName]bool, len(c.opts.Kinds))
+	for i := range kept {
+		kept[i] = map[types.NamespacedName]bool{}
+	}
+	for _, id := range keep {
+		if kind, ok := c.kinds[id.GVK]; ok {
+			kept[kind][id.Key] = true
+		}
+	}
+	var outcomes []Outcome
+	for kind := len(c.opts.Kinds) - 1; kind >= 0; kind-- {
+		if c.opts.Kinds[kind].Prune {
+			outcomes = append(outcomes, c.pruneKind(ctx, kind, kept[kind])...)
+		}
+	}
+	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
+}
+
+// unsynced has an outcome for each prunable kind whose watch has not shown what there is.
+func (c *Cluster) unsynced() []Outcome {
+	var out []Outcome
+	for i, k := range c.opts.Kinds {
+		if !k.Prune || c.tracker.synced(i) {
+			continue
+		}
+		id := ID{GVK: k.GVK}
+		if p := c.tracker.problem(i); p != nil {
+			out = append(out, Failed(id, p.Cause, fmt.Errorf("pruning the %s cluster: not before all kinds are watched: %w", c.opts.Name, p.err)))
+			continue
+		}
+		out = append(out, Waiting(id))
+	}
+	return out
+}
+
+func (c *Cluster) pruneKind(ctx context.Context, kind int, kept map[types.NamespacedName]bool) []Outcome {
+	victims := c.tracker.victims(kind, kept)
+	outcomes := make([]Outcome, len(victims))
+	run := newRunner(c.opts.Concurrency)
+	for i, v := range victims {
+		id := ID{c.opts.Kinds[kind].GVK, v.key}
+		switch {
+		case v.terminating:
+			outcomes[i] = Waiting(id)
+		case !run.acquire(ctx):
+			outcomes[i] = Skipped(id)
+		default:
+			run.start(func() { outcomes[i] = c.remove(ctx, kind, id, v) })
+		}
+	}
+	run.wait()
+	return outcomes
+}
+
+// remove deletes one member. When it changed since the watch showed it, it is read again: it is deleted only while it carries our label.
+func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome {
+	k := c.opts.Kinds[kind]
+	fail := func(verb string, err error, writes int) Outcome {
+		return Failed(id, classify(err, verb, k), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err)).withWrites(writes)
+	}
+	for attempt := 1; ; attempt++ {
+		err := c.delete(ctx, k, v)
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			c.tracker.forget(kind, v.key, v.uid)
+			return Deleted(id).withWrites(attempt)
+		case !apierrors.IsConflict(err) || attempt == pruneAttempts:
+			return fail("delete", err, attempt)
+		}
+		now, err := c.look(ctx, k, v.key, newest)
+		switch {
+		case apierrors.IsNotFound(err):
+			c.tracker.forget(kind, v.key, v.uid)
+			return Deleted(id).withWrites(attempt)
+		case err != nil:
+			return fail("get", err, attempt)
+		case now.UID != v.uid || now.Labels[c.opts.OwnerKey] != c.opts.OwnerValue:
+			c.tracker.forget(kind, v.key, v.uid)
+			return Unchanged(id).withWrites(attempt)
+		case now.DeletionTimestamp != nil:
+			return Waiting(id).withWrites(attempt)
+		}
+		v.rv = now.ResourceVersion
+	}
+}
+
+func (c *Cluster) delete(ctx context.Context, k Kind, v victim) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.resource(k, v.key.Namespace).Delete(ctx, v.key.Name, metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &v.uid, ResourceVersion: &v.rv},
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	})
+}

@@ -1,0 +1,293 @@
+package apply
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// state is what a watch says of an object.
+type state int
+
+const (
+	unseen state = iota
+	gone
+	present
+	terminating
+)
+
+// sighting is what the watch showed last of one object. Gone covers an object that lost our label: the watch cannot tell the difference.
+type sighting struct {
+	state  state
+	rv     string
+	uid    types.UID
+	fields uint64 // hash of our entry in managedFields; 0 when there is none
+}
+
+// memo is what we wrote last of one object. The zero memo means nothing.
+type memo struct {
+	hash   uint64 // of the JSON
+	rv     string // after the write
+	uid    types.UID
+	fields uint64
+}
+
+func (m memo) exists() bool { return m.rv != "" }
+
+// record is all that is known of one object.
+type record struct {
+	seen    sighting
+	memo    memo
+	deleted types.UID // what we deleted, until the watch shows it
+	busy    bool      // a write is under way: events wait for its memo
+	stirred bool      // an event that matters came while busy
+}
+
+// outdated says that the watch showed something newer than our write.
+func (r *record) outdated() bool {
+	return r.seen.state != unseen && (!r.memo.exists() || newer(r.seen.rv, r.memo.rv))
+}
+
+// drifted says that something happened to the object since our write that a new write would undo.
+func (r *record) drifted() bool {
+	return r.memo.exists() && r.outdated() &&
+		(r.seen.state == gone || r.seen.uid != r.memo.uid || r.seen.fields != r.memo.fields)
+}
+
+// matters says whether the caller should look again, now that the watch shows r.seen where it showed old before. The echo of our own write
+// does not matter, nor does a change of what is not ours.
+func (r *record) matters(old sighting) bool {
+	if !r.memo.exists() {
+		return r.seen.state != old.state || r.seen.uid != old.uid || r.seen.fields != old.fields
+	}
+	return r.drifted() || r.outdated() && r.seen.state == terminating && old.state != terminating
+}
+
+// newer compares two resource versions of one resource. Versions that are no numbers (an aggregated API server may do so) are newer when
+// they differ: one write too many at worst.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		return a != b
+	}
+	return order > 0
+}
+
+// plan is what Apply is to do with one object.
+type plan int
+
+const (
+	planNothing   plan = iota
+	planWait           // it is being deleted
+	planWriteOurs      // write, by force
+	planWriteUnknown
+)
+
+// tracker remembers, per kind and object, what we wrote and what the watches show. It is the only mutable state of the package, and has a
+// mutex because the watches' goroutines feed it while Apply reads it; each method is one atomic step, and none does I/O. It keeps a few
+// words per object of ours and takes the place of an informer's store.
+type tracker struct {
+	mu      sync.Mutex
+	kinds   []kindRecords
+	started bool
+	notify  func()
+}
+
+type kindRecords struct {
+	synced  bool
+	rv      string // the newest that the watch has shown
+	problem *WatchProblem
+	records map[types.NamespacedName]*record
+}
+
+func newTracker(kinds int) *tracker {
+	t := &tracker{kinds: make([]kindRecords, kinds), notify: func() {}}
+	for i := range t.kinds {
+		t.kinds[i].records = map[types.NamespacedName]*record{}
+	}
+	return t
+}
+
+func (t *tracker) record(kind int, key types.NamespacedName) *record {
+	r, ok := t.kinds[kind].records[key]
+	if !ok {
+		r = &record{}
+		t.kinds[kind].records[key] = r
+	}
+	return r
+}
+
+// change runs one step under the lock, and notifies after it when the step says so.
+func (t *tracker) change(step func() bool) {
+	t.mu.Lock()
+	call, notify := step(), t.notify
+	t.mu.Unlock()
+	if call {
+		notify()
+	}
+}
+
+// knows says that this very JSON was written before.
+func (t *tracker) knows(kind int, key types.NamespacedName, hash uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.kinds[kind].records[key]
+	return ok && r.memo.exists() && r.memo.hash == hash
+}
+
+// begin decides what to do with an object whose JSON has the given hash. When that is a write, done must follow.
+func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) plan {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(kind, key)
+	switch {
+	case r.seen.state == terminating && (!r.memo.exists() || !newer(r.memo.rv, r.seen.rv)):
+		return planWait
+	case r.memo.exists() && r.memo.hash == hash && !r.drifted():
+		return planNothing
+	}
+	r.busy, r.stirred = true, false
+	labelled := (r.seen.state == present || r.seen.state == terminating) && r.seen.uid != r.deleted
+	remembered := r.memo.exists() && !r.outdated()
+	if labelled || remembered {
+		return planWriteOurs
+	}
+	return planWriteUnknown
+}
+
+// uid is that of the object that we wrote last; empty when there is none.
+func (t *tracker) uid(kind int, key types.NamespacedName) types.UID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.record(kind, key).memo.uid
+}
+
+// wrote ends a write that succeeded.
+func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
+	t.change(func() bool {
+		r := t.record(kind, key)
+		r.memo, r.busy, r.deleted = m, false, ""
+		return r.stirred && r.drifted()
+	})
+}
+
+// failed ends a write that did not succeed. What happened meanwhile is told now.
+func (t *tracker) failed(kind int, key types.NamespacedName) {
+	t.change(func() bool {
+		r := t.record(kind, key)
+		r.busy = false
+		if r.seen.state == unseen && !r.memo.exists() {
+			delete(t.kinds[kind].records, key)
+		}
+		return r.stirred
+	})
+}
+
+// saw takes one event of a watch.
+func (t *tracker) saw(kind int, key types.NamespacedName, s sighting) {
+	t.change(func() bool {
+		t.kinds[kind].rv = s.rv
+		return t.put(kind, key, s)
+	})
+}
+
+// put stores a sighting and says whether the caller should look again.
+func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
+	r := t.record(kind, key)
+	old := r.seen
+	r.seen = s
+	matters := r.matters(old)
+	if r.deleted != "" && (s.state == gone || s.uid != r.deleted) {
+		r.deleted = ""
+	}
+	if s.state == gone && !r.memo.exists() && !r.busy {
+		delete(t.kinds[kind].records, key)
+	}
+	if r.busy {
+		r.stirred = r.stirred || matters
+		return false
+	}
+	return matters
+}
+
+// listed takes everything that a watch shows at one resource version; what is not there is gone.
+func (t *tracker) listed(kind int, all map[types.NamespacedName]sighting, rv string) {
+	t.change(func() bool {
+		k := &t.kinds[kind]
+		matters := !k.synced
+		if k.synced && newer(k.rv, rv) {
+			// The list is older than what the watch had shown, which a reflector never asks for: the API server was restored from a backup,
+			// and what we remember of later versions is void.
+			for _, r := range k.records {
+				r.memo = memo{}
+			}
+			matters = true
+		}
+		k.synced, k.rv = true, rv
+		for _, key := range slices.Collect(maps.Keys(k.records)) {
+			if _, ok := all[key]; !ok {
+				matters = t.put(kind, key, sighting{state: gone, rv: rv}) || matters
+			}
+		}
+		for key, s := range all {
+			matters = t.put(kind, key, s) || matters
+		}
+		return matters
+	})
+}
+
+// victim is a member that prune may delete.
+type victim struct {
+	key         types.NamespacedName
+	uid         types.UID
+	rv          string
+	terminating bool
+}
+
+// victims are the members of a kind that are not kept: those that the watch shows, and those that we wrote and the watch has not shown yet.
+func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []victim
+	for key, r := range t.kinds[kind].records {
+		v := victim{key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating}
+		if r.memo.exists() && !r.outdated() {
+			v.uid, v.rv = r.memo.uid, r.memo.rv
+		} else if r.seen.state == gone {
+			if !kept[key] {
+				delete(t.kinds[kind].records, key) // deleted by somebody else, and no longer wanted
+			}
+			continue
+		}
+		if v.uid == "" || kept[key] || r.deleted == v.uid && !v.terminating {
+			continue
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b victim) int { return ID{Key: a.key}.compare(ID{Key: b.key}) })
+	return out
+}
+
+// forget drops what we wrote of an object, since we deleted it under this UID or it is no longer ours. Either way the watch is going to
+// show it as gone.
+func (t *tracker) forget(kind int, key types.NamespacedName, uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(kind, key)
+	r.memo, r.deleted = memo{}, uid
+}
+
+func (t *tracker) members(kind int) []types.NamespacedName {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var keys []types.NamespacedName
+	for key, r := range t.kinds[kind].records {
+		if r.seen.state == present || r.seen.state == terminating {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

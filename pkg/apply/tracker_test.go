@@ -1,0 +1,375 @@
+package apply
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var tracked = types.NamespacedName{Namespace: "ns", Name: "x"} //nolint:gochecknoglobals // a constant, but for its type
+
+// story is what happens to one object, step by step, and what the tracker makes of it.
+type story struct {
+	t        *testing.T
+	tracker  *tracker
+	notified int
+}
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	s := &story{t: t, tracker: newTracker(1)}
+	if !s.tracker.start(func() { s.notified++ }) {
+		t.Fatal("the tracker was started before")
+	}
+	return s
+}
+
+// begin checks what the tracker would have done with the object, and ends it without a write.
+func (s *story) begin(hash uint64, want plan) {
+	s.t.Helper()
+	if got := s.tracker.begin(0, tracked, hash); got != want {
+		s.t.Errorf("plan = %d, want %d", got, want)
+	}
+}
+
+// wrote is a write that succeeded.
+func (s *story) wrote(hash uint64, rv string, uid types.UID, fields uint64) {
+	s.t.Helper()
+	if p := s.tracker.begin(0, tracked, hash); p == planNothing || p == planWait {
+		s.t.Errorf("plan = %d, want a write", p)
+	}
+	s.tracker.wrote(0, tracked, memo{hash: hash, rv: rv, uid: uid, fields: fields})
+}
+
+func (s *story) shows(rv string, uid types.UID, fields uint64) {
+	s.tracker.saw(0, tracked, sighting{state: present, rv: rv, uid: uid, fields: fields})
+}
+
+func (s *story) showsTerminating(rv string, uid types.UID) {
+	s.tracker.saw(0, tracked, sighting{state: terminating, rv: rv, uid: uid, fields: 1})
+}
+
+func (s *story) showsGone(rv string) {
+	s.tracker.saw(0, tracked, sighting{state: gone, rv: rv})
+}
+
+func (s *story) lists(rv string, all map[types.NamespacedName]sighting) {
+	s.tracker.listed(0, all, rv)
+}
+
+// expect checks how often the caller was notified since the last time.
+func (s *story) expect(notifications int) {
+	s.t.Helper()
+	if s.notified != notifications {
+		s.t.Errorf("notified %d times, want %d", s.notified, notifications)
+	}
+	s.notified = 0
+}
+
+func TestTrackerStories(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(*story){
+		"unknown objects are written": func(s *story) {
+			s.begin(1, planWriteUnknown)
+		},
+		"written objects rest, also before the watch shows them": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.begin(1, planNothing)
+			s.shows("10", "a", 7)
+			s.begin(1, planNothing)
+			s.expect(0)
+		},
+		"other content is written": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.begin(2, planWriteOurs)
+		},
+		"an older event of the object does not count": func(s *story) {
+			s.shows("5", "a", 3)
+			s.notified = 0
+			s.wrote(1, "10", "a", 7)
+			s.shows("6", "a", 4)
+			s.showsGone("9")
+			s.begin(1, planNothing)
+			s.expect(0)
+		},
+		"resource versions are compared as numbers": func(s *story) {
+			s.wrote(1, "100", "a", 7)
+			s.showsGone("99")
+			s.begin(1, planNothing)
+			s.showsGone("1000")
+			s.begin(1, planWriteUnknown)
+			s.expect(1)
+		},
+		"a status write is not drift": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.shows("11", "a", 7)
+			s.begin(1, planNothing)
+			s.expect(0)
+		},
+		"a field that was taken is drift": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.shows("11", "a", 8)
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"an object that lost all of managedFields has drifted": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.shows("11", "a", 0)
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"a deleted object is written, as one of unknown owner": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.showsGone("11")
+			s.expect(1)
+			s.begin(1, planWriteUnknown)
+		},
+		"another object with our label is taken over": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.shows("12", "b", 7)
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"a list without the object, newer than the write, says that it is gone": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.lists("11", nil)
+			s.begin(1, planWriteUnknown)
+			s.expect(1)
+		},
+		"a list without the object, older than the write, says nothing": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.lists("9", nil)
+			s.expect(1) // it was the first
+			s.begin(1, planNothing)
+			s.lists("9", nil)
+			s.expect(0)
+		},
+		"a list that goes back in time voids what was remembered": func(s *story) {
+			s.lists("8", nil)
+			s.wrote(1, "10", "a", 7)
+			s.shows("10", "a", 7)
+			s.notified = 0
+			s.lists("6", map[types.NamespacedName]sighting{tracked: {state: present, rv: "5", uid: "a", fields: 7}})
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"an object that is being deleted is waited for": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.showsTerminating("11", "a")
+			s.expect(1)
+			s.begin(1, planWait)
+			s.showsGone("12")
+			s.expect(1)
+			s.begin(1, planWriteUnknown)
+		},
+		"an object that was being deleted before we came is waited for": func(s *story) {
+			s.lists("5", map[types.NamespacedName]sighting{tracked: {state: terminating, rv: "4", uid: "a"}})
+			s.expect(1)
+			s.begin(1, planWait)
+			s.showsGone("6")
+			s.expect(1)
+			s.begin(1, planWriteUnknown)
+		},
+		"the deletion of a former object is not waited for": func(s *story) {
+			s.showsTerminating("5", "a")
+			s.showsGone("6")
+			s.wrote(1, "10", "b", 7)
+			s.showsTerminating("9", "a")
+			s.begin(1, planNothing)
+		},
+		"the echo that comes before the answer does not notify": func(s *story) {
+			s.begin(1, planWriteUnknown)
+			s.shows("10", "a", 7)
+			s.expect(0)
+			s.tracker.wrote(0, tracked, memo{hash: 1, rv: "10", uid: "a", fields: 7})
+			s.expect(0)
+			s.begin(1, planNothing)
+		},
+		"drift that comes before the answer notifies with the answer": func(s *story) {
+			s.begin(1, planWriteUnknown)
+			s.shows("10", "a", 7)
+			s.shows("11", "a", 8)
+			s.tracker.wrote(0, tracked, memo{hash: 1, rv: "10", uid: "a", fields: 7})
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"what happens during a write that fails is told": func(s *story) {
+			s.begin(1, planWriteUnknown)
+			s.shows("10", "a", 7)
+			s.expect(0)
+			s.tracker.failed(0, tracked)
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"a write that fails leaves nothing behind": func(s *story) {
+			s.begin(1, planWriteUnknown)
+			s.tracker.failed(0, tracked)
+			s.expect(0)
+			if n := len(s.tracker.kinds[0].records); n != 0 {
+				s.t.Errorf("%d records, want none", n)
+			}
+		},
+		"resource versions that are no numbers count when they differ": func(s *story) {
+			s.wrote(1, "abc", "a", 7)
+			s.shows("abc", "a", 7)
+			s.begin(1, planNothing)
+			s.shows("abd", "a", 8)
+			s.begin(1, planWriteOurs)
+		},
+		"a stray member notifies when it appears and when it goes": func(s *story) {
+			s.shows("5", "a", 0)
+			s.expect(1)
+			s.showsGone("6")
+			s.expect(1)
+			if n := len(s.tracker.kinds[0].records); n != 0 {
+				s.t.Errorf("%d records, want none", n)
+			}
+		},
+	}
+	for name, tell := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(newStory(t))
+		})
+	}
+}
+
+func TestTrackerVictims(t *testing.T) {
+	t.Parallel()
+	kept := map[types.NamespacedName]bool{tracked: true}
+	tests := map[string]struct {
+		tell func(*story)
+		kept map[types.NamespacedName]bool
+		want []victim
+	}{
+		"a member":      {tell: func(s *story) { s.shows("5", "a", 0) }, want: []victim{{tracked, "a", "5", false}}},
+		"kept":          {tell: func(s *story) { s.shows("5", "a", 0) }, kept: kept},
+		"gone":          {tell: func(s *story) { s.wrote(1, "4", "a", 0); s.showsGone("5") }},
+		"not shown yet": {tell: func(s *story) { s.wrote(1, "4", "a", 0) }, want: []victim{{tracked, "a", "4", false}}},
+		"made anew, and only the deletion was shown": {
+			tell: func(s *story) { s.shows("3", "a", 0); s.showsGone("4"); s.wrote(1, "6", "b", 0); s.showsGone("5") },
+			want: []victim{{tracked, "b", "6", false}},
+		},
+		"written, then changed by others": {tell: func(s *story) { s.wrote(1, "4", "a", 0); s.shows("5", "a", 0) }, want: []victim{{tracked, "a", "5", false}}},
+		"being deleted":                   {tell: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
+		"deleted by us, not shown":        {tell: func(s *story) { s.shows("5", "a", 0); s.tracker.forget(0, tracked, "a") }},
+		"deleted by us, a late event": {
+			tell: func(s *story) { s.wrote(1, "4", "a", 0); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 0) },
+		},
+		"deleted by us, with a finalizer": {
+			tell: func(s *story) {
+				s.shows("5", "a", 0)
+				s.tracker.forget(0, tracked, "a")
+				s.showsTerminating("6", "a")
+			},
+			want: []victim{{tracked, "a", "6", true}},
+		},
+		"deleted by us, and made anew by somebody": {
+			tell: func(s *story) { s.shows("5", "a", 0); s.tracker.forget(0, tracked, "a"); s.shows("7", "b", 0) },
+			want: []victim{{tracked, "b", "7", false}},
+		},
+		"deleted by us, and written again": {
+			tell: func(s *story) {
+				s.shows("5", "a", 0)
+				s.tracker.forget(0, tracked, "a")
+				s.begin(1, planWriteUnknown) // whatever has the name now need not be ours
+				s.tracker.wrote(0, tracked, memo{hash: 1, rv: "8", uid: "b"})
+			},
+			want: []victim{{tracked, "b", "8", false}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStory(t)
+			test.tell(s)
+			if diff := cmp.Diff(test.want, s.tracker.victims(0, test.kept), cmp.AllowUnexported(victim{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTrackerForgetsWhatIsGoneAndNotWanted(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	for i := range 100 {
+		key := types.NamespacedName{Name: fmt.Sprint(i)}
+		s.tracker.begin(0, key, 1)
+		s.tracker.wrote(0, key, memo{hash: 1, rv: fmt.Sprint(10 + i), uid: types.UID(fmt.Sprint(i))})
+		s.tracker.saw(0, key, sighting{state: gone, rv: fmt.Sprint(200 + i)})
+	}
+	s.tracker.victims(0, map[types.NamespacedName]bool{{Name: "7"}: true})
+	if n := len(s.tracker.kinds[0].records); n != 1 {
+		t.Errorf("%d records, want the one that is kept", n)
+	}
+	if got := s.tracker.members(0); len(got) != 0 {
+		t.Errorf("members = %v, want none", got)
+	}
+}
+
+func TestStoreTakesWholeObjectsAndStrippedOnes(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	st := store{tracker: s.tracker, fields: fieldsOf{maphash.MakeSeed(), "us"}}
+	whole := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: "a", ResourceVersion: "5"}}
+	stripped, err := st.Transformer()(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range []any{whole, stripped} {
+		if err := st.Replace([]any{obj}, "6"); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(s.tracker.members(0), []types.NamespacedName{tracked}) {
+			t.Errorf("members = %v", s.tracker.members(0))
+		}
+		if err := st.Delete(obj); err != nil || len(s.tracker.members(0)) != 0 {
+			t.Errorf("after the deletion: %v, %v", s.tracker.members(0), err)
+		}
+	}
+	if st.Add("what?") == nil || st.Replace([]any{1}, "7") == nil {
+		t.Error("something that is no object was taken")
+	}
+}
+
+func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
+	t.Parallel()
+	entry := func(change func(*metav1.ManagedFieldsEntry)) metav1.ManagedFieldsEntry {
+		e := metav1.ManagedFieldsEntry{
+			Manager: "us", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &metav1.Time{},
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)},
+		}
+		change(&e)
+		return e
+	}
+	ours := fieldsOf{maphash.MakeSeed(), "us"}
+	same := func(*metav1.ManagedFieldsEntry) {}
+	want := ours.hash([]metav1.ManagedFieldsEntry{entry(same)})
+	tests := map[string]struct {
+		change func(*metav1.ManagedFieldsEntry)
+		want   func(uint64) bool
+	}{
+		"later":              {func(e *metav1.ManagedFieldsEntry) { e.Time = new(metav1.Now()) }, func(h uint64) bool { return h == want }},
+		"other fields":       {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1.Raw = []byte(`{}`) }, func(h uint64) bool { return h != want && h != 0 }},
+		"other version":      {func(e *metav1.ManagedFieldsEntry) { e.APIVersion = "v2" }, func(h uint64) bool { return h != want && h != 0 }},
+		"somebody else":      {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},
+		"by update":          {func(e *metav1.ManagedFieldsEntry) { e.Operation = metav1.ManagedFieldsOperationUpdate }, func(h uint64) bool { return h == 0 }},
+		"of a subresource":   {func(e *metav1.ManagedFieldsEntry) { e.Subresource = "status" }, func(h uint64) bool { return h == 0 }},
+		"without any fields": {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1 = nil }, func(h uint64) bool { return h == 0 }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := metav1.ManagedFieldsEntry{Manager: "them", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}
+			if got := ours.hash([]metav1.ManagedFieldsEntry{other, entry(test.change)}); !test.want(got) {
+				t.Errorf("hash = %d, where the plain entry has %d", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// WatchProblem is why the watch of one kind does not work. Until it does, drift of that kind goes unnoticed.
+type WatchProblem struct {
+	GVK   schema.GroupVersionKind
+	Cause Cause
+	err   error
+}
+
+// Err is the whole error, for logs.
+func (p WatchProblem) Err() error { return p.err }
+
+// Start watches every kind, and returns at once; the watches end with ctx. notify is called whenever Apply or Prune may have something to
+// do: an object drifted, vanished or appeared, a kind was listed for the first time, a watch broke or works again. It is called from
+// several goroutines and must return at once. Call Start once.
+func (c *Cluster) Start(ctx context.Context, notify func()) error {
+	if !c.tracker.start(notify) {
+		return fmt.Errorf("watching the %s cluster: the watches were started before", c.opts.Name)
+	}
+	log := klog.FromContext(ctx).WithValues("cluster", c.opts.Name)
+	// The reflector would log each failed attempt; we log each change, below.
+	quiet := klog.NewContext(ctx, logr.Discard())
+	for i, k := range c.opts.Kinds {
+		reflector := cache.NewReflectorWithOptions(c.listWatch(log, i, k), &metav1.PartialObjectMetadata{},
+			store{c.tracker, i, k.Namespaced, fieldsOf{c.seed, c.opts.FieldManager}}, cache.ReflectorOptions{
+				Name:            c.opts.Name,
+				TypeDescription: k.Resource,
+				Logger:          new(logr.Discard()),
+				// client-go's backoff ends at a minute. A cluster that is back must be ours again within half of that.
+				Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second},
+			})
+		go reflector.RunWithContext(quiet)
+	}
+	return nil
+}
+
+// Synced says whether the watches of all kinds have shown what there is, at least once.
+func (c *Cluster) Synced() bool {
+	for i := range c.opts.Kinds {
+		if !c.tracker.synced(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// WatchProblems are the kinds whose watch does not work now, in the order of Kinds. A kind that is just being listed for the first time is
+// none.
+func (c *Cluster) WatchProblems() []WatchProblem {
+	var out []WatchProblem
+	for i := range c.opts.Kinds {
+		if p := c.tracker.problem(i); p != nil {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+// listWatch is how the reflector of one kind lists and watches. It sees each error before the reflector does: the reflector has no hook
+// for that.
+func (c *Cluster) listWatch(log logr.Logger, kind int, k Kind) *cache.ListWatch {
+	report := func(verb string, err error) {
+		problem := watchProblem(k, verb, err)
+		switch changed := c.tracker.setProblem(kind, problem); {
+		case changed && problem != nil:
+			log.Info("A watch fails and is tried again; until it works, changes of these objects go unnoticed", "resource", k.Resource, "cause", problem.Cause.String(), "err", problem.err)
+		case changed:
+			log.Info("The watch works again", "resource", k.Resource)
+		}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			opts.LabelSelector = c.selector()
+			list, err := c.resource(k, c.opts.Namespace).List(ctx, opts)
+			if err != nil { // a list that works proves nothing: the watch comes after it
+				report("list", err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			opts.LabelSelector = c.selector()
+			w, err := c.resource(k, c.opts.Namespace).Watch(ctx, opts)
+			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
+			if streaming := opts.SendInitialEvents != nil; err == nil || !streaming || classify(err, "watch", k).Class() == Unreachable {
+				report("watch", err)
+			}
+			return w, err
+		},
+	}
+}
+
+func watchProblem(k Kind, verb string, err error) *WatchProblem {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	cause := classify(err, verb, k)
+	if inURL, ok := errors.AsType[*url.Error](err); ok {
+		err = inURL.Err // the URL of a watch is three lines long and says nothing
+	}
+	return &WatchProblem{GVK: k.GVK, Cause: cause, err: fmt.Errorf("watching %s: %w", k.Resource, err)}
+}
+
+// start sets who is notified; false when that was done before.
+func (t *tracker) start(notify func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.started {
+		return false
+	}
+	t.started, t.notify = true, notify
+	return true
+}
+
+func (t *tracker) synced(kind int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kinds[kind].synced
+}
+
+func (t *tracker) problem(kind int) *WatchProblem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kinds[kind].problem
+}
+
+// setProblem keeps the problem of a kind's watch, or that there is none, and says whether that is news. The same problem with other words
+// is not.
+func (t *tracker) setProblem(kind int, p *WatchProblem) (changed bool) {
+	t.change(func() bool {
+		old := t.kinds[kind].problem
+		changed = (old == nil) != (p == nil) || p != nil && old.Cause.Class() != p.Cause.Class()
+		if changed {
+			t.kinds[kind].problem = p
+		}
+		return changed
+	})
+	return changed
+}
+
+// store is where the reflector of one kind puts what it learns. It takes the place of an informer's queue, store and listeners: the tracker
+// needs a few words per object, at once, and the resource version of every list.
+type store struct {
+	tracker    *tracker
+	kind       int
+	namespaced bool
+	fields     fieldsOf
+}
+
+var _ cache.TransformingStore = store{}
+
+// Add takes an object that appeared.
+func (s store) Add(obj any) error { return s.saw(obj, false) }
+
+// Update takes an object that changed.
+func (s store) Update(obj any) error { return s.saw(obj, false) }
+
+// Delete takes an object that vanished or lost our label; its resourceVersion is that of the event.
+func (s store) Delete(obj any) error { return s.saw(obj, true) }
+
+// Resync does nothing.
+func (s store) Resync() error { return nil }
+
+func (s store) saw(obj any, deleted bool) error {
+	m, err := s.strip(obj)
+	if err != nil {
+		return err
+	}
+	seen := m.sighting()
+	if deleted {
+		seen = sighting{state: gone, rv: m.ResourceVersion}
+	}
+	s.tracker.saw(s.kind, m.key(), seen)
+	return nil
+}
+
+// Replace takes the whole list.
+func (s store) Replace(objs []any, resourceVersion string) error {
+	all := make(map[types.NamespacedName]sighting, len(objs))
+	for _, obj := range objs {
+		m, err := s.strip(obj)
+		if err != nil {
+			return err
+		}
+		all[m.key()] = m.sighting()
+	}
+	s.tracker.listed(s.kind, all, resourceVersion)
+	return nil
+}
+
+// Transformer strips objects as they come in, so that a streamed list never holds them whole.
+func (s store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return s.strip(obj) }
+}
+
+// member is an object's metadata without all that we do not need.
+type member struct {
+	metav1.ObjectMeta
+	fields uint64
+}
+
+func (m *member) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
+}
+
+func (m *member) sighting() sighting {
+	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields}
+	if m.DeletionTimestamp != nil {
+		s.state = terminating
+	}
+	return s
+}
+
+func (s store) strip(obj any) (*member, error) {
+	switch o := obj.(type) {
+	case *member:
+		return o, nil
+	case *metav1.PartialObjectMetadata:
+		return &member{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp},
+			fields:     s.fields.hash(o.ManagedFields),
+		}, nil
+	default:
+		return nil, fmt.Errorf("a watch showed a %T where object metadata was expected", obj)
+	}
+}
+
+// fieldsOf finds a field manager's own entry in managedFields.
+type fieldsOf struct {
+	seed    maphash.Seed
+	manager string
+}
+
+// hash is a hash of the fields that the manager applied, without the time; 0 when it applied none.
+func (f fieldsOf) hash(entries []metav1.ManagedFieldsEntry) uint64 {
+	for _, e := range entries {
+		if e.Manager != f.manager || e.Operation != metav1.ManagedFieldsOperationApply || e.Subresource != "" || e.FieldsV1 == nil {
+			continue
+		}
+		var h maphash.Hash
+		h.SetSeed(f.seed)
+		_, _ = h.WriteString(e.APIVersion)
+		_, _ = h.Write(e.FieldsV1.Raw)
+		return max(h.Sum64(), 1)
+	}
+	return 0
+}

@@ -1,0 +1,118 @@
+package webhookurl
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	scheme = "https://"
+	// defaultPort is what kube-apiserver takes for a service and for a URL that name none
+	// (k8s.io/apiserver, pkg/util/webhook/client.go, hookClientConfig).
+	defaultPort = 443
+	// plainInPath is what a URL's path may hold: what needs no escape there. "%" is not among it: kube-apiserver
+	// decodes the path of a URL but not that of a service, so the two would differ.
+	plainInPath = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:@"
+)
+
+// address is a webhook URL in its parts.
+type address struct {
+	// host is a lower-case DNS name, an IPv4 address, or an IPv6 address in brackets.
+	host string
+	port uint64
+	// path is empty or begins with a slash.
+	path string
+}
+
+// ValidateURL tells whether a webhook may have this URL; the error wraps ErrInvalidURL and does not repeat user
+// information.
+//
+// It accepts nothing that kube-apiserver refuses (k8s.io/apiserver, pkg/util/webhook/validation.go,
+// ValidateWebhookURL: https, a host, no user information, fragment or query). It refuses more, so that the text has one
+// reading for everyone who compares it, HyperShift's substring match included: the scheme and host are in lower case,
+// the host is a DNS name (no trailing dot, no Unicode; IDNs as "xn--") or an IP address in canonical form, the port is
+// not empty, there is no "?" or "#" even with nothing behind, and the path has no escapes, empty or dot segments.
+func ValidateURL(rawURL string) error {
+	_, err := parseURL(rawURL)
+	return err
+}
+
+func parseURL(rawURL string) (address, error) {
+	parsed, err := url.Parse(rawURL)
+	if parseErr, isParseErr := errors.AsType[*url.Error](err); isParseErr {
+		// url.Error repeats the URL, and with it a password.
+		return address{}, fmt.Errorf("%w: %w", ErrInvalidURL, parseErr.Err)
+	}
+	path, plain := strings.CutPrefix(rawURL, scheme+parsed.Host)
+	switch {
+	case parsed.Scheme != "https":
+		return address{}, fmt.Errorf("%w: the scheme is %q, use https", ErrInvalidURL, parsed.Scheme)
+	case parsed.User != nil:
+		return address{}, fmt.Errorf("%w: it has user information, remove it", ErrInvalidURL)
+	case strings.ContainsAny(rawURL, "?#"):
+		return address{}, fmt.Errorf("%w: it has a query or a fragment, remove it", ErrInvalidURL)
+	case !plain:
+		return address{}, fmt.Errorf("%w: write it as https://host[:port][/path], in lower case and without escapes", ErrInvalidURL)
+	}
+	at := address{host: parsed.Host, port: defaultPort, path: path}
+	if port := parsed.Port(); port != "" {
+		at.host = strings.TrimSuffix(parsed.Host, ":"+port)
+		if at.port, err = strconv.ParseUint(port, 10, 16); err != nil || port[0] == '0' {
+			return address{}, fmt.Errorf("%w: port %q is not in 1..65535", ErrInvalidURL, port)
+		}
+	}
+	return at, errors.Join(checkHost(at.host), checkPath(path))
+}
+
+func checkHost(host string) error {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		canonical := addr.String()
+		if addr.Is6() {
+			canonical = "[" + canonical + "]"
+		}
+		if host != canonical || addr.IsUnspecified() || addr.IsMulticast() {
+			return fmt.Errorf("%w: address %q is no host's, or not written as %s", ErrInvalidURL, host, canonical)
+		}
+		return nil
+	}
+	labels := strings.Split(host, ".")
+	for _, label := range labels {
+		if msgs := validation.IsDNS1123Label(label); len(msgs) > 0 {
+			return fmt.Errorf("%w: host %q is no DNS name or IP address: %s", ErrInvalidURL, host, msgs[0])
+		}
+	}
+	// Some resolvers take a name that ends in a number for an address.
+	if strings.Trim(labels[len(labels)-1], "0123456789") == "" || len(host) > validation.DNS1123SubdomainMaxLength {
+		return fmt.Errorf("%w: host %q ends in a number or is too long", ErrInvalidURL, host)
+	}
+	return nil
+}
+
+// checkPath accepts every path that kube-apiserver accepts for a service (k8s.io/apiserver,
+// pkg/util/webhook/validation.go, ValidateWebhookService), and those that only a URL can have, such as istiod's
+// "/inject/:ENV:cluster=a:ENV:net=b".
+func checkPath(path string) error {
+	if path == "" || path == "/" {
+		return nil
+	}
+	relative, absolute := strings.CutPrefix(path, "/")
+	if !absolute {
+		return fmt.Errorf("%w: path %q does not begin with a slash", ErrInvalidURL, path)
+	}
+	for segment := range strings.SplitSeq(strings.TrimSuffix(relative, "/"), "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			// kube-apiserver would clean them away: the server would see another path than the object shows.
+			return fmt.Errorf(`%w: path %q has an empty, "." or ".." segment`, ErrInvalidURL, path)
+		}
+		if odd := strings.Trim(segment, plainInPath); odd != "" {
+			return fmt.Errorf("%w: path %q has what a plain path cannot hold, at %q", ErrInvalidURL, path, odd)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package integration_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/cluster/planes"
+)
+
+// pair is the two clusters that all stories share; each story has its own namespaces, revision and controller name.
+var pair *planes.Pair
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	flag.Parse()
+	if testing.Short() {
+		return m.Run() // every story skips
+	}
+	var err error
+	if pair, err = planes.Start(context.Background(), planes.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := pair.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// world is one story's part of the two clusters.
+type world struct {
+	*testing.T
+	gomega.Gomega
+	cfg                     desired.Config
+	mgmt, guest             kubernetes.Interface
+	gateway                 gatewayclient.GatewayV1Interface
+	mgmtConfig, guestConfig *rest.Config
+	mgmtRequests            *requests
+	guestRequests           *requests
+	server                  string
+}
+
+// worlds numbers the stories.
+var worlds atomic.Int32
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs two API servers: run without -short")
+	}
+	n := worlds.Add(1)
+	w := &world{
+		T: t, Gomega: gomega.NewWithT(t),
+		mgmt: kubernetes.NewForConfigOrDie(pair.Mgmt.Config), guest: kubernetes.NewForConfigOrDie(pair.Guest.Config),
+		gateway:      gatewayclient.NewForConfigOrDie(pair.Guest.Config),
+		mgmtRequests: &requests{}, guestRequests: &requests{},
+		server: "https://kube-apiserver:6443",
+		cfg: desired.Config{
+			Topology:       desired.TopologyHosted,
+			MgmtNamespace:  fmt.Sprintf("clusters-guest%d", n),
+			GuestNamespace: fmt.Sprintf("ingress%d", n),
+			ControllerName: fmt.Sprintf("example.com/gateway-controller/v%d", n),
+			Revision:       fmt.Sprintf("story%d", n),
+			PilotImage:     "registry.example.com/pilot:1.29.1",
+			ProxyImage:     "registry.example.com/proxyv2:1.29.1",
+			XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
+			IstioResources: desired.LayeredProductResources(),
+		},
+	}
+	w.cfg.WebhookHost = w.cfg.IstiodName()
+	w.SetDefaultEventuallyTimeout(20 * time.Second)
+	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	w.mgmtConfig = counted(pair.Mgmt.Config, w.mgmtRequests)
+	w.guestConfig = counted(pair.Guest.Config, w.guestRequests)
+	w.createNamespace(w.mgmt, w.cfg.MgmtNamespace)
+	return w
+}
+
+func (w *world) createNamespace(client kubernetes.Interface, name string) {
+	w.Helper()
+	_, err := client.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// run starts the controller and returns what stops it and waits for its end. It stops at the end of the test at the latest.
+func (w *world) run() func() {
+	w.Helper()
+	cancel, ended := w.tryRun()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		w.Expect(<-ended).To(gomega.Succeed())
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+func (w *world) tryRun() (stop func(), ended chan error) {
+	w.Helper()
+	source, err := charts.Embedded()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	log := logr.FromSlogHandler(slog.NewTextHandler(testWriter{w.T}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ended = make(chan error, 1)
+	go func() {
+		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
+			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, GuestServer: w.server,
+			TokenLifetime: time.Hour, HealthAddress: "0", MetricsAddress: "0",
+		})
+	}()
+	return cancel, ended
+}
+
+// testWriter puts the controller's log into the test's.
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+func (w *world) createClass(name string) {
+	w.Helper()
+	class := &gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(w.cfg.ControllerName)},
+	}
+	// The CRD may have come a moment ago.
+	w.Eventually(func() error {
+		_, err := w.gateway.GatewayClasses().Create(w.Context(), class, metav1.CreateOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	w.Cleanup(func() { _ = w.gateway.GatewayClasses().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+}
+
+func (w *world) deleteClass(name string) {
+	w.Helper()
+	w.Expect(w.gateway.GatewayClasses().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// condition is a condition of a class, or nil.
+func (w *world) condition(class, kind string) *metav1.Condition {
+	got, err := w.gateway.GatewayClasses().Get(w.Context(), class, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return meta.FindStatusCondition(got.Status.Conditions, kind)
+}
+
+// istiod is istiod's Deployment, or nil.
+func (w *world) istiod() *appsv1.Deployment {
+	d, err := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+// playIstiod writes what the Deployment controller would: that istiod is available, or not.
+func (w *world) playIstiod(status corev1.ConditionStatus) {
+	w.Helper()
+	w.Eventually(func() error {
+		d, err := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := int32(0)
+		if status == corev1.ConditionTrue {
+			ready = 1
+		}
+		d.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: d.Generation, Replicas: 1, ReadyReplicas: ready, AvailableReplicas: ready,
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status, LastTransitionTime: metav1.Now()}},
+		}
+		_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).UpdateStatus(w.Context(), d, metav1.UpdateOptions{})
+		return err
+	}).Should(gomega.Succeed())
+}
+
+// install brings the world to the state where everything is applied and istiod is said to be available.
+func (w *world) install(class string) {
+	w.Helper()
+	w.createClass(class)
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition(class, "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.settle()
+}
+
+// settle waits until the controller has made no request for a while.
+func (w *world) settle() {
+	w.Helper()
+	const quiet = 700 * time.Millisecond
+	w.Eventually(func() time.Duration {
+		return min(time.Since(w.mgmtRequests.latest()), time.Since(w.guestRequests.latest()))
+	}, 60*time.Second).Should(gomega.BeNumerically(">", quiet))
+}
+
+// requests counts what a client sends, but watches.
+type requests struct {
+	mu   sync.Mutex
+	all  []string
+	last time.Time
+}
+
+func (r *requests) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, line)
+	r.last = time.Now()
+}
+
+func (r *requests) latest() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// since are the requests after the first n.
+func (r *requests) since(n int) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all[n:])
+}
+
+func (r *requests) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all)
+}
+
+// writes are those of a list that change something.
+func writes(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
+		return strings.HasPrefix(s, http.MethodGet) || strings.Contains(s, "dryRun=All")
+	})
+}
+
+func counted(config *rest.Config, into *requests) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Query().Get("watch") == "" {
+				into.add(req.Method + " " + req.URL.Path + "?" + req.URL.RawQuery)
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	return config
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func haveStatus(status metav1.ConditionStatus, reason string) gomega.OmegaMatcher {
+	return gomega.And(gomega.Not(gomega.BeNil()), gomega.HaveField("Status", status), gomega.HaveField("Reason", reason))
+}

@@ -1,0 +1,196 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+func TestAGatewayClassInstallsBothSides(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.createClass("demo")
+
+	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionUnknown, "Pending"))
+	t.Log("before istiod is available there is no webhook: nobody would answer it")
+	w.Expect(w.webhook()).To(gomega.BeNil())
+
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
+	webhook := w.webhook().Webhooks[0]
+	w.Expect(webhook.ClientConfig.Service).To(gomega.BeNil())
+	w.Expect(*webhook.ClientConfig.URL).To(gomega.Equal("https://" + w.cfg.IstiodName() + ":443/validate"))
+	t.Log("nobody answers the webhook here, so it never becomes Fail")
+	w.Expect(*webhook.FailurePolicy).To(gomega.Equal(admissionv1.Ignore))
+
+	t.Log("istiod's credential is the guest's, by file, and its CA never leaves the management side")
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "istio-kubeconfig", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(string(secret.Data["config"])).To(gomega.And(gomega.ContainSubstring(w.server), gomega.ContainSubstring("tokenFile: token")))
+	w.Expect(secret.Data["token"]).NotTo(gomega.BeEmpty())
+	secrets, err := w.guest.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(secrets.Items).To(gomega.BeEmpty())
+}
+
+func TestTheLastClassGoneClearsBothSidesAndKeepsCRDs(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("first")
+	w.createClass("second")
+	w.deleteClass("first")
+	w.settle()
+	w.Expect(w.istiod()).NotTo(gomega.BeNil(), "one class is left")
+
+	w.deleteClass("second")
+	w.Eventually(w.members).Should(gomega.BeEmpty())
+	t.Log("the guest's namespace may hold other people's objects, CRDs hold everybody's: both stay")
+	_, err := w.guest.CoreV1().Namespaces().Get(t.Context(), w.cfg.GuestNamespace, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.gateway.GatewayClasses().List(t.Context(), metav1.ListOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+
+	t.Log("and it installs again, with a CA of its own")
+	w.install("third")
+}
+
+func TestEveryObjectIsWrittenOnceDuringInstall(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.settle()
+	w.install("demo")
+
+	for side, all := range map[string][]string{"management": w.mgmtRequests.since(0), "guest": w.guestRequests.since(0)} {
+		seen := map[string]int{}
+		for _, line := range writes(all) {
+			path, _, _ := strings.Cut(strings.TrimPrefix(line, "PATCH "), "?")
+			seen[path]++
+		}
+		for path, n := range seen {
+			// The status is written when it changes: Pending, then Installed.
+			if n != 1 && !strings.HasSuffix(path, "/gatewayclasses/demo/status") {
+				t.Errorf("%s side: %d writes to %s, want 1", side, n, path)
+			}
+		}
+	}
+}
+
+func TestAtRestNothingIsAsked(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	t.Log("the unprovable webhook is tried again and again; its dry runs are not rest")
+	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
+	w.Consistently(func() []string {
+		var out []string
+		for _, line := range append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...) {
+			if !strings.Contains(line, "dryRun=All") {
+				out = append(out, line)
+			}
+		}
+		return out
+	}, "5s").Should(gomega.BeEmpty())
+}
+
+func TestSomebodyElsesClassIsNotTouched(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.settle()
+	foreign := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"}}
+	w.Eventually(func() error {
+		_, err := w.gateway.GatewayClasses().Create(t.Context(), foreign, metav1.CreateOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	before, err := w.gateway.GatewayClasses().Get(t.Context(), "foreign", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.install("ours")
+	after, err := w.gateway.GatewayClasses().Get(t.Context(), "foreign", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(after.ResourceVersion).To(gomega.Equal(before.ResourceVersion))
+
+	w.deleteClass("ours")
+	w.Eventually(w.members).Should(gomega.BeEmpty())
+}
+
+func TestARestartChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	stop := w.run()
+	w.install("demo")
+	before := w.versions()
+	stop()
+	w.run()
+	w.settle()
+	w.Consistently(w.versions, "1s").Should(gomega.Equal(before))
+}
+
+// webhook is our validating webhook configuration, or nil.
+func (w *world) webhook() *admissionv1.ValidatingWebhookConfiguration {
+	list, err := w.guest.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(w.Context(), metav1.ListOptions{
+		LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(desired.SideGuest),
+	})
+	if err != nil || len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[0]
+}
+
+// members are all objects of ours that prune may delete, on both sides.
+func (w *world) members() []string {
+	var out []string
+	for name := range w.versions() {
+		if !strings.Contains(name, "customresourcedefinitions") && !strings.Contains(name, "/namespaces/") {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// versions are the resourceVersions of all objects of ours on both sides, by path.
+func (w *world) versions() map[string]string {
+	out := map[string]string{}
+	w.versionsOf(out, w.mgmtPath, desired.SideMgmt, desired.MgmtKinds())
+	w.versionsOf(out, w.guestPath, desired.SideGuest, desired.GuestKinds())
+	return out
+}
+
+func (w *world) versionsOf(out map[string]string, get func(string) ([]byte, error), side desired.Side, kinds []desired.Kind) {
+	w.Helper()
+	for _, kind := range kinds {
+		prefix := "/apis/" + kind.GVK.Group + "/"
+		if kind.GVK.Group == "" {
+			prefix = "/api/"
+		}
+		path := prefix + kind.GVK.Version + "/" + kind.Resource
+		data, err := get(path + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		var list metav1.PartialObjectMetadataList
+		w.Expect(json.Unmarshal(data, &list)).To(gomega.Succeed())
+		for _, o := range list.Items {
+			out[string(side)+path+"/"+o.Namespace+"/"+o.Name] = o.ResourceVersion
+		}
+	}
+}
+
+func (w *world) mgmtPath(path string) ([]byte, error) {
+	return w.mgmt.CoreV1().RESTClient().Get().RequestURI(path).DoRaw(w.Context())
+}
+
+func (w *world) guestPath(path string) ([]byte, error) {
+	return w.guest.CoreV1().RESTClient().Get().RequestURI(path).DoRaw(w.Context())
+}
