@@ -15,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// writeAttempts is how often an object is sent that meets a conflict.
+const writeAttempts = 2
+
 // job is one object on its way through Apply.
 type job struct {
 	Object
@@ -103,6 +106,7 @@ type head struct {
 		Name, Namespace string
 		Labels          map[string]string
 	}
+	metaAt int64 // where the content of metadata begins
 }
 
 // readHead reads an object's head and stops there: the rest of a CRD is a megabyte, and comes after it in canonical JSON.
@@ -125,6 +129,7 @@ func readHead(body []byte) (head, error) {
 			into = &h.kind
 		case "metadata":
 			into = &h.meta
+			h.metaAt = dec.InputOffset() + int64(bytes.IndexByte(body[dec.InputOffset():], '{')) + 1
 		default:
 			found--
 		}
@@ -163,18 +168,18 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 		case planWait:
 			run.release()
 			outcomes[i] = Waiting(j.id)
-		case planWriteOurs, planWriteUnknown:
-			run.start(func() { outcomes[i] = c.write(ctx, j, p == planWriteOurs) })
+		case planWriteNew, planWriteOurs, planWriteUnknown:
+			run.start(func() { outcomes[i] = c.write(ctx, j, p) })
 		}
 	}
 	run.wait()
 	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
 }
 
-// write sends one object. ours says that it is known to be ours; otherwise that is found out.
-func (c *Cluster) write(ctx context.Context, j job, ours bool) Outcome {
+// write sends one object, in the way that the plan asks for.
+func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	k := c.opts.Kinds[j.kind]
-	got, writes, err := c.send(ctx, j, k, ours)
+	got, writes, err := c.send(ctx, j, k, p)
 	if err != nil {
 		c.tracker.failed(j.kind, j.id.Key)
 		return Failed(j.id, classify(err, "patch", k), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
@@ -183,46 +188,91 @@ func (c *Cluster) write(ctx context.Context, j job, ours bool) Outcome {
 		c.tracker.failed(j.kind, j.id.Key)
 		return Waiting(j.id).withWrites(writes)
 	}
-	fields := fieldsOf{c.seed, c.opts.FieldManager}.hash(got.ManagedFields)
-	c.tracker.wrote(j.kind, j.id.Key, memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: fields})
+	c.tracker.wrote(j.kind, j.id.Key, memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: c.fields().hash(got.ManagedFields)})
 	return Applied(j.id).withWrites(writes)
 }
 
-// send decides whether the object may be written, and by force, and does it. The answer is nil when the object is being deleted.
-func (c *Cluster) send(ctx context.Context, j job, k Kind, ours bool) (*metav1.PartialObjectMetadata, int, error) {
-	if !ours && k.Prune {
-		switch s, err := c.standing(ctx, j, k, cached); {
-		case err != nil:
-			return nil, 0, err
-		case s.terminating:
-			return nil, 0, nil
-		case s.exists && !s.ours:
-			return nil, 0, foreign(k, s.managers)
-		default:
-			ours = s.ours
-		}
+// way is how an object is sent.
+type way int
+
+const (
+	wayUnknown way = iota // the object must be looked at first
+	wayNew                // made; a conflict when an object of this name exists
+	wayShared             // applied; a conflict when a field is somebody else's
+	wayForced             // applied, and fields are taken from others: it is ours
+)
+
+func (p plan) way(k Kind) way {
+	switch {
+	case p == planWriteOurs:
+		return wayForced
+	case !k.Prune:
+		return wayShared
+	case p == planWriteNew:
+		return wayNew
+	default:
+		return wayUnknown
 	}
-	got, err := c.patch(ctx, j, k, ours)
-	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-		return got, 1, err
-	}
-	// Either a field is somebody else's, or somebody else wrote at the same time. Once more, by force if the object turns out to be ours.
-	if !ours {
-		s, lookErr := c.standing(ctx, j, k, newest)
-		if lookErr != nil || fieldConflict(err) && !s.ours {
-			return nil, 1, err
-		}
-		ours = s.ours
-	}
-	got, err = c.patch(ctx, j, k, ours)
-	return got, 2, err
 }
 
-func (c *Cluster) patch(ctx context.Context, j job, k Kind, force bool) (*metav1.PartialObjectMetadata, error) {
+// send writes the object. When that ends in a conflict, it looks at what is there, and may try once more in another way. The answer is nil
+// when the object is being deleted.
+func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (*metav1.PartialObjectMetadata, int, error) {
+	var conflict error
+	w := p.way(k)
+	for writes := 0; ; {
+		if w == wayUnknown {
+			s, err := c.standing(ctx, j, k)
+			switch {
+			case err != nil:
+				return nil, writes, err
+			case s.terminating:
+				return nil, writes, nil
+			case s.ours:
+				w = wayForced
+			case s.exists && k.Prune:
+				return nil, writes, foreign(k, s.managers)
+			case s.exists && fieldConflict(conflict):
+				return nil, writes, conflict
+			case k.Prune:
+				w = wayNew
+			default:
+				w = wayShared
+			}
+		}
+		got, err := c.patch(ctx, j, k, w)
+		writes++
+		if writes == writeAttempts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return got, writes, err
+		}
+		w, conflict = wayUnknown, err
+	}
+}
+
+func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.PartialObjectMetadata, error) {
+	body := j.JSON()
+	if w == wayNew {
+		var err error
+		if body, err = newBody(body); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return c.resource(k, j.id.Key.Namespace).Patch(ctx, j.id.Key.Name, types.ApplyPatchType, j.JSON(),
-		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: &force})
+	return c.resource(k, j.id.Key.Namespace).Patch(ctx, j.id.Key.Name, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: new(w == wayForced)})
+}
+
+// newBody makes an apply one that can only create: it asks for a resourceVersion that no object has (etcd's first revision is that of an
+// empty store). An object that is there makes this a conflict; where there is none, the API server drops the version (apiserver
+// pkg/registry/generic/registry/store.go, Store.Update). Server-side apply has no other way to say this, and reading first would cost a
+// request per object and leave a gap.
+func newBody(body []byte) ([]byte, error) {
+	h, err := readHead(body)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(body[:h.metaAt], []byte(`"resourceVersion":"1",`), body[h.metaAt:]), nil
 }
 
 // standing is what an object of this name is to us.
@@ -231,9 +281,10 @@ type standing struct {
 	managers                  []string
 }
 
-// standing reads the metadata of the object that has the job's name. It is ours when we remember its UID, or when we applied fields to it.
-func (c *Cluster) standing(ctx context.Context, j job, k Kind, resourceVersion string) (standing, error) {
-	got, err := c.look(ctx, k, j.id.Key, resourceVersion)
+// standing reads the metadata of the object that has the job's name. It is ours when it carries our label, when we remember its UID, or when
+// we applied fields to it.
+func (c *Cluster) standing(ctx context.Context, j job, k Kind) (standing, error) {
+	got, err := c.look(ctx, k, j.id.Key)
 	switch {
 	case apierrors.IsNotFound(err):
 		return standing{}, nil // also when the namespace or the kind is missing: the write will tell which
@@ -241,11 +292,9 @@ func (c *Cluster) standing(ctx context.Context, j job, k Kind, resourceVersion s
 		return standing{}, &causedError{classify(err, "get", k), err}
 	}
 	s := standing{exists: true, terminating: got.DeletionTimestamp != nil}
-	s.ours = got.UID == c.tracker.uid(j.kind, j.id.Key) || fieldsOf{c.seed, c.opts.FieldManager}.hash(got.ManagedFields) != 0
+	s.ours = c.labelled(got) || got.UID == c.tracker.uid(j.kind, j.id.Key) || c.fields().hash(got.ManagedFields) != 0
 	for _, e := range got.ManagedFields {
-		if e.Manager != "" && !slices.Contains(s.managers, e.Manager) {
-			s.managers = append(s.managers, e.Manager)
-		}
+		s.managers = append(s.managers, e.Manager)
 	}
 	return s, nil
 }

@@ -24,13 +24,13 @@ func sample() []struct{ object, change string } {
 			`{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}]}`,
 		},
 		{
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+			`{"rules":[]}`,
+		},
+		{
 			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-x},
 				subjects: [{kind: ServiceAccount, name: x, namespace: NS}]}`,
 			`{"subjects":[]}`,
-		},
-		{
-			`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
-			`{"rules":[]}`,
 		},
 		{
 			`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x},

@@ -165,7 +165,7 @@ func (e *causedError) Unwrap() error { return e.err }
 
 // foreign says that an object of the name exists and is not ours.
 func foreign(k Kind, managers []string) error {
-	slices.Sort(managers)
+	managers = tidy(managers)
 	return &causedError{
 		Cause{class: Conflict, verb: "patch", resource: k.gvr().GroupResource(), managers: managers, whole: true},
 		fmt.Errorf("an object of this name exists and is not ours (its field managers: %q): delete it, and it will be made anew", managers),
@@ -245,10 +245,7 @@ func classifyStatus(cause Cause, s metav1.Status) Cause {
 	case code == http.StatusForbidden:
 		return forbidden(cause, s)
 	case code == http.StatusNotFound:
-		cause.class = NotServed
-		if s.Details != nil && s.Details.Kind == "namespaces" && cause.resource.Resource != "namespaces" {
-			cause.class = NamespaceMissing
-		}
+		cause.class = notFound(cause, s)
 	case code == http.StatusConflict:
 		return conflict(cause, s)
 	case code == http.StatusUnprocessableEntity, code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge,
@@ -263,6 +260,24 @@ func classifyStatus(cause Cause, s metav1.Status) Cause {
 		cause.network = strings.ToLower(fmt.Sprintf("it answered %d %s", code, http.StatusText(code)))
 	}
 	return cause
+}
+
+// notFound tells what is missing. An apply creates what is not there, so it is never the object itself: it may be the namespace, the kind,
+// or something that the object refers to, such as the role of a binding.
+func notFound(cause Cause, s metav1.Status) Class {
+	switch {
+	case s.Details != nil && s.Details.Kind == "namespaces" && cause.resource.Resource != "namespaces":
+		return NamespaceMissing
+	case s.Details == nil || s.Details.Name == "" || slices.ContainsFunc(causesOf(s), isUnexpected):
+		return NotServed
+	default:
+		return Other
+	}
+}
+
+// isUnexpected is the mark that the client puts on an answer that is not the API's own, such as "404 page not found".
+func isUnexpected(c metav1.StatusCause) bool {
+	return c.Type == metav1.CauseTypeUnexpectedServerResponse
 }
 
 // admission finds the webhook or the policy that denied a request or could not be called.

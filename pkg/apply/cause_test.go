@@ -59,6 +59,10 @@ func TestClassify(t *testing.T) {
 			err:   apierrors.NewGenericServerResponse(404, "PATCH", gr, "secret-name", "404 page not found", 0, true),
 			class: NotServed, want: "the API server does not serve deployments.apps",
 		},
+		"role of a binding missing": {
+			err: apierrors.NewNotFound(bindings.gvr().GroupResource(), "secret-name"), kind: bindings,
+			class: Other, want: "patch rolebindings.rbac.authorization.k8s.io failed",
+		},
 		"unauthorized": {err: apierrors.NewUnauthorized("no"), class: Unauthorized, want: "the API server does not accept the credentials"},
 		"invalid": {
 			err: apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "secret-name", field.ErrorList{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"net/http"
 	"slices"
 	"time"
 
@@ -73,7 +72,8 @@ type Kind struct {
 	Namespaced bool
 	// Prune says that objects of this kind are ours alone: they are deleted when they are no longer wanted, and never shared with others.
 	Prune bool
-	// Barrier makes objects of later kinds wait until those of this kind are written: they could not be created otherwise.
+	// Barrier makes objects of later kinds wait until those of this kind and of the kinds before it are written: what is in a namespace needs
+	// the namespace, and a binding its role (RBAC looks it up, unless the writer has the verb bind).
 	Barrier bool
 }
 
@@ -126,7 +126,6 @@ type Cluster struct {
 	opts    Options
 	kinds   map[schema.GroupVersionKind]int
 	client  metadata.Interface
-	http    *http.Client
 	seed    maphash.Seed
 	tracker *tracker
 }
@@ -149,7 +148,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client of the %s cluster: %w", opts.Name, err)
 	}
-	c := &Cluster{opts: opts, kinds: map[schema.GroupVersionKind]int{}, client: client, http: httpClient, seed: maphash.MakeSeed()}
+	c := &Cluster{opts: opts, kinds: map[schema.GroupVersionKind]int{}, client: client, seed: maphash.MakeSeed()}
 	for i, k := range opts.Kinds {
 		c.kinds[k.GVK] = i
 	}
@@ -180,15 +179,16 @@ func (c *Cluster) selector() string {
 	return labels.Set{c.opts.OwnerKey: c.opts.OwnerValue}.String()
 }
 
-// look reads an object's metadata. ResourceVersion "0" lets the API server answer from its watch cache, which is an order of magnitude
-// cheaper than a read from etcd; newest asks for what is there now.
-func (c *Cluster) look(ctx context.Context, k Kind, key types.NamespacedName, resourceVersion string) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.resource(k, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{ResourceVersion: resourceVersion})
+// labelled says whether an object carries our label.
+func (c *Cluster) labelled(o *metav1.PartialObjectMetadata) bool {
+	return o.Labels[c.opts.OwnerKey] == c.opts.OwnerValue
 }
 
-const (
-	cached = "0"
-	newest = ""
-)
+func (c *Cluster) fields() fieldsOf { return fieldsOf{c.seed, c.opts.FieldManager} }
+
+// look reads an object's metadata.
+func (c *Cluster) look(ctx context.Context, k Kind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.resource(k, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+}

@@ -69,14 +69,18 @@ func kinds() []apply.Kind {
 		k.Prune, k.Barrier = false, true
 		return k
 	}
+	first := func(k apply.Kind) apply.Kind {
+		k.Barrier = true
+		return k
+	}
 	const rbac, admission = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
 	return []apply.Kind{
 		shared(kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false)),
 		shared(kind("v1", "Namespace", "namespaces", false)),
 		kind("v1", "ServiceAccount", "serviceaccounts", true),
 		kind(rbac, "ClusterRole", "clusterroles", false),
+		first(kind(rbac, "Role", "roles", true)),
 		kind(rbac, "ClusterRoleBinding", "clusterrolebindings", false),
-		kind(rbac, "Role", "roles", true),
 		kind(rbac, "RoleBinding", "rolebindings", true),
 		kind("v1", "Secret", "secrets", true),
 		kind("v1", "ConfigMap", "configmaps", true),

@@ -91,14 +91,14 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 		case !apierrors.IsConflict(err) || attempt == pruneAttempts:
 			return fail("delete", err, attempt)
 		}
-		now, err := c.look(ctx, k, v.key, newest)
+		now, err := c.look(ctx, k, v.key)
 		switch {
 		case apierrors.IsNotFound(err):
 			c.tracker.forget(kind, v.key, v.uid)
 			return Deleted(id).withWrites(attempt)
 		case err != nil:
 			return fail("get", err, attempt)
-		case now.UID != v.uid || now.Labels[c.opts.OwnerKey] != c.opts.OwnerValue:
+		case now.UID != v.uid || !c.labelled(now):
 			c.tracker.forget(kind, v.key, v.uid)
 			return Unchanged(id).withWrites(attempt)
 		case now.DeletionTimestamp != nil:

@@ -27,8 +27,8 @@ func TestRealCauses(t *testing.T) {
 		want    string
 	}{
 		"invalid": {
-			object: `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NS}, spec: {ports: [{port: 99999}]}}`,
-			class:  apply.Invalid, want: "not accepted as valid: spec, spec.ports[0].port",
+			object: `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NS}, spec: {ports: [{port: 99999, targetPort: 1}]}}`,
+			class:  apply.Invalid, want: "not accepted as valid: spec.ports[0].port",
 		},
 		"immutable": {
 			prepare: func(w *world) {

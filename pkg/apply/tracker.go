@@ -80,10 +80,11 @@ func newer(a, b string) bool {
 type plan int
 
 const (
-	planNothing   plan = iota
-	planWait           // it is being deleted
-	planWriteOurs      // write, by force
-	planWriteUnknown
+	planNothing      plan = iota
+	planWait              // it is being deleted
+	planWriteOurs         // it is ours
+	planWriteNew          // the watch shows no object of ours, and we wrote none: nothing is there, or somebody else's object
+	planWriteUnknown      // we wrote it, and it is gone or lost our label; or there is no watch
 )
 
 // tracker remembers, per kind and object, what we wrote and what the watches show. It is the only mutable state of the package, and has a
@@ -152,10 +153,14 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) plan {
 	r.busy, r.stirred = true, false
 	labelled := (r.seen.state == present || r.seen.state == terminating) && r.seen.uid != r.deleted
 	remembered := r.memo.exists() && !r.outdated()
-	if labelled || remembered {
+	switch {
+	case labelled || remembered:
 		return planWriteOurs
+	case t.kinds[kind].synced && !r.memo.exists() && r.deleted == "":
+		return planWriteNew
+	default:
+		return planWriteUnknown
 	}
-	return planWriteUnknown
 }
 
 // uid is that of the object that we wrote last; empty when there is none.

@@ -42,7 +42,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	quiet := klog.NewContext(ctx, logr.Discard())
 	for i, k := range c.opts.Kinds {
 		reflector := cache.NewReflectorWithOptions(c.listWatch(log, i, k), &metav1.PartialObjectMetadata{},
-			store{c.tracker, i, k.Namespaced, fieldsOf{c.seed, c.opts.FieldManager}}, cache.ReflectorOptions{
+			store{c.tracker, i, c.fields()}, cache.ReflectorOptions{
 				Name:            c.opts.Name,
 				TypeDescription: k.Resource,
 				Logger:          new(logr.Discard()),
@@ -160,10 +160,9 @@ func (t *tracker) setProblem(kind int, p *WatchProblem) (changed bool) {
 // store is where the reflector of one kind puts what it learns. It takes the place of an informer's queue, store and listeners: the tracker
 // needs a few words per object, at once, and the resource version of every list.
 type store struct {
-	tracker    *tracker
-	kind       int
-	namespaced bool
-	fields     fieldsOf
+	tracker *tracker
+	kind    int
+	fields  fieldsOf
 }
 
 var _ cache.TransformingStore = store{}
@@ -259,7 +258,7 @@ func (f fieldsOf) hash(entries []metav1.ManagedFieldsEntry) uint64 {
 		var h maphash.Hash
 		h.SetSeed(f.seed)
 		_, _ = h.WriteString(e.APIVersion)
-		_, _ = h.Write(e.FieldsV1.Raw)
+		_, _ = h.Write(e.FieldsV1.GetRawBytes())
 		return max(h.Sum64(), 1)
 	}
 	return 0

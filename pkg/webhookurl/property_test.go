@@ -2,7 +2,6 @@ package webhookurl_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -13,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserverwebhook "k8s.io/apiserver/pkg/util/webhook"
 
@@ -86,7 +86,8 @@ func typedClientConfigs(obj *unstructured.Unstructured) ([]admissionregistration
 	return configs, err
 }
 
-// decodeBothWays decodes data into a typed object, encodes that, and wants the same when it is decoded again.
+// decodeBothWays decodes data into a typed object, encodes that, and wants the same when it is decoded again. It decodes
+// as API servers do: field names are case-sensitive.
 func decodeBothWays[T any](data []byte, typed *T) error {
 	if err := json.Unmarshal(data, typed); err != nil {
 		return err

@@ -1,0 +1,105 @@
+# hypergate. `make` alone shows what there is; `make test` is what CI runs.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME ?= 10s
+BENCH_FLAGS ?=
+DEMO_FLAGS ?=
+
+# Which package is tested where. The I/O shell and everything in test/ talk to real servers: those tests skip with -short. What starts a
+# real node needs root besides.
+UNIT := ./pkg/... ./cmd/... ./hack/...
+SHELL_PACKAGES := $(patsubst %,./%/...,$(wildcard pkg/apply pkg/watch pkg/mgmt pkg/guest pkg/controller cmd))
+TEST_PACKAGES = $(shell go list ./test/...)
+NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
+
+golangci_lint = "$$(tools/build.sh --dir)/golangci-lint"
+
+##@ General
+
+.PHONY: help
+help: ## Show this.
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/hypergate.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X github.com/hypergate/hypergate/cmd/hypergate/app.version=$(VERSION)' -o bin/hypergate ./cmd/hypergate
+
+.PHONY: servers
+servers: ## Build the real servers (etcd, kube-apiserver, istiod, ...) into a cache outside the checkout. The first time takes minutes.
+	@hack/servers/build.sh
+
+.PHONY: clean
+clean: ## Remove what make built in the checkout. The cache of servers and tools stays: ~/.cache/hypergate or $HYPERGATE_CACHE.
+	rm -rf bin
+
+##@ Demo
+
+.PHONY: demo
+demo: servers build ## Start a management and a guest cluster, install hypergate, serve a Gateway, show both sides. Needs root.
+	@hack/system-packages.sh
+	go run ./hack/demo up $(DEMO_FLAGS)
+
+.PHONY: demo-down
+demo-down: ## Remove everything that make demo started.
+	go run ./hack/demo down $(DEMO_FLAGS)
+
+##@ Code
+
+.PHONY: generate
+generate: ## Write the generated files anew.
+	go generate ./...
+
+.PHONY: fmt
+fmt: tools ## Format the Go code.
+	$(golangci_lint) fmt
+
+.PHONY: lint
+lint: tools ## Check the Go code: format, import rules, size limits, defects; and that go.mod is tidy.
+	@go mod tidy -diff || { echo 'go.mod or go.sum is not tidy (the difference is above): run go mod tidy and commit both.' >&2; exit 1; }
+	$(golangci_lint) run
+
+.PHONY: tools
+tools:
+	@tools/build.sh
+
+##@ Test
+
+.PHONY: test
+test: ## Everything that CI runs: the six below, each with its time.
+	@hack/step.sh check-generated $(MAKE) check-generated
+	@hack/step.sh lint $(MAKE) lint
+	@hack/step.sh servers $(MAKE) servers
+	@hack/step.sh unit $(MAKE) unit
+	@hack/step.sh integration $(MAKE) integration
+	@hack/step.sh e2e $(MAKE) e2e
+
+.PHONY: check-generated
+check-generated: ## Fail if make generate would change a file.
+	@hack/check-generated.sh
+
+.PHONY: unit
+unit: ## Tests that need nothing but Go.
+	go test -race -short -timeout 5m $(UNIT)
+
+.PHONY: integration
+integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.
+	go test -race -count=1 -timeout 10m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
+
+.PHONY: e2e
+e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
+	@hack/e2e.sh $(NEED_ROOT)
+
+.PHONY: fuzz
+fuzz: ## Each fuzz test for FUZZTIME (10s).
+	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: servers build ## Time, writes and memory against the floor, as a table and as JSON. BENCH_FLAGS are passed on.
+	go run ./hack/bench $(BENCH_FLAGS)

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Fails if `make generate` would change a file, and names the files.
+#
+# It compares the checkout before and after, not with the last commit: work in progress is not an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# One line per file that is or could be committed. A file that is deleted but still in git's index gives a complaint instead of a line.
+state() { git ls-files -z --cached --others --exclude-standard | xargs -0 sha256sum 2>/dev/null || true; }
+
+before=$(state)
+make --no-print-directory generate
+after=$(state)
+if [ "$before" = "$after" ]; then exit; fi
+
+echo "generated files were out of date; make generate has just changed these, commit them:" >&2
+diff <(echo "$before") <(echo "$after") | sed -n 's/^> [0-9a-f]*  /  /p; s/^< [0-9a-f]*  /  /p' | sort -u >&2
+exit 1

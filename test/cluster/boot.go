@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"text/template"
+
+	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+	"github.com/hypergate/hypergate/test/cluster/internal/proc"
+	"github.com/hypergate/hypergate/test/cluster/servers"
+)
+
+// run is all that the node's processes and the file templates need to know. It is also the record by which Down finds a run.
+type run struct {
+	Name, Dir, Cgroup, NodeName, HCPNamespace string
+	PauseImage, KubeImage                     string
+	Net                                       network
+	Binaries                                  servers.Binaries
+	Images                                    []importable
+	Detach                                    bool
+}
+
+const runFile = "run.json"
+
+//go:embed files
+var files embed.FS
+
+// render fills in the embedded file of that name.
+func render(name string, data any) ([]byte, error) {
+	parsed, err := template.New(name).Option("missingkey=error").ParseFS(files, "files/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("parsing template %s: %w", name, err)
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, data); err != nil {
+		return nil, fmt.Errorf("filling in %s: %w", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+// boot prepares the state folder and the network and starts the node. The node waits for the word "go", because it must be in its
+// cgroups before it starts anything and needs its end of the link.
+func (c *Cluster) boot(ctx context.Context) error {
+	var err error
+	if c.run.Net, err = reserveNetwork(ctx, c.Name); err != nil {
+		return fmt.Errorf("making the node's network: %w", err)
+	}
+	if err := c.writeState(); err != nil {
+		return fmt.Errorf("writing the state folder: %w", err)
+	}
+	stdin, goAhead, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	defer func() { _ = goAhead.Close() }()
+	c.node, err = proc.Spec{
+		Name: "node", LogDir: filepath.Join(c.Dir, "logs"), Detach: c.run.Detach, Stdin: stdin,
+		// Not the path of the executable: `go run` and `go test` remove it under a running program.
+		// The arguments are for the reader of a process list.
+		Argv:       []string{"/proc/self/exe", "node-of", c.Dir},
+		Env:        []string{roleEnv + "=" + roleInit, dirEnv + "=" + c.Dir},
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+	}.Start()
+	_ = stdin.Close()
+	if err != nil {
+		return err
+	}
+	if err := joinCgroups(c.run.Cgroup, c.node.PID()); err != nil {
+		return err
+	}
+	if err := moveIntoNode(ctx, c.Name, c.node.PID()); err != nil {
+		return err
+	}
+	if _, err := goAhead.WriteString(goWord); err != nil {
+		return fmt.Errorf("starting the node: %w", err)
+	}
+	return nil
+}
+
+// writeState fills the state folder, after removing what an earlier run left in it.
+func (c *Cluster) writeState() error {
+	stale := []string{"pki", "node", "logs", "audit"}
+	if c.ownDir {
+		stale = []string{""} // all, also because it may have been made by somebody else: its name is known
+	}
+	for _, sub := range stale {
+		if err := os.RemoveAll(filepath.Join(c.Dir, sub)); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	guestAudit := filepath.Join(c.Dir, "audit/guest")
+	for _, sub := range []string{"node/cni", "logs/pods", "audit/guest"} {
+		if err := os.MkdirAll(filepath.Join(c.Dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	// The guest's API server runs as this user and writes there through a hostPath volume, which fsGroup does not cover.
+	if err := os.Chown(guestAudit, 1000, 1000); err != nil {
+		return err
+	}
+	record, err := json.Marshal(c.run)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(c.Dir, runFile), record, 0o600); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{
+		"containerd.toml": "node/containerd.toml", "cni.conflist": "node/cni/10-hypergate.conflist", "Corefile": "node/Corefile",
+		"kube-proxy.yaml": "node/kube-proxy.yaml", "kubelet.yaml": "node/kubelet.yaml",
+	} {
+		data, err := render(name, c.run)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(c.Dir, target), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return c.writeMgmtPKI()
+}
+
+// writeMgmtPKI makes the management cluster's keys. Every component has the identity that Kubernetes' default RBAC roles expect.
+func (c *Cluster) writeMgmtPKI() error {
+	n := c.run.Net
+	pki, err := plane.NewPKI("mgmt", n.Node.String(), n.ServiceIP().String(), "localhost", "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	if err != nil {
+		return err
+	}
+	server := "https://" + n.Node.String() + ":6443"
+	if err := errors.Join(
+		pki.AddKubeconfig("admin", server, "admin", "system:masters"),
+		pki.AddKubeconfig("kcm", server, "system:kube-controller-manager", ""),
+		pki.AddKubeconfig("scheduler", server, "system:kube-scheduler", ""),
+		pki.AddKubeconfig("kube-proxy", server, "system:kube-proxy", ""),
+		pki.AddKubeconfig("coredns", server, "coredns", "system:masters"),
+		pki.AddKubeconfig("kubelet", server, "system:node:"+c.run.NodeName, "system:nodes"),
+		pki.AddServing("kubelet-serving", c.run.NodeName, n.Node.String(), c.run.NodeName),
+		pki.AddClient("kubelet-client", "apiserver-kubelet", "system:masters"),
+	); err != nil {
+		return err
+	}
+	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
+	if c.Mgmt, err = pki.RESTConfig("admin"); err != nil {
+		return err
+	}
+	return pki.Write(filepath.Join(c.Dir, "pki/mgmt"))
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// A node's cgroups are one folder of its name under every hierarchy: one on a machine with the unified hierarchy (v2), a dozen on one
+// with v1 controllers, where the kubelet also uses a folder under a v2 hierarchy without controllers ("hybrid"). The node's own
+// processes live in its child "system", pods in "kubepods" (a v2 cgroup with children may not hold processes itself).
+
+// cgroupRoots are the mount points of all hierarchies.
+func cgroupRoots() ([]string, error) {
+	mounts, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return nil, fmt.Errorf("finding the cgroup hierarchies: %w", err)
+	}
+	defer func() { _ = mounts.Close() }()
+	var roots []string
+	for lines := bufio.NewScanner(mounts); lines.Scan(); {
+		if field := strings.Fields(lines.Text()); len(field) > 2 && (field[2] == "cgroup" || field[2] == "cgroup2") {
+			roots = append(roots, field[1])
+		}
+	}
+	if len(roots) == 0 {
+		return nil, errors.New("no cgroup hierarchy is mounted; the kubelet cannot run without (mount one on /sys/fs/cgroup)")
+	}
+	return roots, nil
+}
+
+// joinCgroups makes the named cgroup in every hierarchy and puts the process into it. Everything that it starts is then in there too,
+// which is how clean-up finds leftovers.
+func joinCgroups(name string, pid int) error {
+	roots, err := cgroupRoots()
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		for _, dir := range []string{filepath.Join(root, name), filepath.Join(root, name, "system")} {
+			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("making cgroup: %w", err)
+			}
+			if err := inherit(dir); err != nil {
+				return fmt.Errorf("preparing cgroup %s: %w", dir, err)
+			}
+		}
+		procs := filepath.Join(root, name, "system", "cgroup.procs")
+		if err := os.WriteFile(procs, []byte(strconv.Itoa(pid)), 0o644); err != nil {
+			return fmt.Errorf("joining cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// inherit makes a new cgroup usable. In v1 a cpuset starts empty and takes no process before it has CPUs and memory nodes. In v2 the
+// parent must hand its controllers down first.
+func inherit(dir string) error {
+	parent := filepath.Dir(dir)
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		from, err := os.ReadFile(filepath.Join(parent, file))
+		if err != nil || fileExists(filepath.Join(parent, "cgroup.controllers")) {
+			continue // not a v1 cpuset
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), from, 0o644); err != nil {
+			return err
+		}
+	}
+	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
+	if err != nil {
+		return nil //nolint:nilerr // not a v2 hierarchy
+	}
+	for _, controller := range strings.Fields(string(controllers)) {
+		// One by one, errors ignored: some (cpu, with real-time processes) may be refused, and the kubelet says which one it misses.
+		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+	}
+	return nil
+}
+
+// cgroupProcesses returns the ids of all processes in the named cgroup and below, in any hierarchy.
+func cgroupProcesses(name string) ([]int, error) {
+	var pids []int
+	err := eachCgroup(name, func(dir string) error {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			return ignoreGone(err)
+		}
+		for _, field := range strings.Fields(string(data)) {
+			// 0 stands for a process of another pid namespace; it is not ours to see, let alone to kill.
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids, err
+}
+
+// removeCgroups removes the named cgroup's folders, deepest first, and returns when they are gone. The kernel refuses while the last
+// processes are still being torn down, so it tries for a while.
+func removeCgroups(ctx context.Context, name string) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
+		var dirs []string
+		if last = eachCgroup(name, func(dir string) error { dirs = append(dirs, dir); return nil }); last != nil {
+			return false, last
+		}
+		for _, dir := range slices.Backward(dirs) {
+			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.ENOENT) {
+				last = fmt.Errorf("removing cgroup %s: %w", dir, err)
+			}
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(last, err)
+	}
+	return nil
+}
+
+// eachCgroup visits the named cgroup in every hierarchy, parents before children.
+func eachCgroup(name string, visit func(dir string) error) error {
+	roots, err := cgroupRoots()
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		err := filepath.WalkDir(filepath.Join(root, name), func(dir string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() {
+				return ignoreGone(err)
+			}
+			return visit(dir)
+		})
+		if err != nil {
+			return fmt.Errorf("walking cgroup %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ignoreGone drops errors that mean that the cgroup vanished while it was looked at.
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+func fileExists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Down ends the clusters whose state is in dir, which another process started (Detach), and removes all that is outside the node's
+// namespaces. The folder itself stays: its logs may be wanted. It is no error if nothing runs any more; if
+// the folder holds no cluster's record the error is fs.ErrNotExist.
+func Down(ctx context.Context, dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, runFile))
+	if err != nil {
+		return fmt.Errorf("finding the cluster of folder %s: %w", dir, err)
+	}
+	var r run
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("reading %s of folder %s: %w", runFile, dir, err)
+	}
+	return teardown(ctx, r.Name)
+}
+
+// teardown kills the node and removes the link and the cgroups of a run, in this order: a cgroup cannot be removed before its processes
+// have gone.
+func teardown(ctx context.Context, name string) error {
+	return errors.Join(kill(ctx, cgroupOf(name)), removeLink(ctx, name), removeCgroups(ctx, cgroupOf(name)))
+}
+
+// cgroupOf is the cgroup of a run. Every process in it was started by that run, which is what makes killing them safe.
+func cgroupOf(name string) string { return "hypergate-" + name }
+
+// kill ends all processes of a cgroup and returns when they have gone. Process 1 of the node is among them, and the kernel kills all
+// others of its namespace with it.
+func kill(ctx context.Context, cgroup string) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
+		pids, err := cgroupProcesses(cgroup)
+		if err != nil {
+			return false, err
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return false, fmt.Errorf("killing process %d: %w", pid, err)
+			}
+		}
+		return len(pids) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("ending the processes of cgroup %s: %w", cgroup, err)
+	}
+	return nil
+}
+
+// removeLeftovers removes what a crashed run of this name left. Its processes were killed by the kernel, if only a moment ago; any that
+// live on belong to a run that is not crashed, and are left alone.
+func removeLeftovers(ctx context.Context, name string) error {
+	var pids []int
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 3*time.Second, true, func(context.Context) (bool, error) {
+		var err error
+		pids, err = cgroupProcesses(cgroupOf(name))
+		return len(pids) == 0, err
+	})
+	if wait.Interrupted(err) && len(pids) > 0 {
+		return fmt.Errorf("a cluster named %q is running (process %d); stop it, or use another name", name, pids[0])
+	}
+	if err != nil {
+		return fmt.Errorf("looking for leftovers of cluster %s: %w", name, err)
+	}
+	if err := teardown(ctx, name); err != nil {
+		return fmt.Errorf("removing leftovers of cluster %s: %w", name, err)
+	}
+	return nil
+}

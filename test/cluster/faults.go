@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+)
+
+// faultTimeout is several times what any of these takes.
+const faultTimeout = time.Minute
+
+// StopMgmtAPI kills the management API server, as a crash would, and returns when nothing answers. etcd and everything else run on.
+func (c *Cluster) StopMgmtAPI(ctx context.Context) error {
+	if err := c.control(ctx, "stop/kube-apiserver"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
+	defer cancel()
+	return plane.WaitDown(ctx, c.Mgmt)
+}
+
+// StartMgmtAPI undoes StopMgmtAPI and returns when the server is ready, with its data.
+func (c *Cluster) StartMgmtAPI(ctx context.Context) error {
+	if err := c.control(ctx, "start/kube-apiserver"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
+	defer cancel()
+	return plane.WaitReady(ctx, c.Mgmt)
+}
+
+// StopGuestAPI scales the guest's API server to zero and returns when its pod is gone and nothing answers. The guest's etcd runs on.
+func (c *Cluster) StopGuestAPI(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
+	defer cancel()
+	client, err := c.scaleGuestAPI(ctx, 0)
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pods, err := client.CoreV1().Pods(c.HCPNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=kube-apiserver"})
+		last = err
+		return err == nil && len(pods.Items) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the guest API server's pod to go: %w", errors.Join(last, err))
+	}
+	return plane.WaitDown(ctx, c.Guest)
+}
+
+// StartGuestAPI undoes StopGuestAPI and returns when the server is ready, with its data.
+func (c *Cluster) StartGuestAPI(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
+	defer cancel()
+	if _, err := c.scaleGuestAPI(ctx, 1); err != nil {
+		return err
+	}
+	return plane.WaitReady(ctx, c.Guest)
+}
+
+func (c *Cluster) scaleGuestAPI(ctx context.Context, replicas int32) (kubernetes.Interface, error) {
+	if c.Guest == nil {
+		return nil, errors.New("this cluster was started without a guest")
+	}
+	client, err := kubernetes.NewForConfig(c.Mgmt)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	scale := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver", Namespace: c.HCPNamespace},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas},
+	}
+	if _, err := client.AppsV1().Deployments(c.HCPNamespace).UpdateScale(ctx, scale.Name, scale, metav1.UpdateOptions{}); err != nil {
+		return nil, fmt.Errorf("scaling the guest API server to %d: %w", replicas, err)
+	}
+	return client, nil
+}

@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+)
+
+// fieldManager owns the guest's manifests.
+const fieldManager = "hypergate-test-cluster"
+
+// guestFile is what files/guest.yaml is filled in with. Commands and the PKI are JSON, which is YAML too.
+type guestFile struct {
+	run
+	GuestAuditDir, PKI, EtcdCommand, APIServerCommand, ControllerManagerCommand string
+}
+
+// applyGuest makes the guest's keys and applies its control plane.
+func (c *Cluster) applyGuest(ctx context.Context) error {
+	pki, err := c.guestPKI()
+	if err != nil {
+		return err
+	}
+	manifests, err := c.guestManifests(pki)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(c.Mgmt)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	for _, object := range manifests {
+		if err := apply(ctx, client, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guestPKI makes the guest's keys: for this machine (admin, by ClusterIP) and for its pods (by the Service's name).
+func (c *Cluster) guestPKI() (*plane.PKI, error) {
+	names := []string{c.run.Net.GuestAPI.String(), "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc"}
+	name := "kube-apiserver"
+	for _, suffix := range []string{"", "." + c.HCPNamespace, ".svc", ".cluster.local"} {
+		name += suffix
+		names = append(names, name)
+	}
+	pki, err := plane.NewPKI("guest", names...)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(
+		pki.AddKubeconfig("admin", "https://"+c.run.Net.GuestAPI.String()+":6443", "admin", "system:masters"),
+		pki.AddKubeconfig("kcm", GuestServerInPods, "system:kube-controller-manager", ""),
+	); err != nil {
+		return nil, err
+	}
+	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
+	if c.Guest, err = pki.RESTConfig("admin"); err != nil {
+		return nil, err
+	}
+	return pki, pki.Write(filepath.Join(c.Dir, "pki/guest"))
+}
+
+func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, error) {
+	var failures []error
+	encode := func(value any) string {
+		text, err := json.Marshal(value)
+		failures = append(failures, err)
+		return string(text)
+	}
+	command := func(name string, flags ...string) string {
+		return encode(append([]string{"/usr/local/bin/" + name}, flags...))
+	}
+	data := guestFile{
+		run: c.run, GuestAuditDir: filepath.Dir(c.GuestAuditLog), PKI: encode(pki.Files),
+		EtcdCommand: command("etcd",
+			plane.EtcdFlags("guest", "/data/etcd", "http://0.0.0.0:2379", "http://etcd-client:2379", "http://127.0.0.1:2380")...),
+		APIServerCommand: command("kube-apiserver",
+			append(plane.APIServerFlags("guest", "/pki", "/audit/"+filepath.Base(c.GuestAuditLog)),
+				"--etcd-servers=http://etcd-client:2379", "--secure-port=6443", "--service-cluster-ip-range=172.31.0.0/16",
+				"--endpoint-reconciler-type=none")...), // its pod's address is no use to anybody in the guest
+		ControllerManagerCommand: command("kube-controller-manager", plane.ControllerManagerFlags("/pki")...),
+	}
+	if err := errors.Join(failures...); err != nil {
+		return nil, err
+	}
+	text, err := render("guest.yaml", data)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading guest.yaml: %w", err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// resources of the kinds in guest.yaml; a discovery client for so few of them would be more code.
+var resources = map[string]schema.GroupVersionResource{ //nolint:gochecknoglobals // a constant table
+	"Namespace":   {Version: "v1", Resource: "namespaces"},
+	"Secret":      {Version: "v1", Resource: "secrets"},
+	"Service":     {Version: "v1", Resource: "services"},
+	"Deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
+	"StatefulSet": {Group: "apps", Version: "v1", Resource: "statefulsets"},
+}
+
+func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured) error {
+	resource, known := resources[object.GetKind()]
+	if !known {
+		return fmt.Errorf("guest.yaml has a %s, whose resource is not in the table", object.GetKind())
+	}
+	_, err := client.Resource(resource).Namespace(object.GetNamespace()).
+		Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager})
+	if err != nil {
+		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// waitNode returns when the management cluster's node is ready and free of taints, so that a pod created now is scheduled at once.
+func (c *Cluster) waitNode(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.Mgmt)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		node, err := client.CoreV1().Nodes().Get(ctx, c.run.NodeName, metav1.GetOptions{})
+		last = err
+		return err == nil && len(node.Spec.Taints) == 0 && nodeReady(node), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for node %s to be ready: %w", c.run.NodeName, errors.Join(last, context.Cause(ctx)))
+	}
+	return nil
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// explainGuest adds the state of the guest's pods to an error.
+func (c *Cluster) explainGuest(err error) error {
+	// Not the caller's context, which has ended.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	client, clientErr := kubernetes.NewForConfig(c.Mgmt)
+	if clientErr != nil {
+		return errors.Join(err, clientErr)
+	}
+	pods, listErr := client.CoreV1().Pods(c.HCPNamespace).List(ctx, metav1.ListOptions{})
+	if listErr != nil {
+		return errors.Join(err, listErr)
+	}
+	var states strings.Builder
+	for _, pod := range pods.Items {
+		fmt.Fprintf(&states, "\npod %s: %s", pod.Name, pod.Status.Phase)
+		for _, status := range pod.Status.ContainerStatuses {
+			if waiting := status.State.Waiting; waiting != nil {
+				fmt.Fprintf(&states, ", %s: %s", waiting.Reason, waiting.Message)
+			}
+		}
+	}
+	return fmt.Errorf("%w%s\ntheir logs are in %s", err, &states, filepath.Join(c.Dir, "logs/pods"))
+}

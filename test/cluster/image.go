@@ -1,0 +1,261 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed" // for the pause program's source
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+)
+
+const (
+	pauseImage = "docker.io/local/pause:1"
+	kubeImage  = "docker.io/local/kube:1"
+	// IstiodImage is the reference under which istiod's image is on the node: what the chart renders for hub registry.example.com and
+	// this tag. No such registry exists; a pull is never tried because the tag is not "latest".
+	IstiodImage = "registry.example.com/pilot:1.29.1"
+	// layoutVersion is to be raised when layer or write change what they make, so that no older tar is used.
+	layoutVersion = 1
+	// stale is how long the tar of an older build is kept for runs that may be importing it.
+	stale = 24 * time.Hour
+)
+
+// Image is an image made from scratch around static binaries.
+type Image struct {
+	// Name is the full reference, with a tag other than latest (the kubelet would try to pull that one).
+	Name string
+	// User is the numeric user id that the process gets.
+	User string
+	// Entrypoint is the command.
+	Entrypoint []string
+	// Files maps absolute paths in the image to files of this machine; all become executable.
+	Files map[string]string
+}
+
+// importable is an image's file on this machine, ready for containerd.
+type importable struct{ Name, Tar string }
+
+// images makes (or finds) the tars of the images that every node needs, of the stand-ins, and of the extra ones.
+func images(ctx context.Context, binaries servers.Binaries, standIns []string, extra []Image) ([]importable, error) {
+	dir, err := servers.Dir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir = filepath.Join(dir, "images")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the image cache: %w", err)
+	}
+	pause, err := buildPause(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("building the pause program: %w", err)
+	}
+	usr := func(names ...string) map[string]string {
+		files := map[string]string{}
+		for _, name := range names {
+			files["/usr/local/bin/"+name] = binaries[name]
+		}
+		return files
+	}
+	all := []Image{
+		{Name: pauseImage, User: "65535", Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": pause}},
+		{Name: kubeImage, User: "1000", Files: usr("etcd", "kube-apiserver", "kube-controller-manager")},
+		{Name: IstiodImage, User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-discovery"}, Files: usr("pilot-discovery")},
+	}
+	for _, name := range standIns {
+		all = append(all, Image{Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"}, Files: map[string]string{"/pause": pause}})
+	}
+	all = append(all, extra...)
+	tars := make([]importable, 0, len(all))
+	for _, image := range all {
+		file, err := image.cached(dir)
+		if err != nil {
+			return nil, fmt.Errorf("making image %s: %w", image.Name, err)
+		}
+		tars = append(tars, importable{Name: image.Name, Tar: file})
+	}
+	return tars, nil
+}
+
+//go:embed pause/main.go
+var pauseSource []byte
+
+// buildPause compiles the pause program, unless one of the same source is in dir. The result appears only when it is complete, for
+// another run may be doing the same.
+func buildPause(ctx context.Context, dir string) (string, error) {
+	file := filepath.Join(dir, "pause-"+strings.TrimPrefix(digest(pauseSource), "sha256:")[:16])
+	if fileExists(file) {
+		return file, nil
+	}
+	work, err := os.MkdirTemp(dir, "pause.part-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	source, built := filepath.Join(work, "main.go"), filepath.Join(work, "pause")
+	if err := os.WriteFile(source, pauseSource, 0o600); err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", built, source)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+	}
+	return file, os.Rename(built, file)
+}
+
+// cached returns the image's tar, made now if the one in dir is of other content. The key is of sizes and times rather than of bytes:
+// reading 350 MB at every start would cost more than the import that it saves.
+func (i Image) cached(dir string) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, layoutVersion, i.Name, i.User, i.Entrypoint)
+	for _, target := range slices.Sorted(maps.Keys(i.Files)) {
+		info, err := os.Stat(i.Files[target])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(hash, target, info.Size(), info.ModTime().UnixNano())
+	}
+	prefix := strings.NewReplacer("/", "_", ":", "_").Replace(i.Name) + "-"
+	file := filepath.Join(dir, prefix+hex.EncodeToString(hash.Sum(nil))[:16]+".tar")
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := removeStale(filepath.Join(dir, prefix+"*.tar")); err != nil {
+		return "", err
+	}
+	return file, i.write(file)
+}
+
+func removeStale(pattern string) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > stale {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// write makes an OCI image layout with one uncompressed layer: nothing here travels over a network. The file appears under its name
+// only when it is complete.
+func (i Image) write(file string) error {
+	layer, err := i.layer()
+	if err != nil {
+		return err
+	}
+	const media = "application/vnd.oci.image."
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{
+			"Entrypoint": i.Entrypoint, "User": i.User, "WorkingDir": "/", "Env": []string{"PATH=/usr/local/bin"},
+		},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": media + "manifest.v1+json",
+		"config": map[string]any{"mediaType": media + "config.v1+json", "digest": digest(config), "size": len(config)},
+		"layers": []any{map[string]any{"mediaType": media + "layer.v1.tar", "digest": digest(layer), "size": len(layer)}},
+	})
+	if err != nil {
+		return err
+	}
+	index, err := json.Marshal(map[string]any{
+		"schemaVersion": 2,
+		"manifests": []any{map[string]any{
+			"mediaType": media + "manifest.v1+json", "digest": digest(manifest), "size": len(manifest),
+			"annotations": map[string]string{"io.containerd.image.name": i.Name},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	blob := func(data []byte) tarFile {
+		return tarFile{"blobs/sha256/" + strings.TrimPrefix(digest(data), "sha256:"), data}
+	}
+	return writeTar(file, tarFile{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}, tarFile{"index.json", index},
+		blob(layer), blob(config), blob(manifest))
+}
+
+// layer is the root file system: the files, the folders above them, a /tmp for everybody, and folders on which pods mount things, so
+// that this also works with a read-only root.
+func (i Image) layer() ([]byte, error) {
+	var buffer bytes.Buffer
+	out := tar.NewWriter(&buffer)
+	made := map[string]bool{"/": true}
+	var mkdir func(dir string, mode int64) error
+	mkdir = func(dir string, mode int64) error {
+		if made[dir] {
+			return nil
+		}
+		made[dir] = true
+		return errors.Join(mkdir(path.Dir(dir), 0o755),
+			out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir[1:] + "/", Mode: mode}))
+	}
+	err := errors.Join(mkdir("/tmp", 0o1777), mkdir("/etc", 0o755), mkdir("/var/run", 0o755))
+	for _, target := range slices.Sorted(maps.Keys(i.Files)) {
+		data, readErr := os.ReadFile(i.Files[target])
+		err = errors.Join(err, readErr, mkdir(path.Dir(target), 0o755),
+			out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: target[1:], Mode: 0o755, Size: int64(len(data))}))
+		_, writeErr := out.Write(data)
+		err = errors.Join(err, writeErr)
+	}
+	return buffer.Bytes(), errors.Join(err, out.Close())
+}
+
+type tarFile struct {
+	name string
+	data []byte
+}
+
+func writeTar(file string, contents ...tarFile) error {
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(part.Name()) }() // fails after the rename, as it should
+	out := tar.NewWriter(part)
+	for _, content := range contents {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: content.name, Mode: 0o644, Size: int64(len(content.data))}); err != nil {
+			return errors.Join(err, part.Close())
+		}
+		if _, err := io.Copy(out, bytes.NewReader(content.data)); err != nil {
+			return errors.Join(err, part.Close())
+		}
+	}
+	if err := errors.Join(out.Close(), part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), file)
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,163 @@
+package plane
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// PKI is one control plane's keys and certificates. Files maps file names (ca.crt, ca.key, sa.key, apiserver.crt, ...) to contents, so
+// that the same material can go into a directory or into a Secret.
+type PKI struct {
+	Files map[string][]byte
+
+	caCert *x509.Certificate
+	caKey  *ecdsa.PrivateKey
+}
+
+// NewPKI makes a certificate authority, a service-account key and the API server's certificate for serverNames (DNS names and IPs).
+// All keys are P-256: an RSA key would cost a second of a three-second start, and nothing here needs one.
+func NewPKI(name string, serverNames ...string) (*PKI, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the %s CA key: %w", name, err)
+	}
+	p := &PKI{Files: map[string][]byte{}, caKey: key}
+	ca := template(name+"-ca", "")
+	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making the %s CA certificate: %w", name, err)
+	}
+	if p.caCert, err = x509.ParseCertificate(der); err != nil {
+		return nil, fmt.Errorf("reading back the %s CA certificate: %w", name, err)
+	}
+	p.Files["ca.crt"] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := p.addKey("ca", key); err != nil {
+		return nil, err
+	}
+	saKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the %s service-account key: %w", name, err)
+	}
+	if err := p.addKey("sa", saKey); err != nil {
+		return nil, err
+	}
+	return p, p.AddServing("apiserver", "kube-apiserver", serverNames...)
+}
+
+// AddServing adds <file>.crt and <file>.key for a TLS server with these DNS names and IPs.
+func (p *PKI) AddServing(file, commonName string, names ...string) error {
+	cert := template(commonName, "")
+	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			cert.IPAddresses = append(cert.IPAddresses, ip)
+		} else {
+			cert.DNSNames = append(cert.DNSNames, name)
+		}
+	}
+	return p.sign(file, cert)
+}
+
+// AddClient adds <file>.crt and <file>.key for a client: Kubernetes reads the user from commonName and the group from organization.
+func (p *PKI) AddClient(file, commonName, organization string) error {
+	cert := template(commonName, organization)
+	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return p.sign(file, cert)
+}
+
+// AddKubeconfig adds <file>.kubeconfig, which talks to server (a URL) with a client certificate of its own.
+func (p *PKI) AddKubeconfig(file, server, commonName, organization string) error {
+	if err := p.AddClient(file, commonName, organization); err != nil {
+		return err
+	}
+	config := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"cluster": {Server: server, CertificateAuthorityData: p.Files["ca.crt"]}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"user": {
+			ClientCertificateData: p.Files[file+".crt"], ClientKeyData: p.Files[file+".key"],
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{"context": {Cluster: "cluster", AuthInfo: "user"}},
+		CurrentContext: "context",
+	}
+	data, err := clientcmd.Write(config)
+	if err != nil {
+		return fmt.Errorf("writing %s.kubeconfig: %w", file, err)
+	}
+	p.Files[file+".kubeconfig"] = data
+	return nil
+}
+
+// RESTConfig returns a client configuration from a kubeconfig added before. Client-side rate limits are off: they would hide how fast
+// the code under test is, and these servers have their own.
+func (p *PKI) RESTConfig(file string) (*rest.Config, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(p.Files[file+".kubeconfig"])
+	if err != nil {
+		return nil, fmt.Errorf("reading %s.kubeconfig: %w", file, err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// Write stores all files in dir, which it creates.
+func (p *PKI) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the PKI folder: %w", err)
+	}
+	for name, data := range p.Files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("writing PKI file: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *PKI) sign(file string, cert *x509.Certificate) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making key %s: %w", file, err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, p.caCert, key.Public(), p.caKey)
+	if err != nil {
+		return fmt.Errorf("signing certificate %s: %w", file, err)
+	}
+	p.Files[file+".crt"] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return p.addKey(file, key)
+}
+
+func (p *PKI) addKey(file string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encoding key %s: %w", file, err)
+	}
+	p.Files[file+".key"] = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	return nil
+}
+
+func template(commonName, organization string) *x509.Certificate {
+	subject := pkix.Name{CommonName: commonName}
+	if organization != "" {
+		subject.Organization = []string{organization}
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), // unique enough: the CA is new in every run
+		Subject:      subject,
+		NotBefore:    now.Add(-time.Hour), // clocks of pods and host are one, but leave room for a step of NTP
+		NotAfter:     now.Add(365 * 24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+	}
+}

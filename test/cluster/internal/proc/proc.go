@@ -1,0 +1,122 @@
+// Package proc runs one long-lived server process: its log goes to a file, it cannot outlive this process, and its death is an error
+// that shows the end of its log.
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// Process is a started server.
+type Process struct {
+	Name string
+	log  string
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // why it ended; valid once done is closed
+}
+
+// Spec says what to start and how. Only Name, LogDir and Argv are needed.
+type Spec struct {
+	Name, LogDir string
+	Argv         []string
+	Env          []string // in addition to this process's own
+	Stdin        *os.File
+	Cloneflags   uintptr // namespaces for the child
+	Detach       bool    // the child may outlive this process
+}
+
+// Start runs argv with its output appended to <logDir>/<name>.log.
+func Start(name, logDir string, argv ...string) (*Process, error) {
+	return Spec{Name: name, LogDir: logDir, Argv: argv}.Start()
+}
+
+// Start starts the process.
+//
+// Unless detached, the child gets SIGKILL when this process dies, however it dies. The kernel ties that signal to the *thread* that
+// forked the child, so the goroutine that starts it keeps its thread locked until the child has ended.
+// It also gets a session of its own, so that a Ctrl-C at the terminal does not kill the servers before the clean-up runs.
+func (s Spec) Start() (*Process, error) {
+	p := &Process{Name: s.Name, log: filepath.Join(s.LogDir, s.Name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", s.Name, err)
+	}
+	p.cmd = exec.Command(s.Argv[0], s.Argv[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if s.Stdin != nil {
+		p.cmd.Stdin = s.Stdin
+	}
+	p.cmd.Env = append(os.Environ(), s.Env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: s.Cloneflags}
+	if !s.Detach {
+		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		defer func() { _ = log.Close() }()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", s.Name, err)
+	}
+	return p, nil
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Guard returns a context for things that make no sense without this process: it is cancelled when the process ends, with Exit as cause.
+func (p *Process) Guard(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-p.done:
+			cancel(p.Exit())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Exit says how the process ended, with the end of its log. Call it only after Done.
+func (p *Process) Exit() error {
+	status := p.err
+	if status == nil {
+		status = errors.New("exit status 0")
+	}
+	return fmt.Errorf("%s ended (%w); the end of %s:\n%s", p.Name, status, p.log, Tail(p.log, 15))
+}
+
+// Kill ends the process with SIGKILL and returns when it is gone. Not SIGTERM: a kube-apiserver with open watches takes a minute to
+// obey it, and these servers' data is thrown away or in an etcd that does not depend on a clean end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // the only error is that it has already ended
+	<-p.done
+}
+
+// Tail returns the last lines of a file, or a remark that says why it cannot; it is for error messages only.
+func Tail(file string, lines int) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "(no log: " + err.Error() + ")"
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

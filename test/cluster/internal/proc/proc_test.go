@@ -1,0 +1,68 @@
+package proc_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/test/cluster/internal/proc"
+)
+
+// parentEnv makes the test binary start a child, print its process id and wait.
+const parentEnv = "HYPERGATE_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(parentEnv); dir != "" {
+		child, err := proc.Start("child", dir, "sleep", "1000")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(child.PID()) //nolint:forbidigo // this is the protocol
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestChildDiesWithItsParent(t *testing.T) {
+	g := gomega.NewWithT(t)
+	parent := exec.CommandContext(t.Context(), os.Args[0])
+	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
+	out, err := parent.StdoutPipe()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(parent.Start()).To(gomega.Succeed())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	cmdline := filepath.Join("/proc", strings.TrimSpace(line), "cmdline")
+	g.Expect(os.ReadFile(cmdline)).To(gomega.ContainSubstring("sleep"))
+
+	g.Expect(parent.Process.Kill()).To(gomega.Succeed())
+	_ = parent.Wait() // its error is the kill
+	g.Eventually(func() string {
+		data, _ := os.ReadFile(cmdline) // absent or empty: gone
+		return string(data)
+	}, 5*time.Second).Should(gomega.BeEmpty())
+}
+
+func TestDeathOfAProcessIsExplained(t *testing.T) {
+	g := gomega.NewWithT(t)
+	process, err := proc.Start("server", t.TempDir(), "sh", "-c", "echo port in use >&2; exit 3")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	ctx, release := process.Guard(t.Context())
+	defer release()
+	<-ctx.Done()
+	g.Expect(context.Cause(ctx)).To(gomega.MatchError(gomega.And(
+		gomega.ContainSubstring("server ended (exit status 3)"), gomega.ContainSubstring("port in use"))))
+}
+
+func TestMissingProgramIsAnError(t *testing.T) {
+	_, err := proc.Start("server", t.TempDir(), "/does/not/exist")
+	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("starting server")))
+}

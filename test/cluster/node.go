@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// What tells a re-executed program that it is a node, which part of it, and where its state folder is.
+const (
+	roleEnv  = "HYPERGATE_TEST_NODE"
+	dirEnv   = "HYPERGATE_TEST_NODE_DIR"
+	roleInit = "init"
+	roleNode = "node"
+	goWord   = "go"
+)
+
+// privateDirs are covered by file systems of the node's own, so that every default path of containerd, its shims, the kubelet, CNI and
+// ip-netns is private.
+var privateDirs = []string{"/var/lib", "/run", "/var/log"} //nolint:gochecknoglobals // a constant table
+
+// MaybeRunNode turns this process into a node's inner part, and never returns, if Start re-executed it as such. Otherwise it does
+// nothing. Call it first thing in main or TestMain.
+func MaybeRunNode() {
+	var err error
+	switch os.Getenv(roleEnv) {
+	case "":
+		return
+	case roleInit:
+		err = runInit()
+	case roleNode:
+		err = runNode(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// runInit is process 1 of the node: it makes the mount namespace its own, starts the part that works, and reaps orphans (container
+// shims daemonise) until that part ends. They are two processes because reaping "any child" would steal exit codes from os/exec.
+func runInit() error {
+	word := make([]byte, len(goWord))
+	if _, err := io.ReadFull(os.Stdin, word); err != nil {
+		return fmt.Errorf("waiting to be told to start (the starter died?): %w", err)
+	}
+	// First cut the propagation of mounts to the machine, then allow it to the containers' mount namespaces, which the kubelet needs.
+	for _, propagation := range []uintptr{syscall.MS_PRIVATE, syscall.MS_SHARED} {
+		if err := syscall.Mount("none", "/", "", syscall.MS_REC|propagation, ""); err != nil {
+			return fmt.Errorf("making the mount namespace private: %w", err)
+		}
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mounting /proc of the new pid namespace: %w", err)
+	}
+	node := exec.Command("/proc/self/exe", os.Args[1:]...)
+	node.Env = append(os.Environ(), roleEnv+"="+roleNode)
+	node.Stdout, node.Stderr = os.Stdout, os.Stderr
+	if err := node.Start(); err != nil {
+		return fmt.Errorf("starting the node's servers: %w", err)
+	}
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			return fmt.Errorf("waiting for children: %w", err)
+		}
+		if pid == node.Process.Pid {
+			return fmt.Errorf("the node's servers ended with status %d", status.ExitStatus())
+		}
+	}
+}
+
+// runNode prepares the namespaces and runs the servers. It returns only with an error, and then the whole node ends.
+func runNode(ctx context.Context) error {
+	data, err := os.ReadFile(filepath.Join(os.Getenv(dirEnv), runFile))
+	if err != nil {
+		return fmt.Errorf("reading what to run: %w", err)
+	}
+	var r run
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("reading what to run: %w", err)
+	}
+	if err := syscall.Sethostname([]byte(r.NodeName)); err != nil {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	if err := mountPrivate(); err != nil {
+		return err
+	}
+	if err := maskSysctls(); err != nil {
+		return err
+	}
+	if err := r.setUpLinks(ctx); err != nil {
+		return fmt.Errorf("setting up the node's network: %w", err)
+	}
+	return r.serve(ctx)
+}
+
+func mountPrivate() error {
+	for _, dir := range privateDirs {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=755,size=75%"); err != nil {
+			return fmt.Errorf("mounting a private %s: %w", dir, err)
+		}
+	}
+	for _, dir := range []string{"/var/lib/cni", "/run/netns", "/run/sysctl"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// maskSysctls hides the sysctls that the kubelet sets (ContainerManager, KernelMemory and so on): they are not namespaced, so it would
+// change the machine, for instance to reboot 10 s after a kernel panic. Over each lies a file with the value that it wants to see.
+func maskSysctls() error {
+	for key, value := range map[string]string{
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+	} {
+		mask, target := filepath.Join("/run/sysctl", strings.ReplaceAll(key, "/", "_")), filepath.Join("/proc/sys", key)
+		if !fileExists(target) {
+			continue // this kernel lacks it
+		}
+		if err := os.WriteFile(mask, []byte(value+"\n"), 0o644); err != nil {
+			return fmt.Errorf("masking sysctl %s: %w", key, err)
+		}
+		if err := syscall.Mount(mask, target, "", syscall.MS_BIND, ""); err != nil {
+			return fmt.Errorf("masking sysctl %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// setUpLinks configures the node's network namespace. The pods' bridge is made here, not by the first pod's CNI call, because CoreDNS
+// listens on its address before there is any pod.
+func (r run) setUpLinks(ctx context.Context) error {
+	gateway := fmt.Sprintf("%s/%d", r.Net.PodGateway, r.Net.Pods.Bits())
+	for _, command := range []string{
+		"link set lo up",
+		"addr add " + r.Net.Node.String() + "/30 dev " + nodeLink,
+		"link set " + nodeLink + " up",
+		// No default route: nothing here may need the world outside. And a packet to a Service that kube-proxy does not know yet must be
+		// refused at once; if it were forwarded, the kernel would remember the connection as one that needs no translation.
+		"route add unreachable " + r.Net.Services.String(),
+		"link add cni0 type bridge",
+		"addr add " + gateway + " dev cni0",
+		"link set cni0 up",
+	} {
+		if err := ip(ctx, strings.Fields(command)...); err != nil {
+			return err
+		}
+	}
+	// These are per network namespace. Without the second, the answer of a pod that was reached through a ClusterIP by a pod on the same
+	// bridge would not pass the translation back, and the connection would hang; it is absent where the module is not loaded.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("enabling forwarding: %w", err)
+	}
+	_ = exec.CommandContext(ctx, "modprobe", "br_netfilter").Run() // no modprobe: built in, or the next line says so
+	if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("enabling netfilter on the pods' bridge (is the kernel module br_netfilter loaded?): %w", err)
+	}
+	return nil
+}

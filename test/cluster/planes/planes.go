@@ -1,0 +1,214 @@
+package planes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+	"github.com/hypergate/hypergate/test/cluster/internal/proc"
+	"github.com/hypergate/hypergate/test/cluster/servers"
+)
+
+// startTimeout is ten times what a start takes on two idle cores.
+const startTimeout = 60 * time.Second
+
+// Options say what to start.
+type Options struct {
+	// Dir holds keys, data, logs and audit logs. Empty: a new temporary directory, which Stop removes.
+	Dir string
+	// GuestControllers starts a kube-controller-manager for the guest.
+	GuestControllers bool
+}
+
+// Pair is a management and a guest control plane that know nothing of each other.
+type Pair struct {
+	Mgmt, Guest *Plane
+
+	ownDir string // to remove at Stop; empty when the caller gave it
+}
+
+// Plane is one running control plane.
+type Plane struct {
+	// Config is the cluster admin's, without client-side rate limits.
+	Config *rest.Config
+	// Kubeconfig is a file with the same credentials.
+	Kubeconfig string
+	// AuditLog has one JSON event per request, at level Metadata.
+	AuditLog string
+
+	name, dir string
+	binaries  servers.Binaries
+	args      map[string][]string
+	running   map[string]*proc.Process
+}
+
+// Start starts both planes in parallel and returns when both answer /readyz. On error nothing is left running.
+func Start(ctx context.Context, options Options) (*Pair, error) {
+	pair := &Pair{}
+	if options.Dir == "" {
+		dir, err := os.MkdirTemp("", "hypergate-planes-")
+		if err != nil {
+			return nil, fmt.Errorf("making a folder for the control planes: %w", err)
+		}
+		options.Dir, pair.ownDir = dir, dir
+	}
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		pair.Mgmt, err = StartPlane(ctx, "mgmt", filepath.Join(options.Dir, "mgmt"), false)
+		return err
+	})
+	group.Go(func() (err error) {
+		pair.Guest, err = StartPlane(ctx, "guest", filepath.Join(options.Dir, "guest"), options.GuestControllers)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, errors.Join(err, pair.Stop())
+	}
+	return pair, nil
+}
+
+// Stop ends all processes and removes the directory, if Start made it.
+func (p *Pair) Stop() error {
+	for _, plane := range []*Plane{p.Mgmt, p.Guest} {
+		if plane != nil {
+			plane.Stop()
+		}
+	}
+	if p.ownDir == "" {
+		return nil
+	}
+	return os.RemoveAll(p.ownDir)
+}
+
+// StartPlane starts one control plane with its files in dir, with a kube-controller-manager if controllers is true. The name goes into
+// the service-account issuer, so that two planes' tokens differ in it.
+func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane, error) {
+	binaries, err := servers.Find(ctx, "etcd", "kube-apiserver", "kube-controller-manager")
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{
+		AuditLog: filepath.Join(dir, "audit.jsonl"), name: name, dir: dir, binaries: binaries, running: map[string]*proc.Process{},
+	}
+	if err := p.prepare(controllers); err != nil {
+		return nil, fmt.Errorf("preparing the %s control plane: %w", name, err)
+	}
+	if err := p.start("etcd"); err != nil {
+		return nil, err
+	}
+	// The API server retries until etcd listens, so nothing waits for etcd here.
+	if err := p.StartAPI(ctx); err != nil {
+		p.Stop()
+		return nil, err
+	}
+	if controllers {
+		if err := p.start("kube-controller-manager"); err != nil {
+			p.Stop()
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// StopAPI kills the API server, as a crash would, and returns when it is gone. etcd keeps the data.
+func (p *Plane) StopAPI() {
+	if api := p.running["kube-apiserver"]; api != nil {
+		api.Kill()
+		delete(p.running, "kube-apiserver")
+	}
+}
+
+// StartAPI starts the API server, at its old address if it ran before, and returns when it answers /readyz.
+func (p *Plane) StartAPI(ctx context.Context) error {
+	if err := p.start("kube-apiserver"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ctx, release := p.running["kube-apiserver"].Guard(ctx)
+	defer release()
+	return plane.WaitReady(ctx, p.Config)
+}
+
+// Stop ends the plane's processes.
+func (p *Plane) Stop() {
+	for name, process := range p.running {
+		process.Kill()
+		delete(p.running, name)
+	}
+}
+
+func (p *Plane) start(name string) error {
+	process, err := proc.Start(name, p.dir, append([]string{p.binaries[name]}, p.args[name]...)...)
+	if err != nil {
+		return err
+	}
+	p.running[name] = process
+	return nil
+}
+
+// prepare picks ports, writes the keys and works out the command lines.
+func (p *Plane) prepare(controllers bool) error {
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	url := func(scheme string, i int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, ports[i]) }
+	pki, err := plane.NewPKI(p.name, "127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1")
+	if err != nil {
+		return err
+	}
+	server := url("https", 0)
+	if err := errors.Join(
+		pki.AddKubeconfig("admin", server, "admin", "system:masters"),
+		pki.AddKubeconfig("kcm", server, "system:kube-controller-manager", ""),
+	); err != nil {
+		return err
+	}
+	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
+	dir := filepath.Join(p.dir, "pki")
+	p.Kubeconfig = filepath.Join(dir, "admin.kubeconfig")
+	if p.Config, err = pki.RESTConfig("admin"); err != nil {
+		return err
+	}
+	p.args = map[string][]string{
+		"etcd": plane.EtcdFlags(p.name, filepath.Join(p.dir, "etcd"), url("http", 1), url("http", 1), url("http", 2)),
+		"kube-apiserver": append(plane.APIServerFlags(p.name, dir, p.AuditLog),
+			"--etcd-servers="+url("http", 1),
+			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
+			"--endpoint-reconciler-type=none", // a loopback address is refused as an endpoint, and nobody needs this one
+			"--service-cluster-ip-range=10.0.0.0/24"),
+		"kube-controller-manager": append(plane.ControllerManagerFlags(dir), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3])),
+	}
+	if !controllers {
+		// Without a controller manager no service account would ever exist, and this plug-in would refuse every pod.
+		p.args["kube-apiserver"] = append(p.args["kube-apiserver"], "--disable-admission-plugins=ServiceAccount")
+	}
+	return pki.Write(dir)
+}
+
+// freePorts asks the kernel for n ports that are free now. Held open together, so that they differ.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer func() { _ = listener.Close() }()
+		address, ok := listener.Addr().(*net.TCPAddr)
+		if !ok {
+			return nil, fmt.Errorf("finding a free port: %s is no TCP address", listener.Addr())
+		}
+		ports = append(ports, address.Port)
+	}
+	return ports, nil
+}

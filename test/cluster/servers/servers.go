@@ -1,0 +1,85 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// assetsEnv is the variable by which users of controller-runtime's envtest name a folder with their own server binaries.
+const assetsEnv = "KUBEBUILDER_ASSETS"
+
+// Binaries are the found servers: name to absolute path.
+type Binaries map[string]string
+
+// Find returns the paths of the named servers. A binary in the folder KUBEBUILDER_ASSETS wins over the one that hack/servers built.
+// The error names the missing binary and the command that builds it.
+func Find(ctx context.Context, names ...string) (Binaries, error) {
+	dir, err := Dir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := Binaries{}
+	for _, name := range names {
+		path, err := find(name, os.Getenv(assetsEnv), dir)
+		if err != nil {
+			return nil, err
+		}
+		found[name] = path
+	}
+	return found, nil
+}
+
+// Dir returns the folder in which hack/servers/build.sh keeps the servers; things derived from them (images) may be cached there too,
+// because the folder's name changes whenever their sources do.
+func Dir(ctx context.Context) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(root, "hack/servers/build.sh"), "--dir").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking hack/servers/build.sh --dir for the servers' folder: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func find(name string, dirs ...string) (string, error) {
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		path, err := filepath.Abs(filepath.Join(dir, name))
+		if err != nil {
+			return "", fmt.Errorf("finding server %s: %w", name, err)
+		}
+		// Symlinks are resolved because the node hides /var/lib and /run behind its own: a link into them must be noticed.
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return path, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("finding server %s: %w", name, err)
+		}
+	}
+	return "", fmt.Errorf("server %s is not in %s; run `make servers` (minutes the first time), then try again", name, dirs[len(dirs)-1])
+}
+
+// moduleRoot walks up from the working directory, which for a test is its package's folder.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the module root: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "hack/servers/build.sh")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no folder above %s holds hack/servers/build.sh; run this from inside the checkout", start)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+	"github.com/hypergate/hypergate/test/cluster/internal/proc"
+)
+
+const (
+	containerdSocket = "/run/containerd/containerd.sock"
+	// controlPort is where the node takes orders (see supervisor), on the link to the machine.
+	controlPort = "7070"
+	// mgmtControllers are those that the management cluster needs. All of them ("*") take four seconds longer to start. node-lifecycle
+	// removes the not-ready taint; clusterrole-aggregation fills the roles admin, edit and view.
+	mgmtControllers = "deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller," +
+		"serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,namespace-controller," +
+		"node-lifecycle-controller,taint-eviction-controller,garbage-collector-controller,pod-garbage-collector-controller," +
+		"clusterrole-aggregation-controller"
+)
+
+// command is the command line of a server of the node.
+func (r run) command(name string) []string {
+	pki := filepath.Join(r.Dir, "pki/mgmt")
+	node, etcd := r.Net.Node.String(), "http://127.0.0.1:2379"
+	binary := func(args ...string) []string { return append([]string{r.Binaries[name]}, args...) }
+	file := func(name string) string { return filepath.Join(r.Dir, "node", name) }
+	switch name {
+	case "etcd":
+		return binary(plane.EtcdFlags("mgmt", "/var/lib/etcd", etcd, etcd, "http://127.0.0.1:2380")...)
+	case "containerd":
+		return []string{"containerd", "--config", file("containerd.toml")}
+	case "kube-apiserver":
+		return binary(append(plane.APIServerFlags("mgmt", pki, filepath.Join(r.Dir, "audit/mgmt.jsonl")),
+			"--etcd-servers="+etcd, "--secure-port=6443", "--service-cluster-ip-range="+r.Net.Services.String(),
+			// Not the loopback address: pods reach this server through the endpoints of the Service "kubernetes".
+			"--bind-address="+node, "--advertise-address="+node,
+			"--enable-admission-plugins=NodeRestriction",
+			"--kubelet-client-certificate="+filepath.Join(pki, "kubelet-client.crt"),
+			"--kubelet-client-key="+filepath.Join(pki, "kubelet-client.key"),
+			// By default it would look up the node's name in the DNS, and `kubectl logs` hang for minutes.
+			"--kubelet-preferred-address-types=InternalIP")...)
+	case "kube-controller-manager":
+		return binary(append(plane.ControllerManagerFlags(pki), "--bind-address=127.0.0.1", "--controllers="+mgmtControllers)...)
+	case "kube-scheduler":
+		return binary("--kubeconfig="+filepath.Join(pki, "scheduler.kubeconfig"), "--bind-address=127.0.0.1", "--leader-elect=false")
+	case "coredns":
+		return binary("-conf", file("Corefile"))
+	case "kube-proxy":
+		return binary("--config=" + file("kube-proxy.yaml"))
+	default: // kubelet
+		return binary("--config="+file("kubelet.yaml"), "--kubeconfig="+filepath.Join(pki, "kubelet.kubeconfig"),
+			"--hostname-override="+r.NodeName, "--node-ip="+node, "--root-dir=/var/lib/kubelet")
+	}
+}
+
+// serve starts the servers and obeys orders until one of them ends by itself.
+func (r run) serve(ctx context.Context) error {
+	s := &supervisor{
+		run: r, running: map[string]*proc.Process{}, ended: make(chan *proc.Process), orders: make(chan order),
+		imported: make(chan struct{}), failed: make(chan error),
+	}
+	for _, name := range []string{"etcd", "containerd", "kube-apiserver"} {
+		if err := s.start(name); err != nil {
+			return err
+		}
+	}
+	go s.goThrough(ctx)
+	listener, err := net.Listen("tcp", net.JoinHostPort(r.Net.Node.String(), controlPort))
+	if err != nil {
+		return fmt.Errorf("listening for orders: %w", err)
+	}
+	go func() { s.failed <- http.Serve(listener, s.handler()) }() //nolint:gosec // a test server without timeouts
+	return s.obey(ctx)
+}
+
+// supervisor owns the node's servers. Only obey touches the running ones; everybody else sends it orders.
+type supervisor struct {
+	run      run
+	running  map[string]*proc.Process
+	ended    chan *proc.Process
+	orders   chan order
+	imported chan struct{} // closed when all images are there
+	failed   chan error
+}
+
+// order starts or stops a server; the answer is nil when that is done.
+type order struct {
+	start  bool
+	name   string
+	answer chan error
+}
+
+func (s *supervisor) obey(ctx context.Context) error {
+	for {
+		select {
+		case process := <-s.ended:
+			if s.running[process.Name] == process {
+				return process.Exit()
+			}
+		case err := <-s.failed:
+			return err
+		case order := <-s.orders:
+			order.answer <- s.execute(order)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *supervisor) execute(o order) error {
+	process := s.running[o.name]
+	switch {
+	case o.start && process != nil:
+		return fmt.Errorf("%s is running already", o.name)
+	case o.start:
+		return s.start(o.name)
+	case process == nil:
+		return fmt.Errorf("%s is not running", o.name)
+	}
+	delete(s.running, o.name)
+	process.Kill()
+	return nil
+}
+
+func (s *supervisor) start(name string) error {
+	process, err := proc.Start(name, filepath.Join(s.run.Dir, "logs"), s.run.command(name)...)
+	if err != nil {
+		return err
+	}
+	s.running[name] = process
+	go func() {
+		<-process.Done()
+		s.ended <- process
+	}()
+	return nil
+}
+
+func (s *supervisor) order(start bool, name string) error {
+	o := order{start: start, name: name, answer: make(chan error)}
+	s.orders <- o
+	return <-o.answer
+}
+
+// goThrough starts the servers that need others first: most of them the API server, the kubelet also the images (without them it would
+// try to pull, and then wait ten seconds before it looks again).
+func (s *supervisor) goThrough(ctx context.Context) {
+	images := make(chan error, 1)
+	go func() { images <- s.importImages(ctx) }()
+	err := func() error {
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.run.Dir, "pki/mgmt/admin.kubeconfig"))
+		if err != nil {
+			return err
+		}
+		if err := plane.WaitReady(ctx, config); err != nil {
+			return err
+		}
+		for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy"} {
+			if err := s.order(true, name); err != nil {
+				return err
+			}
+		}
+		if err := <-images; err != nil {
+			return err
+		}
+		close(s.imported)
+		return s.order(true, "kubelet")
+	}()
+	if err != nil {
+		s.failed <- err
+	}
+}
+
+// importImages puts the images where the kubelet finds them, in order: the sandbox's first.
+func (s *supervisor) importImages(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", containerdSocket)
+		if err != nil {
+			return false, nil //nolint:nilerr // not up yet
+		}
+		return true, connection.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for containerd: %w", err)
+	}
+	for _, image := range s.run.Images {
+		out, err := exec.CommandContext(ctx, "ctr", "--namespace=k8s.io", "images", "import", image.Tar).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("importing image %s: %w: %s", image.Name, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
+
+// handler takes orders over HTTP: GET /images returns when all images are there, POST /start/NAME and /stop/NAME when it is done. HTTP
+// because the network is the one thing that the node and any process on the machine share.
+func (s *supervisor) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /images", func(_ http.ResponseWriter, request *http.Request) {
+		select {
+		case <-s.imported:
+		case <-request.Context().Done():
+		}
+	})
+	for verb, start := range map[string]bool{"start": true, "stop": false} {
+		mux.HandleFunc("POST /"+verb+"/{name}", func(response http.ResponseWriter, request *http.Request) {
+			if err := s.order(start, request.PathValue("name")); err != nil {
+				http.Error(response, err.Error(), http.StatusConflict)
+			}
+		})
+	}
+	return mux
+}
+
+// control sends an order to the node.
+func (c *Cluster) control(ctx context.Context, order string) error {
+	method := http.MethodPost
+	if order == "images" {
+		method = http.MethodGet
+	}
+	url := "http://" + net.JoinHostPort(c.run.Net.Node.String(), controlPort) + "/" + order
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the node for %s: %w", order, errors.Join(err, context.Cause(ctx)))
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking the node for %s: %s", order, response.Status)
+	}
+	return nil
+}

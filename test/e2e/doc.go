@@ -1,0 +1,6 @@
+// Package e2e has the stories that need everything to be real: a node, the guest's control plane as pods on it, istiod as the pod of the
+// Deployment that hypergate applied, called by the guest's own API server, and a proxy's connection with a guest token.
+//
+// Each topology is one test with its own clusters; its stories run one after the other on them, and each leaves nothing behind but CRDs and
+// the namespace.
+package e2e

@@ -1,0 +1,456 @@
+package e2e_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/world"
+	"github.com/hypergate/hypergate/test/xds"
+)
+
+const class = "openshift-default"
+
+// start runs hypergate until the end of the story.
+func (t *teller) start(more ...string) *world.Hypergate {
+	t.Helper()
+	h, err := t.StartHypergate(more...)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(h.Terminate)
+	return h
+}
+
+// installed runs hypergate and has a class that is served.
+func (t *teller) installed() *world.Hypergate {
+	t.Helper()
+	h := t.start()
+	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	return h
+}
+
+// gateway makes a Gateway with an application behind it.
+func (t *teller) gateway(name string) {
+	t.Helper()
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "app.yaml", map[string]string{"namespace": "demo", "image": world.ProxyImage})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "route.yaml", map[string]string{"namespace": "demo", "gateway": name, "gatewayNamespace": world.GuestNamespace})).To(gomega.Succeed())
+}
+
+func install(t *teller) {
+	t.installed()
+	t.gateway("gw")
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
+	t.Log("the route has no revision label, and gets status all the same")
+	t.Expect(t.RouteAccepted(t.step(), "demo", "echo")).To(gomega.Succeed())
+	t.Expect(t.ClassCondition(t.step(), class, "CRDsReady", metav1.ConditionTrue)).To(gomega.Succeed())
+
+	t.Log("gateways are told one address for everything")
+	deployment, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, "gw-"+class, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	env := envOf(deployment)
+	t.Expect(env["CA_ADDR"]).To(gomega.Equal(t.XDS().String()))
+	t.Expect(env["PROXY_CONFIG"]).To(gomega.ContainSubstring(t.XDS().String()))
+
+	t.Log("istiod's pod holds nothing of the cluster it runs on")
+	pod := t.istiodPod()
+	t.Expect(pod.Spec.Volumes).NotTo(gomega.ContainElement(gomega.HaveField("VolumeSource.Projected", gomega.Not(gomega.BeNil()))))
+}
+
+func envOf(d *appsv1.Deployment) map[string]string {
+	out := map[string]string{}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, e := range c.Env {
+			out[e.Name] = e.Value
+		}
+	}
+	return out
+}
+
+// istiodPod is istiod's newest pod.
+func (t *teller) istiodPod() *corev1.Pod {
+	t.Helper()
+	list, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(list.Items).NotTo(gomega.BeEmpty())
+	newest := &list.Items[0]
+	for i := range list.Items {
+		if list.Items[i].CreationTimestamp.After(newest.CreationTimestamp.Time) {
+			newest = &list.Items[i]
+		}
+	}
+	return newest
+}
+
+func proxy(t *teller) {
+	t.installed()
+	t.gateway("gw")
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
+	client, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+
+	certificate, err := client.CSR(t.step())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(certificate.ID).To(gomega.Equal("spiffe://cluster.local/ns/" + world.GuestNamespace + "/sa/gw-" + class))
+	config, err := client.WaitFor(t.step(), reaches)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Log(config.String())
+
+	t.Log("a token of the management cluster is worth nothing")
+	if t.Topology == desired.TopologyHosted {
+		pod, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		stranger, err := t.ProxyWith(t.ctx, pod, t.mgmtToken())
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Cleanup(func() { _ = stranger.Close() })
+		_, err = stranger.CSR(t.step())
+		t.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("Unauthenticated")))
+	}
+}
+
+// reaches says that a proxy's configuration leads to both echo pods.
+func reaches(c *xds.Config) error {
+	_, err := c.Reach(80, "echo.apps.guest1.example.com", "/api/x")
+	return err
+}
+
+func (t *teller) mgmtToken() string {
+	t.Helper()
+	token, err := t.MgmtToken(t.ctx, t.MgmtNamespace, "default", "istio-ca")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return token
+}
+
+func webhook(t *teller) {
+	t.installed()
+	t.Log("it becomes Fail only after a rejection was seen to come through")
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionv1.Fail))
+	bad := destinationRule("bad", "not a host")
+	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
+		Create(t.ctx, bad, metav1.CreateOptions{})
+	t.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(`admission webhook "rev.validation.istio.io" denied the request`)))
+	good := destinationRule("good", "echo.demo.svc.cluster.local")
+	t.Expect(t.ApplyObject(t.step(), good)).To(gomega.Succeed())
+	t.Expect(t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
+		Delete(t.ctx, "good", metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Log("no webhook looks at pods")
+	mutating, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(mutating.Items).To(gomega.BeEmpty())
+}
+
+func destinationRule(name, host string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
+		"metadata": map[string]any{"name": name, "namespace": world.GuestNamespace, "labels": map[string]any{"istio.io/rev": world.Revision}},
+		"spec":     map[string]any{"host": host},
+	}}
+}
+
+// webhooks is our webhook configuration, or nil.
+func (t *teller) webhooks() *admissionv1.ValidatingWebhookConfiguration {
+	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	if err != nil || len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[0]
+}
+
+func (t *teller) failurePolicy() admissionv1.FailurePolicyType {
+	if w := t.webhooks(); w != nil && w.Webhooks[0].FailurePolicy != nil {
+		return *w.Webhooks[0].FailurePolicy
+	}
+	return ""
+}
+
+func drift(t *teller) {
+	t.installed()
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionv1.Fail))
+
+	t.Log("guest: the webhook's certificate bundle is taken away, and a role is deleted")
+	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
+		[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(func() []byte { return t.webhooks().Webhooks[0].ClientConfig.CABundle }).ShouldNot(gomega.BeEmpty())
+	name := "istiod-" + world.Revision
+	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, name, metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
+
+	t.Log("management: istiod is scaled to nothing by hand, and its CA deleted")
+	before, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "cacerts", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(func() int32 {
+		d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, name, metav1.GetOptions{})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		return *d.Spec.Replicas
+	}).Should(gomega.Equal(int32(1)))
+	t.Expect(t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Delete(t.ctx, "cacerts", metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() map[string][]byte {
+		after, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "cacerts", metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		return after.Data
+	}).Should(gomega.Equal(before.Data), "the same CA, not a new one")
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+}
+
+func restarts(t *teller) {
+	const kills = 8
+	h := t.start()
+	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	for range kills {
+		moment := time.Duration(rand.IntN(1200)) * time.Millisecond //nolint:gosec // any moment will do
+		select {
+		case <-time.After(moment): // the story is about random moments
+		case <-h.Done():
+			t.Fatalf("hypergate ended by itself with exit code %d", h.ExitCode())
+		}
+		h.Kill()
+		var err error
+		h, err = t.StartHypergate()
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	t.Cleanup(h.Terminate)
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	pods, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(pods.Items).To(gomega.HaveLen(1), "nothing is there twice")
+}
+
+func istiodAway(t *teller) {
+	h := t.installed()
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionv1.Fail))
+	t.Log("hypergate is stopped, so that nobody brings istiod back: the worst case")
+	h.Terminate()
+	name := "istiod-" + world.Revision
+	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(func() int {
+		list, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		return len(list.Items)
+	}).Should(gomega.BeZero())
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "meanwhile", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "app.yaml", map[string]string{"namespace": "meanwhile", "image": world.ProxyImage})).To(gomega.Succeed())
+
+	t.Log("and it converges from there")
+	t.start()
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "meanwhile")).To(gomega.Succeed())
+	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, "meanwhile", metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+func gatewaysFirst(t *teller) {
+	h := t.installed()
+	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
+	t.Eventually(t.members).Should(gomega.BeEmpty())
+	h.Terminate()
+	const gateways = 10
+	for i := range gateways {
+		name := "first-" + string(rune('a'+i))
+		t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+		t.Cleanup(func() {
+			_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), name, metav1.DeleteOptions{})
+		})
+	}
+	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	t.start()
+	for i := range gateways {
+		t.Expect(t.Programmed(t.step(), world.GuestNamespace, "first-"+string(rune('a'+i)))).To(gomega.Succeed())
+	}
+}
+
+func foreignMesh(t *teller) {
+	t.Log("a user's mesh holds the default revision: its validator and its default tag")
+	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}}}
+	tag := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: "istio-revision-tag-default", Labels: map[string]string{"istio.io/rev": "users", "istio.io/tag": "default"},
+	}}
+	admission := t.GuestClient.AdmissionregistrationV1()
+	createdValidator, err := admission.ValidatingWebhookConfigurations().Create(t.ctx, validator, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	createdTag, err := admission.MutatingWebhookConfigurations().Create(t.ctx, tag, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() {
+		_ = admission.ValidatingWebhookConfigurations().Delete(context.Background(), validator.Name, metav1.DeleteOptions{})
+		_ = admission.MutatingWebhookConfigurations().Delete(context.Background(), tag.Name, metav1.DeleteOptions{})
+	})
+
+	t.installed()
+	t.gateway("beside-a-mesh")
+	t.Cleanup(func() {
+		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "beside-a-mesh", metav1.DeleteOptions{})
+		_ = t.Gateways.HTTPRoutes("demo").Delete(context.Background(), "echo", metav1.DeleteOptions{})
+	})
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "beside-a-mesh")).To(gomega.Succeed())
+	t.Expect(t.RouteAccepted(t.step(), "demo", "echo")).To(gomega.Succeed())
+
+	t.Log("and the mesh's objects are as they were")
+	validatorNow, err := admission.ValidatingWebhookConfigurations().Get(t.ctx, validator.Name, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	tagNow, err := admission.MutatingWebhookConfigurations().Get(t.ctx, tag.Name, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(validatorNow.ResourceVersion).To(gomega.Equal(createdValidator.ResourceVersion))
+	t.Expect(tagNow.ResourceVersion).To(gomega.Equal(createdTag.ResourceVersion))
+}
+
+func missingKubeconfig(t *teller) {
+	h := t.installed()
+	h.Terminate()
+	t.Log("nobody makes the Secret anew, and istiod's pod is deleted")
+	t.Expect(t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Delete(t.ctx, "istio-kubeconfig", metav1.DeleteOptions{})).To(gomega.Succeed())
+	old := t.istiodPod()
+	t.Expect(t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() string {
+		pod := t.istiodPod()
+		if pod.UID == old.UID || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting == nil {
+			return ""
+		}
+		return pod.Status.ContainerStatuses[0].State.Waiting.Reason
+	}).Should(gomega.Equal("ContainerCreating"))
+	t.Consistently(func() bool {
+		pod := t.istiodPod()
+		return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
+	}, "3s").Should(gomega.BeFalse())
+
+	t.Log("hypergate makes a new one, and istiod starts")
+	t.start()
+	t.Eventually(func() bool {
+		pod := t.istiodPod()
+		return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
+	}, 2*stepTimeout).Should(gomega.BeTrue())
+}
+
+func uninstall(t *teller) {
+	t.installed()
+	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
+	t.Eventually(t.members).Should(gomega.BeEmpty())
+	t.Eventually(func() int {
+		list, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		return len(list.Items)
+	}).Should(gomega.BeZero())
+	t.Log("CRDs stay, and with them the users' objects")
+	_, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, "gw", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// members are the names of hypergate's objects on both sides that an uninstallation must clear.
+func (t *teller) members() ([]string, error) {
+	var out []string
+	options := metav1.ListOptions{LabelSelector: desired.OwnerLabel}
+	for _, kind := range append(desired.MgmtKinds(), desired.GuestKinds()...) {
+		if kind.Kept {
+			continue
+		}
+		resource := world.Resource(kind.GVK.Group, kind.GVK.Version, kind.Resource)
+		for _, client := range t.Dynamics() {
+			list, err := client.Resource(resource).List(t.ctx, options)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, u := range list.Items {
+				out = append(out, u.GetKind()+" "+u.GetName())
+			}
+		}
+	}
+	return out, nil
+}
+
+func guestOutage(t *teller) {
+	h := t.installed()
+	before := t.istiodPod()
+	t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+	t.Log("the management side is still looked after, and istiod is left alone")
+	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	t.Consistently(h.Done(), "10s").ShouldNot(gomega.BeClosed())
+	t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
+
+	t.Log("after its return, drift in the guest is noticed within 30 s")
+	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return err
+	}, 30*time.Second).Should(gomega.Succeed())
+	after := t.istiodPod()
+	t.Expect(after.UID).To(gomega.Equal(before.UID), "istiod was not rolled")
+	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
+}
+
+func mgmtOutage(t *teller) {
+	h := t.installed()
+	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+	t.Consistently(h.Done(), "5s").ShouldNot(gomega.BeClosed())
+	t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return err
+	}, 30*time.Second).Should(gomega.Succeed())
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+}
+
+func istiodAsksNoMgmt(t *teller) {
+	t.installed()
+	log, err := os.ReadFile(t.MgmtAuditLog)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	asked, hypergates := 0, 0
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, `"userAgent":"pilot-discovery`) {
+			asked++
+		}
+		if strings.Contains(line, `"userAgent":"hypergate`) {
+			hypergates++
+		}
+	}
+	t.Expect(asked).To(gomega.BeZero(), "requests of istiod in the management cluster's audit log")
+	t.Expect(hypergates).NotTo(gomega.BeZero(), "the audit log shows who asks")
+	guestLog, err := os.ReadFile(t.GuestAuditLog)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(string(guestLog)).To(gomega.ContainSubstring(`"userAgent":"pilot-discovery`), "in the guest's it does")
+}
+
+func sameCluster(t *teller) {
+	h, err := t.StartHypergate("--guest-kubeconfig", t.MgmtKubeconfig)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(h.Done()).Should(gomega.BeClosed())
+	t.Expect(h.ExitCode()).To(gomega.Equal(1))
+	log, err := os.ReadFile(h.Log)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(string(log)).To(gomega.ContainSubstring("the guest kubeconfig leads to the management cluster itself"))
+}
+
+// explain shows what a failed story left.
+func (t *teller) explain() {
+	t.Helper()
+	log, err := os.ReadFile(t.Dir + "/hypergate.log")
+	if err == nil {
+		lines := strings.Split(string(log), "\n")
+		t.Logf("the end of hypergate's log:\n%s", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+}

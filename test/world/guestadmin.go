@@ -1,0 +1,234 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/xds"
+)
+
+//go:embed manifests/*.yaml
+var manifests embed.FS
+
+// poll is how often something is looked at again.
+const poll = 100 * time.Millisecond
+
+// Apply applies one of the manifests as the guest's admin, with values put into its template. A kind whose CRD is not there yet is waited for.
+func (w *World) Apply(ctx context.Context, manifest string, values map[string]string) error {
+	text, err := template.ParseFS(manifests, "manifests/"+manifest)
+	if err != nil {
+		return fmt.Errorf("reading manifest %s: %w", manifest, err)
+	}
+	var filled bytes.Buffer
+	if err := text.Option("missingkey=error").Execute(&filled, values); err != nil {
+		return fmt.Errorf("filling manifest %s: %w", manifest, err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(&filled, 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading manifest %s: %w", manifest, err)
+		}
+		if err := w.ApplyObject(ctx, u); err != nil {
+			return err
+		}
+	}
+}
+
+// ApplyObject applies one object as the guest's admin, waiting for its kind to be served and its namespace to be there.
+func (w *World) ApplyObject(ctx context.Context, u *unstructured.Unstructured) error {
+	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	client := w.GuestDynamic.Resource(plural)
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if u.GetNamespace() == "" {
+			_, last = client.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "guest-admin", Force: true})
+		} else {
+			_, last = client.Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "guest-admin", Force: true})
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("applying %s %s in the guest: %w", u.GetKind(), u.GetName(), errors.Join(last, err))
+	}
+	return nil
+}
+
+// DeleteClass deletes a GatewayClass.
+func (w *World) DeleteClass(ctx context.Context, name string) error {
+	if err := w.Gateways.GatewayClasses().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting GatewayClass %s: %w", name, err)
+	}
+	return nil
+}
+
+// ClassCondition waits for a condition of a GatewayClass.
+func (w *World) ClassCondition(ctx context.Context, class, kind string, status metav1.ConditionStatus) error {
+	return w.until(ctx, fmt.Sprintf("GatewayClass %s to have %s=%s", class, kind, status), func(ctx context.Context) (string, bool) {
+		got, err := w.Gateways.GatewayClasses().Get(ctx, class, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), false
+		}
+		return Conditions(got.Status.Conditions), meta.IsStatusConditionPresentAndEqual(got.Status.Conditions, kind, status)
+	})
+}
+
+// Programmed waits until a Gateway is programmed, for its present generation.
+func (w *World) Programmed(ctx context.Context, namespace, name string) error {
+	return w.until(ctx, fmt.Sprintf("Gateway %s/%s to be programmed", namespace, name), func(ctx context.Context) (string, bool) {
+		got, err := w.Gateways.Gateways(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), false
+		}
+		c := meta.FindStatusCondition(got.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+		return Conditions(got.Status.Conditions), c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == got.Generation
+	})
+}
+
+// RouteAccepted waits until an HTTPRoute is accepted by its one parent.
+func (w *World) RouteAccepted(ctx context.Context, namespace, name string) error {
+	return w.until(ctx, fmt.Sprintf("HTTPRoute %s/%s to be accepted", namespace, name), func(ctx context.Context) (string, bool) {
+		got, err := w.Gateways.HTTPRoutes(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), false
+		}
+		for _, parent := range got.Status.Parents {
+			if parent.ControllerName == ControllerName {
+				return Conditions(parent.Conditions), meta.IsStatusConditionTrue(parent.Conditions, string(gatewayv1.RouteConditionAccepted)) &&
+					meta.IsStatusConditionTrue(parent.Conditions, string(gatewayv1.RouteConditionResolvedRefs))
+			}
+		}
+		return "no status of our controller", false
+	})
+}
+
+// until polls; its error says what was waited for and what was seen last.
+func (w *World) until(ctx context.Context, what string, look func(context.Context) (seen string, done bool)) error {
+	seen := ""
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (done bool, _ error) {
+		now, done := look(ctx)
+		if ctx.Err() == nil {
+			seen = now
+		}
+		return done, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w; last seen: %s", what, err, seen)
+	}
+	return nil
+}
+
+// Conditions shows conditions in a line each.
+func Conditions(conditions []metav1.Condition) string {
+	lines := make([]string, 0, len(conditions))
+	for _, c := range conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s (%s) %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Proxy connects to istiod as the proxy of a Gateway would, with the Pod's own token and the root that the guest's ConfigMap has. ctx is for
+// the connection's whole life.
+func (w *World) Proxy(ctx context.Context, namespace, gateway string) (*xds.Client, error) {
+	pod, err := w.GatewayPod(ctx, namespace, gateway)
+	if err != nil {
+		return nil, err
+	}
+	token, err := w.GuestToken(ctx, pod, "istio-ca")
+	if err != nil {
+		return nil, err
+	}
+	return w.ProxyWith(ctx, pod, token)
+}
+
+// ProxyWith is Proxy with another token.
+func (w *World) ProxyWith(ctx context.Context, pod *corev1.Pod, token string) (*xds.Client, error) {
+	root, err := w.GuestClient.CoreV1().ConfigMaps(pod.Namespace).Get(ctx, Revision+"-ca-cert", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the mesh root that gateways mount: %w", err)
+	}
+	address, err := w.istiodAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return xds.Dial(ctx, xds.Options{
+		Address: address, ServerName: w.XDS().Host, RootCAs: []byte(root.Data["root-cert.pem"]), Token: token, Node: xds.NodeOf(pod),
+	})
+}
+
+// GuestToken is a token of a Pod's service account, bound to the Pod, as the kubelet projects it.
+func (w *World) GuestToken(ctx context.Context, pod *corev1.Pod, audience string) (string, error) {
+	got, err := w.GuestClient.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{
+			Audiences:      []string{audience},
+			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking for the token of a gateway's pod: %w", err)
+	}
+	return got.Status.Token, nil
+}
+
+// GatewayPod waits for a running Pod of a Gateway.
+func (w *World) GatewayPod(ctx context.Context, namespace, gateway string) (*corev1.Pod, error) {
+	var pod *corev1.Pod
+	err := w.until(ctx, "a running pod of Gateway "+gateway, func(ctx context.Context) (string, bool) {
+		list, err := w.GuestClient.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=" + gateway})
+		if err != nil {
+			return err.Error(), false
+		}
+		for i := range list.Items {
+			if list.Items[i].Status.PodIP != "" && list.Items[i].DeletionTimestamp == nil {
+				pod = &list.Items[i]
+				return "", true
+			}
+		}
+		return fmt.Sprintf("%d pods, none with an address", len(list.Items)), false
+	})
+	return pod, err
+}
+
+// MgmtToken is a token of a service account of the management cluster.
+func (w *World) MgmtToken(ctx context.Context, namespace, account, audience string) (string, error) {
+	got, err := w.MgmtClient.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking for a token of the management cluster: %w", err)
+	}
+	return got.Status.Token, nil
+}
+
+// Dynamics are clients of the clusters there are: two, or one when standalone.
+func (w *World) Dynamics() []dynamic.Interface {
+	if w.Topology == desired.TopologyStandalone {
+		return []dynamic.Interface{w.GuestDynamic}
+	}
+	return []dynamic.Interface{w.MgmtDynamic, w.GuestDynamic}
+}
+
+// Resource names a resource of an API.
+func Resource(group, version, resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+}

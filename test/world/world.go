@@ -1,0 +1,283 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/cluster/guestnode"
+)
+
+// What hypergate is told in every world.
+const (
+	GuestNamespace = "openshift-ingress"
+	ControllerName = "openshift.io/gateway-controller/v1"
+	Revision       = "openshift-gateway"
+	ProxyImage     = "registry.example.com/proxyv2:1.29.1"
+	// publishedHost is where gateways are told to find istiod. Nothing routes it here: a test dials istiod's Service and sends it as SNI.
+	publishedHost = "istiod-clusters-guest1.apps.mgmt.example.com"
+)
+
+// Options say what to start.
+type Options struct {
+	Name     string
+	Topology desired.Topology
+	// Binary is hypergate's.
+	Binary string
+	// Dir holds everything of this world; empty means a temporary one.
+	Dir string
+	// Detach lets the world outlive this process.
+	Detach   bool
+	Progress io.Writer
+}
+
+// World is two clusters (one, when standalone) and the way to run hypergate on them.
+type World struct {
+	*cluster.Cluster
+	Topology desired.Topology
+	// MgmtNamespace is where istiod runs.
+	MgmtNamespace string
+	// Clients of the cluster admins.
+	MgmtClient, GuestClient   kubernetes.Interface
+	MgmtDynamic, GuestDynamic dynamic.Interface
+	Gateways                  gatewayclient.GatewayV1Interface
+	// GuestConfig is the guest admin's: the management cluster's, when standalone.
+	GuestConfig *rest.Config
+
+	options    Options
+	stopPlayer context.CancelFunc
+	player     chan error
+}
+
+// Start starts the clusters and what plays the guest's nodes. hypergate does not run yet. On error nothing is left.
+func Start(ctx context.Context, options Options) (*World, error) {
+	c, err := cluster.Start(ctx, cluster.Options{
+		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach, Progress: options.Progress,
+		StandIns: standIns(options.Topology),
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, err := open(c, options)
+	if err == nil {
+		err = w.prepare(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return w, nil
+}
+
+// standIns are the images of gateways where a real kubelet runs them.
+func standIns(topology desired.Topology) []string {
+	if topology == desired.TopologyStandalone {
+		return []string{ProxyImage}
+	}
+	return nil
+}
+
+// open makes the clients of a running cluster.
+func open(c *cluster.Cluster, options Options) (*World, error) {
+	w := &World{Cluster: c, Topology: options.Topology, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest, options: options}
+	if options.Topology == desired.TopologyStandalone {
+		w.MgmtNamespace, w.GuestConfig = GuestNamespace, c.Mgmt
+	}
+	var errs [5]error
+	w.MgmtClient, errs[0] = kubernetes.NewForConfig(c.Mgmt)
+	w.GuestClient, errs[1] = kubernetes.NewForConfig(w.GuestConfig)
+	w.GuestDynamic, errs[2] = dynamic.NewForConfig(w.GuestConfig)
+	w.MgmtDynamic, errs[4] = dynamic.NewForConfig(c.Mgmt)
+	w.Gateways, errs[3] = gatewayclient.NewForConfig(w.GuestConfig)
+	return w, errors.Join(errs[:]...)
+}
+
+func (w *World) prepare(ctx context.Context) error {
+	if w.Topology == desired.TopologyStandalone {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: GuestNamespace}}
+		if _, err := w.MgmtClient.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("making namespace %s: %w", GuestNamespace, err)
+		}
+	}
+	if w.options.Detach {
+		return nil // the caller plays the nodes from a process of its own
+	}
+	playCtx, cancel := context.WithCancel(context.Background())
+	w.stopPlayer, w.player = cancel, make(chan error, 1)
+	go func() { w.player <- w.PlayNodes(playCtx) }()
+	return nil
+}
+
+// PlayNodes plays the guest's nodes and its cloud until ctx ends.
+func (w *World) PlayNodes(ctx context.Context) error {
+	return guestnode.Play(ctx, w.GuestConfig, guestnode.Options{OnlyLoadBalancers: w.Topology == desired.TopologyStandalone})
+}
+
+// Stop ends everything.
+func (w *World) Stop() error {
+	var playerErr error
+	if w.stopPlayer != nil {
+		w.stopPlayer()
+		playerErr = <-w.player
+	}
+	return errors.Join(playerErr, w.Cluster.Stop())
+}
+
+// XDS is the address that gateways are given for istiod.
+func (w *World) XDS() desired.HostPort {
+	if w.Topology == desired.TopologyStandalone {
+		return desired.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
+	}
+	return desired.HostPort{Host: publishedHost, Port: 443}
+}
+
+// Args are hypergate's arguments in this world, but for the address of its health checks.
+func (w *World) Args() []string {
+	args := []string{
+		"run", "--topology", string(w.Topology), "--management-kubeconfig", w.MgmtKubeconfig,
+		"--pilot-image", cluster.IstiodImage, "--proxy-image", ProxyImage, "--metrics-address", "0", "--v", "1",
+	}
+	if w.Topology == desired.TopologyStandalone {
+		return args
+	}
+	return append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", w.GuestKubeconfig,
+		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String())
+}
+
+// Hypergate is a running hypergate.
+type Hypergate struct {
+	cmd    *exec.Cmd
+	health string
+	done   chan struct{}
+	Log    string
+}
+
+// StartHypergate starts hypergate with Args and more arguments. It does not wait; see Ready.
+func (w *World) StartHypergate(more ...string) (*Hypergate, error) {
+	health, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	h := &Hypergate{health: health, Log: filepath.Join(w.Dir, "hypergate.log"), done: make(chan struct{})}
+	log, err := os.OpenFile(h.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening hypergate's log: %w", err)
+	}
+	h.cmd = exec.Command(w.options.Binary, append(append(w.Args(), "--health-address", health), more...)...) //nolint:gosec // our own binary
+	h.cmd.Stdout, h.cmd.Stderr = log, log
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := h.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting hypergate: %w", err), log.Close())
+	}
+	go func() {
+		_ = h.cmd.Wait()
+		_ = log.Close()
+		close(h.done)
+	}()
+	return h, nil
+}
+
+// PID is its process id.
+func (h *Hypergate) PID() int { return h.cmd.Process.Pid }
+
+// Done is closed when it has ended.
+func (h *Hypergate) Done() <-chan struct{} { return h.done }
+
+// ExitCode is its exit code, once Done.
+func (h *Hypergate) ExitCode() int { return h.cmd.ProcessState.ExitCode() }
+
+// Kill ends it as a crash would.
+func (h *Hypergate) Kill() {
+	_ = h.cmd.Process.Kill()
+	<-h.done
+}
+
+// Terminate ends it as a kubelet would, and waits.
+func (h *Hypergate) Terminate() {
+	_ = h.cmd.Process.Signal(syscall.SIGTERM)
+	<-h.done
+}
+
+// Ready waits until a health check answers 200: "readyz", "readyz/guest", "readyz/management", "healthz".
+func (h *Hypergate) Ready(ctx context.Context, check string) error {
+	last := "no answer"
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-h.done:
+			return false, fmt.Errorf("hypergate ended with exit code %d; its log is %s", h.ExitCode(), h.Log)
+		default:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.health+"/"+check, nil)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // not listening yet
+		}
+		defer func() { _ = response.Body.Close() }()
+		last = response.Status
+		return response.StatusCode == http.StatusOK, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for hypergate's %s (last: %s): %w", check, last, err)
+	}
+	return nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String(), nil
+}
+
+// Attach opens a world that another process started with Detach in dir.
+func Attach(dir string, topology desired.Topology) (*World, error) {
+	c := &cluster.Cluster{
+		Dir: dir, HCPNamespace: cluster.DefaultHCPNamespace,
+		MgmtKubeconfig: filepath.Join(dir, "mgmt.kubeconfig"), GuestKubeconfig: filepath.Join(dir, "guest.kubeconfig"),
+	}
+	var err error
+	if c.Mgmt, err = clientcmd.BuildConfigFromFlags("", c.MgmtKubeconfig); err != nil {
+		return nil, fmt.Errorf("opening the clusters in %s: %w", dir, err)
+	}
+	if topology == desired.TopologyHosted {
+		if c.Guest, err = clientcmd.BuildConfigFromFlags("", c.GuestKubeconfig); err != nil {
+			return nil, fmt.Errorf("opening the clusters in %s: %w", dir, err)
+		}
+	}
+	return open(c, Options{Topology: topology, Dir: dir})
+}
+
+// istiodAddress is where istiod's Service answers on this machine.
+func (w *World) istiodAddress(ctx context.Context) (string, error) {
+	service, err := w.MgmtClient.CoreV1().Services(w.MgmtNamespace).Get(ctx, "istiod-"+Revision, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("finding istiod's Service: %w", err)
+	}
+	return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(15012)), nil
+}

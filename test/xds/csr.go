@@ -1,0 +1,90 @@
+package xds
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	securityv1alpha1 "istio.io/api/security/v1alpha1"
+)
+
+// certificateLife is what Istio's agent asks for.
+const certificateLife = 24 * time.Hour
+
+// Certificate is what istiod's CA issued for the proxy.
+type Certificate struct {
+	// TLS holds the chain and the key; give it to Options.Certificate.
+	TLS tls.Certificate
+	// ChainPEM is the chain as istiod sent it: leaf first, root last.
+	ChainPEM []byte
+	// ID is the SPIFFE ID, for example spiffe://cluster.local/ns/openshift-ingress/sa/gw1-openshift-default.
+	ID string
+	// Expiry is the leaf's.
+	Expiry time.Time
+}
+
+// CSR asks istiod's CA for a certificate, as Istio's agent does at its start. The chain has been verified against Options.RootCAs, and is
+// for the key made here. istiod's refusal is wrapped as a gRPC status (Unauthenticated when it knows neither token nor certificate).
+func (c *Client) CSR(ctx context.Context) (*Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	// The CA takes the identity from the token and ignores this name; agents send it all the same.
+	id := &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: fmt.Sprintf("/ns/%s/sa/%s", c.node.Namespace, c.node.ServiceAccount)}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: []*url.URL{id}}, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate request: %w", err)
+	}
+	response, err := securityv1alpha1.NewIstioCertificateServiceClient(c.conn).CreateCertificate(ctx, &securityv1alpha1.IstioCertificateRequest{
+		Csr:              string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+		ValidityDuration: int64(certificateLife / time.Second),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking istiod for the certificate of %s: %w", id, err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key: %w", err)
+	}
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	certificate, err := c.check([]byte(strings.Join(response.GetCertChain(), "\n")), keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("checking the certificate that istiod issued for %s: %w", id, err)
+	}
+	return certificate, nil
+}
+
+// check reads the chain, which must be for the key and lead to one of the roots.
+func (c *Client) check(chainPEM, keyPEM []byte) (*Certificate, error) {
+	pair, err := tls.X509KeyPair(chainPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	between := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		authority, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		between.AddCert(authority)
+	}
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
+		Roots: c.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
+		return nil, err
+	}
+	if len(pair.Leaf.URIs) == 0 {
+		return nil, errors.New("it has no SPIFFE ID")
+	}
+	return &Certificate{TLS: pair, ChainPEM: chainPEM, ID: pair.Leaf.URIs[0].String(), Expiry: pair.Leaf.NotAfter}, nil
+}

@@ -1,0 +1,223 @@
+package xds_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/xds"
+)
+
+// guest is a cluster with the objects of testdata/guest.yaml, and an istiod that serves it.
+type guest struct {
+	client  client.Client
+	clients kubernetes.Interface
+	address string // istiod's secure xDS port
+	roots   []byte
+	pod     *corev1.Pod // the gateway's
+}
+
+func startGuest(ctx context.Context, t *testing.T) *guest {
+	t.Helper()
+	log.SetLogger(logr.Discard()) // else controller-runtime complains on stderr
+	plane, err := planes.StartPlane(ctx, "guest", filepath.Join(t.TempDir(), "guest"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(plane.Stop)
+	crds := envtest.CRDInstallOptions{Paths: []string{gatewayCRDs(ctx, t)}, ErrorIfPathMissing: true}
+	if _, err := envtest.InstallCRDs(plane.Config, crds); err != nil {
+		t.Fatal(err)
+	}
+	g := &guest{}
+	if g.client, err = client.New(plane.Config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if g.clients, err = kubernetes.NewForConfig(plane.Config); err != nil {
+		t.Fatal(err)
+	}
+	g.createObjects(ctx, t)
+	if g.pod, err = g.clients.CoreV1().Pods("ingress").Get(ctx, "gw-test-0", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.address = startIstiod(ctx, t, plane.Kubeconfig)
+	ca, err := g.clients.CoreV1().Secrets("istio-system").Get(ctx, "istio-ca-secret", metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("istiod is ready, but its self-made CA: %v", err)
+	}
+	g.roots = ca.Data["ca-cert.pem"]
+	return g
+}
+
+// gatewayCRDs is the folder of the Gateway API's CRDs in the module that go.mod names.
+func gatewayCRDs(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		t.Fatalf("finding the module sigs.k8s.io/gateway-api: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/standard")
+}
+
+func (g *guest) createObjects(ctx context.Context, t *testing.T) {
+	t.Helper()
+	file, err := os.ReadFile("testdata/guest.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		status := object.Object["status"]
+		if err := g.client.Create(ctx, object); err != nil {
+			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		if status != nil {
+			object.Object["status"] = status
+			if err := g.client.Status().Update(ctx, object); err != nil {
+				t.Fatalf("setting the status of %s %s: %v", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+	cert, key := selfSigned(t, "*.example.com")
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw-cert", Namespace: "ingress"},
+		Type:       corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key},
+	}
+	if err := g.client.Create(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startIstiod runs istiod with an empty environment on loopback ports, waits until it is ready, and returns its secure xDS address.
+func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
+	t.Helper()
+	binaries, err := servers.Find(ctx, "pilot-discovery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := freeAddresses(ctx, t, 4)
+	output := &bytes.Buffer{}
+	cmd := exec.CommandContext(ctx, binaries["pilot-discovery"], "discovery", "--kubeconfig="+kubeconfig,
+		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
+		"--grpcAddr=", "--ctrlz_port=0")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), output, output
+	cmd.Env = []string{"POD_NAMESPACE=istio-system", "PILOT_CERT_PROVIDER=istiod", "INJECTION_WEBHOOK_CONFIG_NAME=", "VALIDATION_WEBHOOK_CONFIG_NAME="}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails only when it has already ended
+		_ = cmd.Wait()         // reports the kill
+		if t.Failed() {
+			t.Logf("istiod's log:\n%s", output)
+		}
+	})
+	gomega.NewWithT(t).Eventually(func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ports[1]+"/ready", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("istiod's /ready: %s", response.Status)
+		}
+		return nil
+	}, "60s", "50ms").Should(gomega.Succeed())
+	return ports[0]
+}
+
+// freeAddresses returns n loopback addresses with ports that are free now; held open together, so that they differ.
+func freeAddresses(ctx context.Context, t *testing.T, n int) []string {
+	t.Helper()
+	addresses := make([]string, 0, n)
+	for range n {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }()
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses
+}
+
+func selfSigned(t *testing.T, host string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// token is a token of the gateway's service account, bound to its Pod, as the kubelet would project it.
+func (g *guest) token(ctx context.Context, t *testing.T, audience string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences:      []string{audience},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: g.pod.Name, UID: g.pod.UID},
+	}}
+	response, err := g.clients.CoreV1().ServiceAccounts(g.pod.Namespace).CreateToken(ctx, g.pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.Status.Token
+}
+
+// options are those of the real gateway.
+func (g *guest) options(ctx context.Context, t *testing.T) xds.Options {
+	t.Helper()
+	return xds.Options{
+		Address: g.address, ServerName: "istiod.istio-system.svc", RootCAs: g.roots,
+		Token: g.token(ctx, t, "istio-ca"), Node: xds.NodeOf(g.pod),
+	}
+}
