@@ -80,6 +80,9 @@ func TestFirstApplyWritesEachObjectOnceAndTheSecondSendsNothing(t *testing.T) {
 	if got := w.requests.writes.Load(); got != int64(len(objs)) || first.Writes() != len(objs) {
 		t.Errorf("first apply sent %d writes and reports %d, want one for each of %d objects", got, first.Writes(), len(objs))
 	}
+	if got := w.requests.reads.Load(); got != 0 {
+		t.Errorf("first apply sent %d reads", got)
+	}
 	for i, o := range first.Outcomes() {
 		if o.ID() != apply.IDs(objs)[i] {
 			t.Errorf("outcome %d is about %s, want %s", i, o.ID(), apply.IDs(objs)[i])
@@ -111,8 +114,9 @@ func TestAfterARestartObjectsAreWrittenOnceMoreAndStayTheSame(t *testing.T) {
 	}
 
 	restarted := w.started()
-	if r := apply.Apply(t.Context(), restarted, objs); r.Writes() != len(objs) || !r.Complete() {
-		t.Errorf("first apply after a restart: %s, %d writes: %v", r, r.Writes(), r.Err())
+	w.requests.reset()
+	if r := apply.Apply(t.Context(), restarted, objs); r.Writes() != len(objs) || !r.Complete() || w.requests.reads.Load() != 0 {
+		t.Errorf("first apply after a restart: %s, with %s: %v", r, w.requests, r.Err())
 	}
 	if r := apply.Apply(t.Context(), restarted, objs); r.Writes() != 0 {
 		t.Errorf("second apply after a restart: %d writes", r.Writes())

@@ -74,8 +74,16 @@ func (s *story) expect(notifications int) {
 func TestTrackerStories(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*story){
-		"unknown objects are written": func(s *story) {
+		"without a watch, nothing is known of an object that we did not write": func(s *story) {
 			s.begin(1, planWriteUnknown)
+		},
+		"once there is a list, an object that is not on it is new": func(s *story) {
+			s.lists("5", nil)
+			s.begin(1, planWriteNew)
+		},
+		"an object with our label is ours, whoever wrote it": func(s *story) {
+			s.lists("5", map[types.NamespacedName]sighting{tracked: {state: present, rv: "4", uid: "a"}})
+			s.begin(1, planWriteOurs)
 		},
 		"written objects rest, also before the watch shows them": func(s *story) {
 			s.wrote(1, "10", "a", 7)
@@ -173,7 +181,7 @@ func TestTrackerStories(t *testing.T) {
 			s.begin(1, planWait)
 			s.showsGone("6")
 			s.expect(1)
-			s.begin(1, planWriteUnknown)
+			s.begin(1, planWriteNew)
 		},
 		"the deletion of a former object is not waited for": func(s *story) {
 			s.showsTerminating("5", "a")

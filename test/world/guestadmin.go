@@ -58,21 +58,29 @@ func (w *World) Apply(ctx context.Context, manifest string, values map[string]st
 
 // ApplyObject applies one object as the guest's admin, waiting for its kind to be served and its namespace to be there.
 func (w *World) ApplyObject(ctx context.Context, u *unstructured.Unstructured) error {
-	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-	client := w.GuestDynamic.Resource(plural)
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		if u.GetNamespace() == "" {
-			_, last = client.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "guest-admin", Force: true})
-		} else {
-			_, last = client.Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "guest-admin", Force: true})
-		}
+		last = w.tryApply(ctx, u)
 		return last == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("applying %s %s in the guest: %w", u.GetKind(), u.GetName(), errors.Join(last, err))
 	}
 	return nil
+}
+
+func (w *World) tryApply(ctx context.Context, u *unstructured.Unstructured) error {
+	mapping, err := w.guestMapper.RESTMapping(u.GroupVersionKind().GroupKind(), u.GroupVersionKind().Version)
+	if err != nil {
+		return err
+	}
+	options := metav1.ApplyOptions{FieldManager: "guest-admin", Force: true}
+	client := dynamic.ResourceInterface(w.GuestDynamic.Resource(mapping.Resource))
+	if u.GetNamespace() != "" {
+		client = w.GuestDynamic.Resource(mapping.Resource).Namespace(u.GetNamespace())
+	}
+	_, err = client.Apply(ctx, u.GetName(), u, options)
+	return err
 }
 
 // DeleteClass deletes a GatewayClass.

@@ -15,12 +15,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +65,7 @@ type World struct {
 	MgmtClient, GuestClient   kubernetes.Interface
 	MgmtDynamic, GuestDynamic dynamic.Interface
 	Gateways                  gatewayclient.GatewayV1Interface
+	guestMapper               meta.RESTMapper
 	// GuestConfig is the guest admin's: the management cluster's, when standalone.
 	GuestConfig *rest.Config
 
@@ -104,13 +107,23 @@ func open(c *cluster.Cluster, options Options) (*World, error) {
 	if options.Topology == desired.TopologyStandalone {
 		w.MgmtNamespace, w.GuestConfig = GuestNamespace, c.Mgmt
 	}
-	var errs [5]error
+	var errs [6]error
 	w.MgmtClient, errs[0] = kubernetes.NewForConfig(c.Mgmt)
 	w.GuestClient, errs[1] = kubernetes.NewForConfig(w.GuestConfig)
 	w.GuestDynamic, errs[2] = dynamic.NewForConfig(w.GuestConfig)
 	w.MgmtDynamic, errs[4] = dynamic.NewForConfig(c.Mgmt)
+	w.guestMapper, errs[5] = newMapper(w.GuestConfig)
 	w.Gateways, errs[3] = gatewayclient.NewForConfig(w.GuestConfig)
 	return w, errors.Join(errs[:]...)
+}
+
+// newMapper finds the resources of kinds, those of CRDs that come later too.
+func newMapper(config *rest.Config) (meta.RESTMapper, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return apiutil.NewDynamicRESTMapper(config, client)
 }
 
 func (w *World) prepare(ctx context.Context) error {
