@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,7 +54,7 @@ func (c *Cluster) admit(jobs []job) []Outcome {
 		outcomes[i] = Skipped(jobs[i].id)
 		if err != nil {
 			refused = true
-			outcomes[i] = Failed(jobs[i].id, Cause{class: Refused, detail: err.Error()}, fmt.Errorf("refusing to apply to the %s cluster: %s: %w", c.opts.Name, jobs[i].id, err))
+			outcomes[i] = Failed(jobs[i].id, refusal(err), fmt.Errorf("refusing to apply to the %s cluster: %s: %w", c.opts.Name, jobs[i].id, err))
 		}
 	}
 	if !refused {
@@ -148,36 +148,41 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return jobs[a].kind - jobs[b].kind })
-	run := newRunner(c.opts.Concurrency)
+	var running errgroup.Group
+	running.SetLimit(c.opts.Concurrency)
 	outcomes := make([]Outcome, len(jobs))
 	for n, i := range order {
-		if n > 0 {
-			if before := jobs[order[n-1]].kind; before != jobs[i].kind && c.opts.Kinds[before].Barrier {
-				run.wait()
-			}
-		}
 		j := jobs[i]
-		if !run.acquire(ctx) {
-			outcomes[i] = Skipped(j.id)
-			continue
+		if n > 0 && c.barrier(jobs[order[n-1]].kind, j.kind) {
+			_ = running.Wait() // outcomes hold the errors
 		}
 		switch p := c.tracker.begin(j.kind, j.id.Key, j.hash); p {
 		case planNothing:
-			run.release()
 			outcomes[i] = Unchanged(j.id)
 		case planWait:
-			run.release()
 			outcomes[i] = Waiting(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:
-			run.start(func() { outcomes[i] = c.write(ctx, j, p) })
+			running.Go(func() error {
+				outcomes[i] = c.write(ctx, j, p)
+				return nil
+			})
 		}
 	}
-	run.wait()
+	_ = running.Wait()
 	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
+}
+
+// barrier says whether objects of the kind to must wait for those of the kind from, which comes before it or is the same.
+func (c *Cluster) barrier(from, to int) bool {
+	return slices.ContainsFunc(c.opts.Kinds[from:to], func(k Kind) bool { return k.Barrier })
 }
 
 // write sends one object, in the way that the plan asks for.
 func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
+	if ctx.Err() != nil {
+		c.tracker.failed(j.kind, j.id.Key)
+		return Skipped(j.id)
+	}
 	k := c.opts.Kinds[j.kind]
 	got, writes, err := c.send(ctx, j, k, p)
 	if err != nil {
@@ -197,6 +202,7 @@ type way int
 
 const (
 	wayUnknown way = iota // the object must be looked at first
+	wayWait               // not now: it is being deleted
 	wayNew                // made; a conflict when an object of this name exists
 	wayShared             // applied; a conflict when a field is somebody else's
 	wayForced             // applied, and fields are taken from others: it is ours
@@ -217,35 +223,43 @@ func (p plan) way(k Kind) way {
 
 // send writes the object. When that ends in a conflict, it looks at what is there, and may try once more in another way. The answer is nil
 // when the object is being deleted.
-func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (*metav1.PartialObjectMetadata, int, error) {
-	var conflict error
-	w := p.way(k)
-	for writes := 0; ; {
+func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.PartialObjectMetadata, writes int, err error) {
+	for w := p.way(k); ; w = wayUnknown {
 		if w == wayUnknown {
-			s, err := c.standing(ctx, j, k)
-			switch {
-			case err != nil:
-				return nil, writes, err
-			case s.terminating:
-				return nil, writes, nil
-			case s.ours:
-				w = wayForced
-			case s.exists && k.Prune:
-				return nil, writes, foreign(k, s.managers)
-			case s.exists && fieldConflict(conflict):
-				return nil, writes, conflict
-			case k.Prune:
-				w = wayNew
-			default:
-				w = wayShared
-			}
+			w, err = c.find(ctx, j, k, err)
 		}
-		got, err := c.patch(ctx, j, k, w)
+		if w == wayWait || w == wayUnknown {
+			return nil, writes, err
+		}
+		got, err = c.patch(ctx, j, k, w)
 		writes++
 		if writes == writeAttempts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return got, writes, err
 		}
-		w, conflict = wayUnknown, err
+	}
+}
+
+// find looks at the object that has the job's name, and tells in which way ours can be sent, or why it cannot. It is ours when it carries
+// our label, when we remember its UID, or when we applied fields to it. conflict is what an earlier attempt ended with.
+func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (way, error) {
+	now, err := c.look(ctx, k, j.id.Key)
+	switch {
+	case apierrors.IsNotFound(err) && k.Prune:
+		return wayNew, nil // or the namespace or the kind is missing: the write will tell
+	case apierrors.IsNotFound(err):
+		return wayShared, nil
+	case err != nil:
+		return wayUnknown, &causedError{classify(err, "get", k), err}
+	case now.DeletionTimestamp != nil:
+		return wayWait, nil
+	case c.labelled(now), now.UID == c.tracker.uid(j.kind, j.id.Key), c.fields().hash(now.ManagedFields) != 0:
+		return wayForced, nil
+	case k.Prune:
+		return wayUnknown, foreign(k, now.ManagedFields)
+	case fieldConflict(conflict):
+		return wayUnknown, conflict
+	default:
+		return wayShared, nil
 	}
 }
 
@@ -274,63 +288,6 @@ func newBody(body []byte) ([]byte, error) {
 	}
 	return slices.Concat(body[:h.metaAt], []byte(`"resourceVersion":"1",`), body[h.metaAt:]), nil
 }
-
-// standing is what an object of this name is to us.
-type standing struct {
-	exists, ours, terminating bool
-	managers                  []string
-}
-
-// standing reads the metadata of the object that has the job's name. It is ours when it carries our label, when we remember its UID, or when
-// we applied fields to it.
-func (c *Cluster) standing(ctx context.Context, j job, k Kind) (standing, error) {
-	got, err := c.look(ctx, k, j.id.Key)
-	switch {
-	case apierrors.IsNotFound(err):
-		return standing{}, nil // also when the namespace or the kind is missing: the write will tell which
-	case err != nil:
-		return standing{}, &causedError{classify(err, "get", k), err}
-	}
-	s := standing{exists: true, terminating: got.DeletionTimestamp != nil}
-	s.ours = c.labelled(got) || got.UID == c.tracker.uid(j.kind, j.id.Key) || c.fields().hash(got.ManagedFields) != 0
-	for _, e := range got.ManagedFields {
-		s.managers = append(s.managers, e.Manager)
-	}
-	return s, nil
-}
-
-// runner runs functions, at most so many at once.
-type runner struct {
-	slots chan struct{}
-	group sync.WaitGroup
-}
-
-func newRunner(concurrency int) *runner { return &runner{slots: make(chan struct{}, concurrency)} }
-
-// acquire waits for a slot; false when the context ended first.
-func (r *runner) acquire(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	select {
-	case r.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (r *runner) release() { <-r.slots }
-
-// start runs f in the slot that was acquired.
-func (r *runner) start(f func()) {
-	r.group.Go(func() {
-		defer r.release()
-		f()
-	})
-}
-
-func (r *runner) wait() { r.group.Wait() }
 
 // stopped is why objects were skipped; nil when none was.
 func stopped(ctx context.Context, outcomes []Outcome) error {

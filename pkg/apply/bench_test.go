@@ -27,7 +27,7 @@ func (w *world) installation(b *testing.B) []object {
 	for i := range 3 {
 		for _, o := range in.sample()[2:] {
 			if o.GVK().Kind == "Service" { // addresses are few
-				o.u.Object["spec"].(map[string]any)["clusterIP"] = "None" //nolint:forcetypeassert // the sample is ours
+				o.u.Object["spec"].(map[string]any)["clusterIP"] = "None"
 			}
 			o.u.SetName(fmt.Sprintf("%s-%d", o.u.GetName(), i))
 			objs = append(objs, in.object(string(in.bare(o.u).body)))

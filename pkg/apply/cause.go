@@ -25,36 +25,38 @@ type Class int
 const (
 	// NoCause is the class of the zero Cause.
 	NoCause Class = iota
-	// Cancelled: the caller's context ended while the request ran.
+	// Cancelled means that the caller's context ended while the request ran.
 	Cancelled
-	// Unreachable: no answer, or one that says that the API server cannot answer now (5xx, 429).
+	// Unreachable means no answer, or one that says that the API server cannot answer now (5xx, 429).
 	Unreachable
-	// NamespaceTerminating: the object's namespace is being deleted.
+	// NamespaceTerminating means that the object's namespace is being deleted.
 	NamespaceTerminating
-	// NamespaceMissing: the object's namespace does not exist.
+	// NamespaceMissing means that the object's namespace does not exist.
 	NamespaceMissing
-	// NotServed: the API server does not know the kind.
+	// NotServed means that the API server does not know the kind.
 	NotServed
-	// Conflict: an object of this name, or a field of it, is somebody else's.
+	// Conflict means that an object of this name, or a field of it, is somebody else's.
 	Conflict
-	// Denied: an admission webhook or policy refused the object, or could not be called.
+	// Denied means that an admission webhook or policy refused the object, or could not be called.
 	Denied
-	// Invalid: the API server does not accept the object's content.
+	// Invalid means that the API server does not accept the object's content.
 	Invalid
-	// Forbidden: RBAC does not allow the request.
+	// Forbidden means that RBAC does not allow the request.
 	Forbidden
-	// Unauthorized: the API server does not accept our credentials.
+	// Unauthorized means that the API server does not accept our credentials.
 	Unauthorized
-	// Refused: the object must not be applied here; nothing was sent.
+	// Refused means that the object must not be applied here; nothing was sent.
 	Refused
-	// Other: none of these.
+	// Other is none of these, such as the missing role of a binding.
 	Other
 )
 
 // String is the class's name in CamelCase, fit for a condition's reason.
 func (c Class) String() string {
-	names := []string{"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied",
-		"Invalid", "Forbidden", "Unauthorized", "Refused", "Other"}
+	names := []string{
+		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied", "Invalid",
+		"Forbidden", "Unauthorized", "Refused", "Other",
+	}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Class%d", int(c))
 	}
@@ -65,14 +67,19 @@ func (c Class) String() string {
 // may read it; the error beside it is for logs.
 type Cause struct {
 	class    Class
+	text     string
 	verb     string
 	resource schema.GroupResource
-	by       string   // webhook or policy
-	managers []string // of the fields in conflict
-	fields   []string // in conflict, or invalid
-	whole    bool     // the conflict is about the whole object
-	network  string
+	by       string
+	managers []string
+	fields   []string
 	detail   string
+}
+
+// as is the cause with a class and a sentence.
+func (c Cause) as(class Class, format string, args ...any) Cause {
+	c.class, c.text = class, fmt.Sprintf(format, args...)
+	return c
 }
 
 // Class says what kind of cause it is.
@@ -96,54 +103,8 @@ func (c Cause) By() string { return c.by }
 // Detail is what the API server said. Unlike the rest of a Cause it may name objects.
 func (c Cause) Detail() string { return c.detail }
 
-// String is one sentence without a full stop, such as "may not create deployments.apps".
-func (c Cause) String() string {
-	switch c.class {
-	case NoCause:
-		return "no cause"
-	case Cancelled:
-		return "stopped before there was an answer"
-	case Unreachable:
-		return "the API server cannot be reached: " + c.network
-	case NamespaceTerminating:
-		return "the namespace is being deleted"
-	case NamespaceMissing:
-		return "the namespace does not exist"
-	case NotServed:
-		return "the API server does not serve " + c.resource.String()
-	case Conflict:
-		return c.conflict()
-	case Denied:
-		if c.by == "" {
-			return "denied by admission"
-		}
-		return "denied by " + c.by
-	case Invalid:
-		return strings.TrimSuffix("not accepted as valid: "+some(c.fields), ": ")
-	case Forbidden:
-		return fmt.Sprintf("may not %s %s", c.verb, c.resource)
-	case Unauthorized:
-		return "the API server does not accept the credentials"
-	case Refused:
-		return "refused before anything was sent"
-	case Other:
-		return fmt.Sprintf("%s %s failed", c.verb, c.resource)
-	}
-	return c.class.String()
-}
-
-func (c Cause) conflict() string {
-	switch {
-	case len(c.fields) > 0:
-		return fmt.Sprintf("%s is managed by %s", some(c.fields), some(c.managers))
-	case c.whole && len(c.managers) > 0:
-		return "an object of this name exists and is managed by " + some(c.managers)
-	case c.whole:
-		return "an object of this name exists"
-	default:
-		return "the object was changed by somebody else at the same time"
-	}
-}
+// String is one sentence without a full stop, such as "may not create deployments.apps". The zero Cause has none.
+func (c Cause) String() string { return c.text }
 
 // some lists a few strings: a condition's message has an end.
 func some(list []string) string {
@@ -164,12 +125,20 @@ func (e *causedError) Error() string { return e.err.Error() }
 func (e *causedError) Unwrap() error { return e.err }
 
 // foreign says that an object of the name exists and is not ours.
-func foreign(k Kind, managers []string) error {
-	managers = tidy(managers)
-	return &causedError{
-		Cause{class: Conflict, verb: "patch", resource: k.gvr().GroupResource(), managers: managers, whole: true},
-		fmt.Errorf("an object of this name exists and is not ours (its field managers: %q): delete it, and it will be made anew", managers),
+func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
+	cause := Cause{verb: "patch", resource: k.gvr().GroupResource()}.as(Conflict, "an object of this name exists")
+	for _, e := range fields {
+		cause.managers = append(cause.managers, e.Manager)
 	}
+	if cause.managers = tidy(cause.managers); len(cause.managers) > 0 {
+		cause.text += " and is managed by " + some(cause.managers)
+	}
+	return &causedError{cause, fmt.Errorf("%s, and it is not ours: delete it, and it will be made anew", cause)}
+}
+
+// refusal is the cause of an object that must not be applied.
+func refusal(err error) Cause {
+	return Cause{detail: err.Error()}.as(Refused, "refused before anything was sent")
 }
 
 // classify finds the cause of an error that a request ended with. verb is the RBAC verb that the request began with.
@@ -177,17 +146,20 @@ func classify(err error, verb string, k Kind) Cause {
 	if caused, ok := errors.AsType[*causedError](err); ok {
 		return caused.cause
 	}
-	cause := Cause{class: Other, verb: verb, resource: k.gvr().GroupResource(), detail: err.Error()}
+	cause := Cause{verb: verb, resource: k.gvr().GroupResource(), detail: err.Error()}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return classifyStatus(cause, status.ErrStatus)
 	}
 	if errors.Is(err, context.Canceled) {
-		cause.class = Cancelled
-	} else if reason := unreachable(err); reason != "" {
-		cause.class, cause.network = Unreachable, reason
+		return cause.as(Cancelled, "stopped before there was an answer")
 	}
-	return cause
+	if reason := unreachable(err); reason != "" {
+		return cause.as(Unreachable, "the API server cannot be reached: %s", reason)
+	}
+	return cause.other()
 }
+
+func (c Cause) other() Cause { return c.as(Other, "%s %s failed", c.verb, c.resource) }
 
 // unreachable says why a request got no answer, without naming hosts; empty when that is not what happened.
 func unreachable(err error) string {
@@ -235,53 +207,29 @@ const (
 
 func classifyStatus(cause Cause, s metav1.Status) Cause {
 	cause.detail = s.Message
-	if class, by := admission(s.Message); class != NoCause {
-		cause.class, cause.by = class, by
-		return cause
+	if cause.by = admission(s.Message); cause.by != "" {
+		return cause.as(Denied, "denied by %s", cause.by)
 	}
 	switch code := int(s.Code); {
 	case code == http.StatusUnauthorized:
-		cause.class = Unauthorized
+		return cause.as(Unauthorized, "the API server does not accept the credentials")
 	case code == http.StatusForbidden:
 		return forbidden(cause, s)
 	case code == http.StatusNotFound:
-		cause.class = notFound(cause, s)
+		return notFound(cause, s)
 	case code == http.StatusConflict:
 		return conflict(cause, s)
 	case code == http.StatusUnprocessableEntity, code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge,
 		strings.Contains(s.Message, typedPatch):
-		cause.class = Invalid
-		for _, c := range causesOf(s) {
-			cause.fields = append(cause.fields, c.Field)
-		}
-		cause.fields = tidy(cause.fields)
+		return invalid(cause, s)
 	case code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
-		cause.class = Unreachable
-		cause.network = strings.ToLower(fmt.Sprintf("it answered %d %s", code, http.StatusText(code)))
+		return cause.as(Unreachable, "the API server cannot be reached: it answered %d %s", code, strings.ToLower(http.StatusText(code)))
 	}
-	return cause
+	return cause.other()
 }
 
-// notFound tells what is missing. An apply creates what is not there, so it is never the object itself: it may be the namespace, the kind,
-// or something that the object refers to, such as the role of a binding.
-func notFound(cause Cause, s metav1.Status) Class {
-	switch {
-	case s.Details != nil && s.Details.Kind == "namespaces" && cause.resource.Resource != "namespaces":
-		return NamespaceMissing
-	case s.Details == nil || s.Details.Name == "" || slices.ContainsFunc(causesOf(s), isUnexpected):
-		return NotServed
-	default:
-		return Other
-	}
-}
-
-// isUnexpected is the mark that the client puts on an answer that is not the API's own, such as "404 page not found".
-func isUnexpected(c metav1.StatusCause) bool {
-	return c.Type == metav1.CauseTypeUnexpectedServerResponse
-}
-
-// admission finds the webhook or the policy that denied a request or could not be called.
-func admission(message string) (Class, string) {
+// admission is the webhook or the policy that denied a request or could not be called; empty when there is none.
+func admission(message string) string {
 	for _, who := range []struct {
 		pattern *regexp.Regexp
 		format  string
@@ -291,53 +239,77 @@ func admission(message string) (Class, string) {
 		{policyDenied, "the admission policy %s"},
 	} {
 		if m := who.pattern.FindStringSubmatch(message); m != nil {
-			return Denied, fmt.Sprintf(who.format, m[1])
+			return fmt.Sprintf(who.format, m[1])
 		}
 	}
-	return NoCause, ""
+	return ""
 }
 
 func forbidden(cause Cause, s metav1.Status) Cause {
+	if hasCause(s, namespaceTerminating) {
+		return cause.as(NamespaceTerminating, "the namespace is being deleted")
+	}
 	m := rbacDenied.FindStringSubmatch(s.Message)
+	escalation := strings.Contains(s.Message, rbacEscalation)
 	switch {
-	case slices.ContainsFunc(causesOf(s), func(c metav1.StatusCause) bool { return c.Type == namespaceTerminating }):
-		cause.class = NamespaceTerminating
 	case m != nil:
-		cause.class, cause.verb, cause.resource = Forbidden, m[1], schema.GroupResource{Group: m[3], Resource: m[2]}
-	case strings.Contains(s.Message, rbacEscalation):
-		cause.class, cause.verb = Forbidden, "escalate"
-		if strings.Contains(cause.resource.Resource, "binding") {
-			cause.verb = "bind"
-		}
+		cause.verb, cause.resource = m[1], schema.GroupResource{Group: m[3], Resource: m[2]}
+	case escalation && strings.HasSuffix(cause.resource.Resource, "bindings"):
+		cause.verb = "bind"
+	case escalation:
+		cause.verb = "escalate"
 	default:
-		cause.class = Denied
+		return cause.as(Denied, "denied by admission")
+	}
+	return cause.as(Forbidden, "may not %s %s", cause.verb, cause.resource)
+}
+
+// notFound tells what is missing. An apply creates what is not there, so it is never the object itself: it may be the namespace, the kind,
+// or something that the object refers to, such as the role of a binding.
+func notFound(cause Cause, s metav1.Status) Cause {
+	switch {
+	case s.Details != nil && s.Details.Kind == "namespaces" && cause.resource.Resource != "namespaces":
+		return cause.as(NamespaceMissing, "the namespace does not exist")
+	case s.Details == nil, s.Details.Name == "", hasCause(s, metav1.CauseTypeUnexpectedServerResponse):
+		return cause.as(NotServed, "the API server does not serve %s", cause.resource)
+	default:
+		return cause.other()
+	}
+}
+
+func invalid(cause Cause, s metav1.Status) Cause {
+	for _, c := range causesOf(s) {
+		cause.fields = append(cause.fields, c.Field)
+	}
+	cause.fields = tidy(cause.fields)
+	cause = cause.as(Invalid, "not accepted as valid")
+	if len(cause.fields) > 0 {
+		cause.text += ": " + some(cause.fields)
 	}
 	return cause
+}
+
+func conflict(cause Cause, s metav1.Status) Cause {
+	for _, c := range causesOf(s) {
+		if m := conflictManager.FindStringSubmatch(c.Message); m != nil && c.Type == metav1.CauseTypeFieldManagerConflict {
+			cause.fields, cause.managers = append(cause.fields, c.Field), append(cause.managers, m[1])
+		}
+	}
+	cause.fields, cause.managers = tidy(cause.fields), tidy(cause.managers)
+	if len(cause.fields) == 0 {
+		return cause.as(Conflict, "the object was changed by somebody else at the same time")
+	}
+	return cause.as(Conflict, "%s is managed by %s", some(cause.fields), some(cause.managers))
 }
 
 // fieldConflict says whether an apply failed because fields are somebody else's.
 func fieldConflict(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && slices.ContainsFunc(causesOf(status.ErrStatus), isFieldConflict)
+	return ok && hasCause(status.ErrStatus, metav1.CauseTypeFieldManagerConflict)
 }
 
-func isFieldConflict(c metav1.StatusCause) bool {
-	return c.Type == metav1.CauseTypeFieldManagerConflict
-}
-
-func conflict(cause Cause, s metav1.Status) Cause {
-	cause.class = Conflict
-	for _, c := range causesOf(s) {
-		if !isFieldConflict(c) {
-			continue
-		}
-		cause.fields = append(cause.fields, c.Field)
-		if m := conflictManager.FindStringSubmatch(c.Message); m != nil {
-			cause.managers = append(cause.managers, m[1])
-		}
-	}
-	cause.fields, cause.managers = tidy(cause.fields), tidy(cause.managers)
-	return cause
+func hasCause(s metav1.Status, t metav1.CauseType) bool {
+	return slices.ContainsFunc(causesOf(s), func(c metav1.StatusCause) bool { return c.Type == t })
 }
 
 func causesOf(s metav1.Status) []metav1.StatusCause {

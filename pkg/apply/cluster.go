@@ -105,17 +105,15 @@ func (o Options) validate() error {
 	if o.NamespacedOnly && o.Namespace == "" {
 		errs = append(errs, errors.New("a namespaced-only cluster needs a namespace"))
 	}
-	seen := map[schema.GroupVersionKind]bool{}
-	for _, k := range o.Kinds {
+	for i, k := range o.Kinds {
 		switch {
-		case k.GVK.Kind == "" || k.GVK.Version == "" || k.Resource == "":
+		case k.GVK.Kind == "" || k.Resource == "":
 			errs = append(errs, fmt.Errorf("kind %s (resource %q) is incomplete", k.GVK, k.Resource))
-		case seen[k.GVK]:
+		case slices.ContainsFunc(o.Kinds[:i], func(other Kind) bool { return other.GVK == k.GVK }):
 			errs = append(errs, fmt.Errorf("kind %s is listed twice", k.GVK))
 		case o.NamespacedOnly && !k.Namespaced:
 			errs = append(errs, fmt.Errorf("kind %s is cluster-scoped, and only namespaced kinds may be applied here", k.GVK))
 		}
-		seen[k.GVK] = true
 	}
 	return errors.Join(errs...)
 }

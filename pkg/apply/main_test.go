@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -116,18 +117,18 @@ type world struct {
 	logged    *atomic.Int64 // lines
 }
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
 	if plane == nil {
-		t.Skip("needs an API server")
+		tb.Skip("needs an API server")
 	}
 	admin, err := dynamic.NewForConfig(plane.Config)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	w := (&world{
 		admin: admin, cfg: rest.CopyConfig(plane.Config), requests: &requests{}, notified: make(chan struct{}, 1), logged: &atomic.Int64{},
-	}).in(t)
+	}).in(tb)
 	w.cfg.Wrap(w.requests.count)
 	w.namespace = w.create("{apiVersion: v1, kind: Namespace, metadata: {generateName: test-}}").GetName()
 	w.owner = w.namespace
@@ -135,10 +136,10 @@ func newWorld(t testing.TB) *world {
 }
 
 // in is the same world for a subtest.
-func (w *world) in(t testing.TB) *world {
-	t.Helper()
+func (w *world) in(tb testing.TB) *world {
+	tb.Helper()
 	out := *w
-	out.t, out.WithT = t, gomega.NewWithT(t)
+	out.t, out.WithT = tb, gomega.NewWithT(tb)
 	out.SetDefaultEventuallyTimeout(20 * time.Second)
 	out.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	return &out
@@ -159,9 +160,7 @@ func (w *world) object(text string) object {
 	w.t.Helper()
 	u := w.parse(text)
 	labels := map[string]string{ownerKey: w.owner}
-	for k, v := range u.GetLabels() {
-		labels[k] = v
-	}
+	maps.Copy(labels, u.GetLabels())
 	u.SetLabels(labels)
 	return w.bare(u)
 }

@@ -102,11 +102,11 @@ func (r Report) Failures() []Outcome {
 
 // Err joins the errors of all failures, and why objects were skipped.
 func (r Report) Err() error {
-	errs := []error{r.stopped}
+	errs := make([]error, 0, len(r.outcomes)+1)
 	for _, o := range r.outcomes {
 		errs = append(errs, o.err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.stopped)...)
 }
 
 // Complete says that every object is as it should be: nothing failed, waits or was skipped.

@@ -3,7 +3,9 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +34,8 @@ func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 		}
 	}
 	var outcomes []Outcome
-	for kind := len(c.opts.Kinds) - 1; kind >= 0; kind-- {
-		if c.opts.Kinds[kind].Prune {
+	for kind, k := range slices.Backward(c.opts.Kinds) {
+		if k.Prune {
 			outcomes = append(outcomes, c.pruneKind(ctx, kind, kept[kind])...)
 		}
 	}
@@ -60,24 +62,28 @@ func (c *Cluster) unsynced() []Outcome {
 func (c *Cluster) pruneKind(ctx context.Context, kind int, kept map[types.NamespacedName]bool) []Outcome {
 	victims := c.tracker.victims(kind, kept)
 	outcomes := make([]Outcome, len(victims))
-	run := newRunner(c.opts.Concurrency)
+	var running errgroup.Group
+	running.SetLimit(c.opts.Concurrency)
 	for i, v := range victims {
 		id := ID{c.opts.Kinds[kind].GVK, v.key}
-		switch {
-		case v.terminating:
+		if v.terminating {
 			outcomes[i] = Waiting(id)
-		case !run.acquire(ctx):
-			outcomes[i] = Skipped(id)
-		default:
-			run.start(func() { outcomes[i] = c.remove(ctx, kind, id, v) })
+			continue
 		}
+		running.Go(func() error {
+			outcomes[i] = c.remove(ctx, kind, id, v)
+			return nil
+		})
 	}
-	run.wait()
+	_ = running.Wait() // outcomes hold the errors
 	return outcomes
 }
 
 // remove deletes one member. When it changed since the watch showed it, it is read again: it is deleted only while it carries our label.
 func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome {
+	if ctx.Err() != nil {
+		return Skipped(id)
+	}
 	k := c.opts.Kinds[kind]
 	fail := func(verb string, err error, writes int) Outcome {
 		return Failed(id, classify(err, verb, k), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err)).withWrites(writes)

@@ -170,7 +170,7 @@ func TestCancelledCallStops(t *testing.T) {
 	if r := c.Prune(ctx); r.Writes() != 0 || r.Complete() {
 		t.Errorf("prune: %s", r)
 	}
-	if r := apply.Apply(ctx, c, objs); r.Count(apply.VerdictSkipped) != len(objs) || w.requests.writes.Load() != 0 {
+	if r := apply.Apply(ctx, c, objs); r.Count(apply.VerdictUnchanged) != 7 || r.Count(apply.VerdictSkipped) != len(objs)-7 || w.requests.writes.Load() != 0 {
 		t.Errorf("apply with a context that ended before: %s, %s", r, w.requests)
 	}
 	if r := apply.Apply(t.Context(), c, objs); !r.Complete() || r.Writes() != len(objs)-7 {

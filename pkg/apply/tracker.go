@@ -27,6 +27,9 @@ type sighting struct {
 	fields uint64 // hash of our entry in managedFields; 0 when there is none
 }
 
+// exists says that there is an object with our label.
+func (s sighting) exists() bool { return s.state == present || s.state == terminating }
+
 // memo is what we wrote last of one object. The zero memo means nothing.
 type memo struct {
 	hash   uint64 // of the JSON
@@ -66,16 +69,6 @@ func (r *record) matters(old sighting) bool {
 	return r.drifted() || r.outdated() && r.seen.state == terminating && old.state != terminating
 }
 
-// newer compares two resource versions of one resource. Versions that are no numbers (an aggregated API server may do so) are newer when
-// they differ: one write too many at worst.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	if err != nil {
-		return a != b
-	}
-	return order > 0
-}
-
 // plan is what Apply is to do with one object.
 type plan int
 
@@ -86,6 +79,38 @@ const (
 	planWriteNew          // the watch shows no object of ours, and we wrote none: nothing is there, or somebody else's object
 	planWriteUnknown      // we wrote it, and it is gone or lost our label; or there is no watch
 )
+
+// awaited says that the object is being deleted: a write would be in vain. A former object of the name, from before our write, is not meant.
+func (r *record) awaited() bool {
+	return r.seen.state == terminating && (!r.memo.exists() || !newer(r.memo.rv, r.seen.rv))
+}
+
+// plan decides what to do with the object, whose JSON has the given hash. synced says that the kind was listed.
+func (r *record) plan(hash uint64, synced bool) plan {
+	current := r.memo.exists() && !r.outdated()
+	switch {
+	case r.awaited():
+		return planWait
+	case r.memo.exists() && r.memo.hash == hash && !r.drifted():
+		return planNothing
+	case current, r.seen.exists() && r.seen.uid != r.deleted:
+		return planWriteOurs
+	case synced && !r.memo.exists() && r.deleted == "":
+		return planWriteNew
+	default:
+		return planWriteUnknown
+	}
+}
+
+// newer compares two resource versions of one resource. Versions that are no numbers (an aggregated API server may do so) are newer when
+// they differ: one write too many at worst.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		return a != b
+	}
+	return order > 0
+}
 
 // tracker remembers, per kind and object, what we wrote and what the watches show. It is the only mutable state of the package, and has a
 // mutex because the watches' goroutines feed it while Apply reads it; each method is one atomic step, and none does I/O. It keeps a few
@@ -139,28 +164,16 @@ func (t *tracker) knows(kind int, key types.NamespacedName, hash uint64) bool {
 	return ok && r.memo.exists() && r.memo.hash == hash
 }
 
-// begin decides what to do with an object whose JSON has the given hash. When that is a write, done must follow.
+// begin decides what to do with an object whose JSON has the given hash. When that is a write, wrote or failed must follow.
 func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) plan {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(kind, key)
-	switch {
-	case r.seen.state == terminating && (!r.memo.exists() || !newer(r.memo.rv, r.seen.rv)):
-		return planWait
-	case r.memo.exists() && r.memo.hash == hash && !r.drifted():
-		return planNothing
+	p := r.plan(hash, t.kinds[kind].synced)
+	if p != planNothing && p != planWait {
+		r.busy, r.stirred = true, false
 	}
-	r.busy, r.stirred = true, false
-	labelled := (r.seen.state == present || r.seen.state == terminating) && r.seen.uid != r.deleted
-	remembered := r.memo.exists() && !r.outdated()
-	switch {
-	case labelled || remembered:
-		return planWriteOurs
-	case t.kinds[kind].synced && !r.memo.exists() && r.deleted == "":
-		return planWriteNew
-	default:
-		return planWriteUnknown
-	}
+	return p
 }
 
 // uid is that of the object that we wrote last; empty when there is none.
@@ -290,7 +303,7 @@ func (t *tracker) members(kind int) []types.NamespacedName {
 	defer t.mu.Unlock()
 	var keys []types.NamespacedName
 	for key, r := range t.kinds[kind].records {
-		if r.seen.state == present || r.seen.state == terminating {
+		if r.seen.exists() {
 			keys = append(keys, key)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var tracked = types.NamespacedName{Namespace: "ns", Name: "x"} //nolint:gochecknoglobals // a constant, but for its type
+var tracked = types.NamespacedName{Namespace: "ns", Name: "x"}
 
 // story is what happens to one object, step by step, and what the tracker makes of it.
 type story struct {
@@ -351,7 +351,7 @@ func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
 	entry := func(change func(*metav1.ManagedFieldsEntry)) metav1.ManagedFieldsEntry {
 		e := metav1.ManagedFieldsEntry{
 			Manager: "us", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &metav1.Time{},
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`),
 		}
 		change(&e)
 		return e
@@ -364,7 +364,7 @@ func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
 		want   func(uint64) bool
 	}{
 		"later":              {func(e *metav1.ManagedFieldsEntry) { e.Time = new(metav1.Now()) }, func(h uint64) bool { return h == want }},
-		"other fields":       {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1.Raw = []byte(`{}`) }, func(h uint64) bool { return h != want && h != 0 }},
+		"other fields":       {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1.SetRawString(`{}`) }, func(h uint64) bool { return h != want && h != 0 }},
 		"other version":      {func(e *metav1.ManagedFieldsEntry) { e.APIVersion = "v2" }, func(h uint64) bool { return h != want && h != 0 }},
 		"somebody else":      {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},
 		"by update":          {func(e *metav1.ManagedFieldsEntry) { e.Operation = metav1.ManagedFieldsOperationUpdate }, func(h uint64) bool { return h == 0 }},
@@ -374,7 +374,7 @@ func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := metav1.ManagedFieldsEntry{Manager: "them", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}
+			other := metav1.ManagedFieldsEntry{Manager: "them", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{}`)}
 			if got := ours.hash([]metav1.ManagedFieldsEntry{other, entry(test.change)}); !test.want(got) {
 				t.Errorf("hash = %d, where the plain entry has %d", got, want)
 			}

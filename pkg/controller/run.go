@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -59,6 +61,8 @@ type Options struct {
 // Run runs the controller until ctx ends. It returns at once, with an error that says what to do, when it could never work: a namespace that
 // is missing, or a guest that is the management cluster. A side that does not answer is no such error.
 func Run(ctx context.Context, o Options) error {
+	// The API servers have priority and fairness of their own; a client-side limit only adds latency.
+	o.MgmtConfig, o.GuestConfig = unlimited(o.MgmtConfig), unlimited(o.GuestConfig)
 	mgmtCluster, err := mgmt.New(o.MgmtConfig, o.Config)
 	if err != nil {
 		return err
@@ -92,6 +96,12 @@ func Run(ctx context.Context, o Options) error {
 	return mgr.Start(ctx)
 }
 
+func unlimited(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	return config
+}
+
 // AddToManager adds the controller: one key, one worker, and the watches of both sides as its one source.
 func (r *Reconciler) AddToManager(mgr manager.Manager) error {
 	theKey := reconcile.Request{}
@@ -100,6 +110,8 @@ func (r *Reconciler) AddToManager(mgr manager.Manager) error {
 		MaxConcurrentReconciles: 1,
 		// Names are checked against other controllers of the process, which has no others; tests start it more than once.
 		SkipNameValidation: new(true),
+		// There is one key, and it says nothing.
+		LogConstructor: func(*reconcile.Request) logr.Logger { return mgr.GetLogger() },
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
 	})
 	if err != nil {
@@ -167,5 +179,25 @@ func leaseLock(o Options) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Lease: %w", err)
 	}
-	return lock, nil
+	return patientLock{lock}, nil
+}
+
+// lockRetry is how soon the Lease is asked for again while the API server does not answer.
+const lockRetry = time.Second
+
+// patientLock tries again soon where an API server does not answer. The elector itself waits for its retry period, which is made for rare
+// writes: a process that starts in an outage would notice its end half a minute late.
+type patientLock struct{ resourcelock.Interface }
+
+// Get reads the Lease, and again until there is an answer or ctx ends.
+func (l patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	var record *resourcelock.LeaderElectionRecord
+	var raw []byte
+	var err error
+	_ = wait.PollUntilContextCancel(ctx, lockRetry, true, func(ctx context.Context) (bool, error) {
+		record, raw, err = l.Interface.Get(ctx)
+		_, noAnswer := errors.AsType[*url.Error](err)
+		return !noAnswer, nil
+	})
+	return record, raw, err
 }

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ type Config struct {
 	XDS HostPort
 	// WebhookHost is the host that the guest's kube-apiserver calls istiod's webhooks at, on port 443. Hosted only.
 	WebhookHost string
-	// IstioResources are the Istio kinds that istiod serves.
+	// IstioResources are the Istio kinds that istiod serves, in any order.
 	IstioResources []IstioResource
 	// SidecarInjection adds the pod-mutating webhook.
 	SidecarInjection bool
@@ -61,6 +62,14 @@ type Config struct {
 // OwnerValue is the value of OwnerLabel for one side. It holds the revision, so that two revisions do not prune each other, and the side,
 // so that in a standalone cluster the two sides do not.
 func (c Config) OwnerValue(side Side) string { return c.Revision + "." + string(side) }
+
+// istioResources are the IstioResources in their one order, each once.
+func (c Config) istioResources() []IstioResource {
+	sorted := slices.SortedFunc(slices.Values(c.IstioResources), func(a, b IstioResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return slices.Compact(sorted)
+}
 
 // IstiodName is the name that the chart gives istiod's Deployment, Service and ServiceAccount.
 func (c Config) IstiodName() string { return "istiod-" + c.Revision }
@@ -82,14 +91,23 @@ func (r IstioResource) CRD() string { return r.Resource + "." + r.Group }
 
 // KnownIstioResources are the resources of Istio's API that may be asked for.
 func KnownIstioResources() []IstioResource {
-	net, sec := "networking.istio.io", "security.istio.io"
-	return []IstioResource{
-		{"extensions.istio.io", "wasmplugins"},
-		{net, "destinationrules"}, {net, "envoyfilters"}, {net, "gateways"}, {net, "proxyconfigs"}, {net, "serviceentries"},
-		{net, "sidecars"}, {net, "virtualservices"}, {net, "workloadentries"}, {net, "workloadgroups"},
-		{sec, "authorizationpolicies"}, {sec, "peerauthentications"}, {sec, "requestauthentications"},
-		{"telemetry.istio.io", "telemetries"},
+	var out []IstioResource
+	for _, group := range []struct {
+		name      string
+		resources []string
+	}{
+		{"extensions.istio.io", []string{"wasmplugins"}},
+		{"networking.istio.io", []string{
+			"destinationrules", "envoyfilters", "gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups",
+		}},
+		{"security.istio.io", []string{"authorizationpolicies", "peerauthentications", "requestauthentications"}},
+		{"telemetry.istio.io", []string{"telemetries"}},
+	} {
+		for _, resource := range group.resources {
+			out = append(out, IstioResource{group.name, resource})
+		}
 	}
+	return out
 }
 
 // LayeredProductResources are what products on top of OpenShift's Gateway API use: the default for Config.IstioResources

@@ -34,6 +34,8 @@ type Credential struct {
 	Issued, Expires time.Time
 }
 
+func (c Credential) complete() bool { return c.Server != "" && c.Token != "" && len(c.CABundle) > 0 }
+
 // Annotations on the Secret of the credential, from which its times are read back.
 const (
 	IssuedAnnotation  = "gateway.hypergate.dev/token-issued"
@@ -43,7 +45,7 @@ const (
 // CredentialSecret is the Secret that istiod's pod mounts: a kubeconfig that names files, and the files. client-go reads token files again,
 // so a new token needs no restart; a token in the kubeconfig itself would.
 func CredentialSecret(cfg Config, c Credential) (MgmtObject, error) {
-	if c.Server == "" || c.Token == "" || len(c.CABundle) == 0 {
+	if !c.complete() {
 		return MgmtObject{}, fmt.Errorf("making istiod's guest kubeconfig: server, CA and token must all be given")
 	}
 	config, err := yaml.Marshal(map[string]any{
@@ -90,13 +92,13 @@ func CAFromSecret(data map[string][]byte) (pki.CA, error) {
 	ca := pki.CA{Cert: data["ca-cert.pem"], Key: data["ca-key.pem"], Chain: data["cert-chain.pem"], Root: data["root-cert.pem"]}
 	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"} {
 		if len(data[key]) == 0 {
-			return pki.CA{}, fmt.Errorf("Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", caName, key)
+			return pki.CA{}, fmt.Errorf("the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", caName, key)
 		}
 	}
 	return ca, nil
 }
 
-// CredentialFromSecret reads back what CredentialSecret made.
+// CredentialFromSecret reads back what CredentialSecret made. What lacks a part is an error, so that a new one is made in its place.
 func CredentialFromSecret(annotations map[string]string, data map[string][]byte) (Credential, error) {
 	issued, err := time.Parse(time.RFC3339, annotations[IssuedAnnotation])
 	if err != nil {
@@ -116,7 +118,11 @@ func CredentialFromSecret(annotations map[string]string, data map[string][]byte)
 	if err := yaml.Unmarshal(data["config"], &config); err != nil || len(config.Clusters) != 1 {
 		return Credential{}, fmt.Errorf("reading Secret %s: config is no kubeconfig of ours", kubeconfigName)
 	}
-	return Credential{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"], Token: string(data["token"]), Issued: issued, Expires: expires}, nil
+	c := Credential{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"], Token: string(data["token"]), Issued: issued, Expires: expires}
+	if !c.complete() {
+		return Credential{}, fmt.Errorf("reading Secret %s: server, CA and token are not all there", kubeconfigName)
+	}
+	return c, nil
 }
 
 // RenewAt is when a token should be replaced: after 80 % of its life.

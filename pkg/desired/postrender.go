@@ -74,9 +74,9 @@ func labelForGuestWebhooks(u *unstructured.Unstructured, cfg Config, _ Hosted, _
 	if cfg.Topology == TopologyStandalone {
 		return nil
 	}
-	labels := u.GetLabels()
-	labels[allowGuestWebhooks] = "true"
-	u.SetLabels(labels)
+	if err := unstructured.SetNestedField(u.Object, "true", "metadata", "labels", allowGuestWebhooks); err != nil {
+		return fmt.Errorf("labelling it: %w", err)
+	}
 	return nil
 }
 
@@ -101,7 +101,26 @@ func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ 
 	if err := removeNamed(container, "volumeMounts", gone); err != nil {
 		return err
 	}
-	return removeNamed(container, "env", []string{"KUBECONFIG"})
+	if err := removeNamed(container, "env", []string{"KUBECONFIG"}); err != nil {
+		return err
+	}
+	return refuseTokens(pod)
+}
+
+// refuseTokens looks for what the list above does not know by name: another volume with a token of the management cluster.
+func refuseTokens(pod map[string]any) error {
+	volumes, _ := pod["volumes"].([]any)
+	for _, v := range volumes {
+		volume, _ := v.(map[string]any)
+		projected, _ := volume["projected"].(map[string]any)
+		sources, _ := projected["sources"].([]any)
+		for _, s := range sources {
+			if source, _ := s.(map[string]any); source["serviceAccountToken"] != nil {
+				return fmt.Errorf("volume %v has a token of the management cluster", volume["name"])
+			}
+		}
+	}
+	return nil
 }
 
 // requireVolumes makes the CA and the guest kubeconfig required: with either missing, istiod would not fail but do something else.
@@ -139,14 +158,18 @@ func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ Hosted, _ Gues
 	if err != nil {
 		return err
 	}
-	seen := map[any]bool{}
+	seen := map[string]bool{}
 	env, _ := container["env"].([]any)
 	for _, e := range env {
 		entry, _ := e.(map[string]any)
-		if seen[entry["name"]] {
-			return fmt.Errorf("environment variable %v is given twice", entry["name"])
+		name, isString := entry["name"].(string)
+		switch {
+		case !isString:
+			return fmt.Errorf("an environment variable has the name %v, which is no string", entry["name"])
+		case seen[name]:
+			return fmt.Errorf("environment variable %s is given twice", name)
 		}
-		seen[entry["name"]] = true
+		seen[name] = true
 	}
 	return nil
 }
@@ -163,12 +186,11 @@ func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest)
 // narrowValidation replaces the chart's rule, all resources of all of Istio's groups, by the resources that this istiod serves.
 func narrowValidation(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
 	byGroup := map[string][]string{}
-	for _, r := range cfg.IstioResources {
+	for _, r := range cfg.istioResources() {
 		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
 	}
-	rules := []any{}
+	rules := make([]any, 0, len(byGroup))
 	for _, group := range sortedKeys(byGroup) {
-		slices.Sort(byGroup[group])
 		rules = append(rules, map[string]any{
 			"apiGroups": []any{group}, "apiVersions": []any{"*"}, "resources": anys(byGroup[group]), "operations": []any{"CREATE", "UPDATE"},
 		})

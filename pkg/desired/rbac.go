@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -19,7 +21,7 @@ func istiodRBAC(cfg Config) []*unstructured.Unstructured {
 		})
 	}
 	return []*unstructured.Unstructured{
-		role("ClusterRole", "", istiodClusterRules(cfg.IstioResources)),
+		role("ClusterRole", "", istiodClusterRules(cfg.istioResources())),
 		binding("ClusterRoleBinding", "ClusterRole", ""),
 		role("Role", cfg.GuestNamespace, []any{
 			// Leader election. istiod's elections that still use ConfigMaps are covered by the cluster-wide rule below.
@@ -50,6 +52,12 @@ func istiodClusterRules(istio []IstioResource) []any {
 		rule("policy", []string{"poddisruptionbudgets"}, "get", "list", "watch", "create", "patch"),
 		rule("", []string{"services", "serviceaccounts"}, "create", "patch"),
 	}
+	return slices.Concat(rules, istioRules(istio, read))
+}
+
+// istioRules let istiod read the Istio resources that it serves.
+func istioRules(istio []IstioResource, read []string) []any {
+	rules := make([]any, 0, len(istio))
 	for _, r := range istio {
 		rules = append(rules, rule(r.Group, []string{r.Resource}, read...))
 	}

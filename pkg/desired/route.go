@@ -40,12 +40,19 @@ func (toGuest) isDestination()     {}
 func (toAdmission) isDestination() {}
 func (drop) isDestination()        {}
 
-// route is one row of the routing table: objects of a release, of a kind, whose name starts with the prefix (after <rev> was put in), go there.
+// route is one row of the routing table: objects of a release, of a kind and of a name go there. What is applied is known by its whole name,
+// but for the part that the chart makes of a namespace or a class.
 type route struct {
-	release release
-	kind    string // Kind.group
-	prefix  string
+	release release // empty means either
+	kind    string  // Kind.group
+	name    string  // <rev> stands for the revision, a * at the end for any rest
 	to      destination
+}
+
+// matches says whether the row is about a rendered object.
+func (r route) matches(rel release, kind, name string, cfg Config) bool {
+	pattern, anyRest := strings.CutSuffix(strings.ReplaceAll(r.name, "<rev>", cfg.Revision), "*")
+	return (r.release == "" || r.release == rel) && r.kind == kind && (name == pattern || anyRest && strings.HasPrefix(name, pattern))
 }
 
 // Reasons for dropping. They are shown by "render --side dropped" and by the demo, so each says why and, where something replaces the
@@ -56,6 +63,8 @@ const (
 	whyGuestCallsURL  = "the guest calls istiod by URL; no Service or endpoint stands in for it"
 	whyWebhookInGuest = "webhooks stand in the guest, from the istiod-remote release"
 	whyNoInjection    = "no pod-mutating webhook unless --sidecar-injection asks for it"
+	whyTagInjection   = "injection goes by this revision's own label only: the default revision's labels are for a mesh of the user's own"
+	whyNoValidation   = "there is nothing to validate: --istio-resources names none"
 	whyValues         = "information for people that istiod never reads; it would show the whole configuration"
 	whyClassDefaults  = "istiod reads gateway defaults from the guest; the istiod-remote release carries them"
 	whyReplicas       = "replicas are decided by the availability policy, not by load"
@@ -68,11 +77,15 @@ const (
 
 const rbacGroup, admissionGroup = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
 
-// routes is the routing table. The first row that matches wins; <rev> in a prefix stands for the revision.
+// routes is the routing table. The first row that matches wins.
 func routes(cfg Config) []route {
-	mutating := destination(drop{whyNoInjection})
+	injector, tagInjector := destination(drop{whyNoInjection}), drop{whyNoInjection}
 	if cfg.SidecarInjection {
-		mutating = toAdmission{}
+		injector, tagInjector = toAdmission{}, drop{whyTagInjection}
+	}
+	validator := destination(toAdmission{})
+	if len(cfg.IstioResources) == 0 {
+		validator = drop{whyNoValidation}
 	}
 	mgmtAccount := destination(toMgmt{})
 	if cfg.Topology == TopologyStandalone {
@@ -80,41 +93,41 @@ func routes(cfg Config) []route {
 	}
 	return []route{
 		{releaseIstiod, "Deployment.apps", "istiod-<rev>", toWorkload{}},
-		{releaseIstiod, "Service", "istiod-revision-tag-", drop{whyTagOnce}},
 		{releaseIstiod, "Service", "istiod-<rev>", toMgmt{}},
-		{releaseIstiod, "ConfigMap", "values", drop{whyValues}},
-		{releaseIstiod, "ConfigMap", "istio-<rev>-gatewayclass-", drop{whyClassDefaults}},
-		{releaseIstiod, "ConfigMap", "istio-sidecar-injector-<rev>", toMgmt{}},
+		{releaseIstiod, "Service", "istiod-revision-tag-*", drop{whyTagOnce}},
 		{releaseIstiod, "ConfigMap", "istio-<rev>", toMgmt{}},
+		{releaseIstiod, "ConfigMap", "istio-sidecar-injector-<rev>", toMgmt{}},
+		{releaseIstiod, "ConfigMap", "istio-<rev>-gatewayclass-*", drop{whyClassDefaults}},
+		{releaseIstiod, "ConfigMap", "values*", drop{whyValues}},
 		{releaseIstiod, "ServiceAccount", "istiod-<rev>", mgmtAccount},
-		{releaseIstiod, "ClusterRole" + rbacGroup, "", drop{whyNoMgmtRBAC}},
-		{releaseIstiod, "ClusterRoleBinding" + rbacGroup, "", drop{whyNoMgmtRBAC}},
-		{releaseIstiod, "Role" + rbacGroup, "", drop{whyNoMgmtRBAC}},
-		{releaseIstiod, "RoleBinding" + rbacGroup, "", drop{whyNoMgmtRBAC}},
-		{releaseIstiod, "MutatingWebhookConfiguration" + admissionGroup, "", drop{whyWebhookInGuest}},
-		{releaseIstiod, "ValidatingWebhookConfiguration" + admissionGroup, "", drop{whyWebhookInGuest}},
-		{releaseIstiod, "HorizontalPodAutoscaler.autoscaling", "", drop{whyReplicas}},
-		{releaseIstiod, "PodDisruptionBudget.policy", "", drop{whyReplicas}},
+		{releaseIstiod, "ClusterRole" + rbacGroup, "*", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "ClusterRoleBinding" + rbacGroup, "*", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "Role" + rbacGroup, "*", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "RoleBinding" + rbacGroup, "*", drop{whyNoMgmtRBAC}},
+		{releaseIstiod, "MutatingWebhookConfiguration" + admissionGroup, "*", drop{whyWebhookInGuest}},
+		{releaseIstiod, "ValidatingWebhookConfiguration" + admissionGroup, "*", drop{whyWebhookInGuest}},
+		{releaseIstiod, "HorizontalPodAutoscaler.autoscaling", "*", drop{whyReplicas}},
+		{releaseIstiod, "PodDisruptionBudget.policy", "*", drop{whyReplicas}},
 
 		{releaseRemote, "ServiceAccount", "istiod-<rev>", toGuest{}},
-		{releaseRemote, "ConfigMap", "values", drop{whyValues}},
-		{releaseRemote, "ConfigMap", "istio-<rev>-gatewayclass-", toGuest{}},
-		{releaseRemote, "ConfigMap", "istio-sidecar-injector-<rev>", drop{whyRemoteMesh}},
+		{releaseRemote, "ConfigMap", "istio-<rev>-gatewayclass-*", toGuest{}},
 		{releaseRemote, "ConfigMap", "istio-<rev>", drop{whyRemoteMesh}},
+		{releaseRemote, "ConfigMap", "istio-sidecar-injector-<rev>", drop{whyRemoteMesh}},
+		{releaseRemote, "ConfigMap", "values*", drop{whyValues}},
 		{releaseRemote, "Service", "istiod-revision-tag-default", toGuest{}},
-		{releaseRemote, "Service", "istiod", drop{whyGuestCallsURL}},
-		{releaseRemote, "EndpointSlice.discovery.k8s.io", "istiod", drop{whyGuestCallsURL}},
-		{releaseRemote, "ClusterRole" + rbacGroup, "", drop{whyMinimalRBAC}},
-		{releaseRemote, "ClusterRoleBinding" + rbacGroup, "", drop{whyMinimalRBAC}},
-		{releaseRemote, "Role" + rbacGroup, "", drop{whyMinimalRBAC}},
-		{releaseRemote, "RoleBinding" + rbacGroup, "", drop{whyMinimalRBAC}},
-		{releaseRemote, "MutatingWebhookConfiguration" + admissionGroup, "istio-revision-tag-", drop{whyNoInjection}},
-		{releaseRemote, "MutatingWebhookConfiguration" + admissionGroup, "istio-sidecar-injector-<rev>", mutating},
-		{releaseRemote, "ValidatingWebhookConfiguration" + admissionGroup, "istio-validator-<rev>", toAdmission{}},
+		{releaseRemote, "Service", "istiod*", drop{whyGuestCallsURL}},
+		{releaseRemote, "EndpointSlice.discovery.k8s.io", "istiod*", drop{whyGuestCallsURL}},
+		{releaseRemote, "ClusterRole" + rbacGroup, "*", drop{whyMinimalRBAC}},
+		{releaseRemote, "ClusterRoleBinding" + rbacGroup, "*", drop{whyMinimalRBAC}},
+		{releaseRemote, "Role" + rbacGroup, "*", drop{whyMinimalRBAC}},
+		{releaseRemote, "RoleBinding" + rbacGroup, "*", drop{whyMinimalRBAC}},
+		{releaseRemote, "MutatingWebhookConfiguration" + admissionGroup, "istio-sidecar-injector-<rev>*", injector},
+		{releaseRemote, "MutatingWebhookConfiguration" + admissionGroup, "istio-revision-tag-*", tagInjector},
+		{releaseRemote, "ValidatingWebhookConfiguration" + admissionGroup, "istio-validator-<rev>*", validator},
 
-		{"", "ValidatingAdmissionPolicy" + admissionGroup, "stable-channel-", drop{whyPolicy}},
-		{"", "ValidatingAdmissionPolicyBinding" + admissionGroup, "stable-channel-", drop{whyPolicy}},
-		{"", "NetworkPolicy.networking.k8s.io", "istiod", drop{whyNetworkPolicy}},
+		{"", "ValidatingAdmissionPolicy" + admissionGroup, "stable-channel-*", drop{whyPolicy}},
+		{"", "ValidatingAdmissionPolicyBinding" + admissionGroup, "stable-channel-*", drop{whyPolicy}},
+		{"", "NetworkPolicy.networking.k8s.io", "istiod*", drop{whyNetworkPolicy}},
 	}
 }
 
@@ -122,8 +135,7 @@ func routes(cfg Config) []route {
 func routeOf(table []route, rel release, cfg Config, u *unstructured.Unstructured) (destination, error) {
 	kind := u.GroupVersionKind().GroupKind().String()
 	for _, r := range table {
-		prefix := strings.ReplaceAll(r.prefix, "<rev>", cfg.Revision)
-		if (r.release == "" || r.release == rel) && r.kind == kind && strings.HasPrefix(u.GetName(), prefix) {
+		if r.matches(rel, kind, u.GetName(), cfg) {
 			return r.to, nil
 		}
 	}

@@ -33,6 +33,8 @@ type State struct {
 	Dropped []Dropped
 	// ForeignCRDs are CRDs that we would install and that somebody else has installed, by name.
 	ForeignCRDs []string
+	// PendingCRDs are CRDs of ours that are being deleted, by name: each is installed anew when it is gone.
+	PendingCRDs []string
 }
 
 // Dropped is a rendered object that goes nowhere.
@@ -56,16 +58,18 @@ func Compute(cfg Config, source ChartSource, hosted Hosted, guest Guest) (State,
 		return State{}, err
 	}
 	p := planner{cfg: cfg, source: source, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0}}
+	if p.plan.Installed && !hosted.CA.Exists() {
+		return State{}, errors.New("computing the installation: there is no mesh CA yet")
+	}
 	if err := p.addCRDs(); err != nil {
 		return State{}, err
 	}
-	if !p.plan.Installed {
-		return p.plan, nil
+	if p.plan.Installed {
+		if err := errors.Join(p.addReleases(), p.addOwn()); err != nil {
+			return State{}, err
+		}
 	}
-	if !hosted.CA.Exists() {
-		return State{}, errors.New("computing the installation: there is no mesh CA yet")
-	}
-	if err := errors.Join(p.addReleases(), p.addOwn()); err != nil {
+	if err := p.refuseTwins(); err != nil {
 		return State{}, err
 	}
 	p.plan.sort()
@@ -95,14 +99,19 @@ func (p *planner) addCRDs() error {
 	}
 	if p.plan.Installed {
 		names := make([]string, 0, len(p.cfg.IstioResources))
-		for _, r := range p.cfg.IstioResources {
+		for _, r := range p.cfg.istioResources() {
 			names = append(names, r.CRD())
 		}
 		istio, err := p.source.CRDs(p.toWrite(names))
 		if err != nil {
 			return err
 		}
-		objects = append(objects, istio...)
+		for _, u := range istio {
+			if u, err = p.withURLs(u); err != nil {
+				return err
+			}
+			objects = append(objects, u)
+		}
 	}
 	for _, u := range objects {
 		o, err := mintGuest(u, p.cfg)
@@ -124,6 +133,7 @@ func (p *planner) toWrite(names []string) []string {
 		case crds.Keep:
 			p.plan.ForeignCRDs = append(p.plan.ForeignCRDs, name)
 		case crds.Wait: // its end is an event
+			p.plan.PendingCRDs = append(p.plan.PendingCRDs, name)
 		}
 	}
 	return out
@@ -195,20 +205,27 @@ func (p *planner) addGuest(list *[]GuestObject, u *unstructured.Unstructured) er
 	return err
 }
 
-// addAdmission gives webhooks their URLs. In a standalone cluster the Service is the right way to istiod, and stays.
 func (p *planner) addAdmission(u *unstructured.Unstructured) error {
-	if p.cfg.Topology == TopologyHosted {
-		endpoint, err := webhookurl.NewEndpoint(
-			types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
-			"https://"+HostPort{Host: p.cfg.WebhookHost, Port: webhookPort}.String(), p.hosted.CA.Root, webhookPort)
-		if err != nil {
-			return err
-		}
-		if u, err = webhookurl.Rewrite(u, endpoint); err != nil {
-			return err
-		}
+	u, err := p.withURLs(u)
+	if err != nil {
+		return err
 	}
 	return p.addGuest(&p.plan.Admission, u)
+}
+
+// withURLs gives the webhooks of an object, admission or conversion, their URLs. In a standalone cluster the Service is the right way to
+// istiod, and stays.
+func (p *planner) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if p.cfg.Topology == TopologyStandalone {
+		return u, nil
+	}
+	endpoint, err := webhookurl.NewEndpoint(
+		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
+		"https://"+HostPort{Host: p.cfg.WebhookHost, Port: webhookPort}.String(), p.hosted.CA.Root, webhookPort)
+	if err != nil {
+		return nil, err
+	}
+	return webhookurl.Rewrite(u, endpoint)
 }
 
 // addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA.
@@ -225,14 +242,43 @@ func (p *planner) addOwn() error {
 	return p.addMgmt(&p.plan.Mgmt, caSecret(p.cfg, p.hosted.CA))
 }
 
+// refuseTwins refuses a plan with two objects of one identity on one cluster: which of them counts is not to be guessed, and standalone the two
+// sides would take the object from each other for ever.
+func (p *planner) refuseTwins() error {
+	seen := map[string]bool{}
+	var errs []error
+	add := func(side Side, o object) {
+		cluster := string(side)
+		if p.cfg.Topology == TopologyStandalone {
+			cluster = "" // one for both
+		}
+		id := cluster + " " + o.gvk.GroupKind().String() + " " + o.key.String()
+		if seen[id] {
+			errs = append(errs, fmt.Errorf("%s is planned twice for one cluster: the chart renders an object that hypergate makes itself, or another --revision is needed", o))
+		}
+		seen[id] = true
+	}
+	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Guest, p.plan.Admission) {
+		add(SideGuest, o.object)
+	}
+	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Workload) {
+		add(SideMgmt, o.object)
+	}
+	return errors.Join(errs...)
+}
+
 // sort gives every list a total order: by kind in the order of the side's kinds, then by key.
 func (s *State) sort() {
+	slices.SortFunc(s.CRDs, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
+	slices.SortFunc(s.Workload, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
 	slices.SortFunc(s.Guest, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
 	slices.SortFunc(s.Admission, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
 	slices.SortFunc(s.Mgmt, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
 	slices.SortFunc(s.Dropped, func(a, b Dropped) int {
-		return cmp.Or(cmp.Compare(a.Release, b.Release), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Release, b.Release), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
 	})
+	slices.Sort(s.ForeignCRDs)
+	slices.Sort(s.PendingCRDs)
 }
 
 func order(kinds []Kind, a, b object) int {

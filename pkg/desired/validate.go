@@ -15,6 +15,9 @@ var (
 	imagePattern          = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.\-:]*/[a-z0-9._/\-]+(:[\w][\w.\-]{0,127})?(@sha256:[a-f0-9]{64})?$`)
 )
 
+// maxControllerName is the length that the GatewayClass's CRD allows.
+const maxControllerName = 253
+
 // Validate says everything that is wrong with a Config, each with the flag that sets it.
 func (c Config) Validate() error {
 	var errs []error
@@ -29,10 +32,11 @@ func (c Config) Validate() error {
 	if c.Topology == TopologyStandalone {
 		add(c.MgmtNamespace == c.GuestNamespace, "namespace", "%q must be the guest namespace %q when standalone: both sides are one cluster", c.MgmtNamespace, c.GuestNamespace)
 	}
-	add(controllerNamePattern.MatchString(c.ControllerName), "controller-name", "%q is no controller name such as openshift.io/gateway-controller/v1", c.ControllerName)
-	// 63 is the length of a Service's name; the longest that is made of a revision is istiod-<revision>.
-	add(isLabel(c.Revision) && len("istiod-"+c.Revision) <= 63 && c.Revision != "default", "revision",
-		"%q is no revision: lower-case letters, digits and hyphens, at most 56, and not \"default\"", c.Revision)
+	add(controllerNamePattern.MatchString(c.ControllerName) && len(c.ControllerName) <= maxControllerName, "controller-name", "%q is no controller name such as openshift.io/gateway-controller/v1", c.ControllerName)
+	// The longest that is made of a revision is the owner label's value: <revision>.management.
+	longest := validation.LabelValueMaxLength - len(Config{}.OwnerValue(SideMgmt))
+	add(isLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",
+		"%q is no revision: lower-case letters, digits and hyphens, at most %d, and not \"default\"", c.Revision, longest)
 	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
 	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
 	add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"encoding/base64"
+	"maps"
 	"slices"
 	"strings"
 
@@ -106,10 +107,9 @@ func meshConfig(cfg Config) map[string]any {
 func istiodEnv(cfg Config) map[string]any {
 	ignored := []string{"*.istio.io", "listenersets.gateway.networking.k8s.io"}
 	included := make([]string, 0, len(cfg.IstioResources))
-	for _, r := range cfg.IstioResources {
+	for _, r := range cfg.istioResources() {
 		included = append(included, r.CRD())
 	}
-	slices.Sort(included)
 	return map[string]any{
 		"PILOT_ENABLE_GATEWAY_API":                         "true",
 		"PILOT_ENABLE_ALPHA_GATEWAY_API":                   "false",
@@ -161,8 +161,6 @@ func classDefaults(classes []GatewayClass) map[string]any {
 }
 
 func merge(a, b map[string]any) map[string]any {
-	for k, v := range b {
-		a[k] = v
-	}
+	maps.Copy(a, b)
 	return a
 }

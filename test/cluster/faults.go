@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -19,7 +20,7 @@ const faultTimeout = time.Minute
 
 // StopMgmtAPI kills the management API server, as a crash would, and returns when nothing answers. etcd and everything else run on.
 func (c *Cluster) StopMgmtAPI(ctx context.Context) error {
-	if err := c.control(ctx, "stop/kube-apiserver"); err != nil {
+	if err := c.control(ctx, verbStop+"/kube-apiserver"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
@@ -27,27 +28,41 @@ func (c *Cluster) StopMgmtAPI(ctx context.Context) error {
 	return plane.WaitDown(ctx, c.Mgmt)
 }
 
-// StartMgmtAPI undoes StopMgmtAPI and returns when the server is ready, with its data.
+// StartMgmtAPI undoes StopMgmtAPI and returns when the server is ready, with its data. The node's other servers are started anew: left
+// alone, they would wait before they watch again, longer after each outage and up to a minute, and every test would have to wait with
+// them. Pods do not notice (a new kubelet adopts them).
 func (c *Cluster) StartMgmtAPI(ctx context.Context) error {
-	if err := c.control(ctx, "start/kube-apiserver"); err != nil {
+	if err := c.control(ctx, verbStart+"/kube-apiserver"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
-	return plane.WaitReady(ctx, c.Mgmt)
+	if err := plane.WaitReady(ctx, c.Mgmt); err != nil {
+		return err
+	}
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy", "kubelet"} {
+		if err := c.control(ctx, verbRestart+"/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// guestServers are scaled together. In production the controller manager ends by itself when it cannot renew its lease; ours has none,
+// and would go on with the long waits described at StartMgmtAPI.
+const guestServers = "kube-apiserver,kube-controller-manager"
 
 // StopGuestAPI scales the guest's API server to zero and returns when its pod is gone and nothing answers. The guest's etcd runs on.
 func (c *Cluster) StopGuestAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
-	client, err := c.scaleGuestAPI(ctx, 0)
+	client, err := c.scaleGuest(ctx, 0)
 	if err != nil {
 		return err
 	}
 	var last error
 	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		pods, err := client.CoreV1().Pods(c.HCPNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=kube-apiserver"})
+		pods, err := client.CoreV1().Pods(c.HCPNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app in (" + guestServers + ")"})
 		last = err
 		return err == nil && len(pods.Items) == 0, nil
 	})
@@ -61,13 +76,13 @@ func (c *Cluster) StopGuestAPI(ctx context.Context) error {
 func (c *Cluster) StartGuestAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
-	if _, err := c.scaleGuestAPI(ctx, 1); err != nil {
+	if _, err := c.scaleGuest(ctx, 1); err != nil {
 		return err
 	}
 	return plane.WaitReady(ctx, c.Guest)
 }
 
-func (c *Cluster) scaleGuestAPI(ctx context.Context, replicas int32) (kubernetes.Interface, error) {
+func (c *Cluster) scaleGuest(ctx context.Context, replicas int32) (kubernetes.Interface, error) {
 	if c.Guest == nil {
 		return nil, errors.New("this cluster was started without a guest")
 	}
@@ -75,12 +90,14 @@ func (c *Cluster) scaleGuestAPI(ctx context.Context, replicas int32) (kubernetes
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	scale := &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver", Namespace: c.HCPNamespace},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas},
-	}
-	if _, err := client.AppsV1().Deployments(c.HCPNamespace).UpdateScale(ctx, scale.Name, scale, metav1.UpdateOptions{}); err != nil {
-		return nil, fmt.Errorf("scaling the guest API server to %d: %w", replicas, err)
+	for name := range strings.SplitSeq(guestServers, ",") {
+		scale := &autoscalingv1.Scale{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.HCPNamespace},
+			Spec:       autoscalingv1.ScaleSpec{Replicas: replicas},
+		}
+		if _, err := client.AppsV1().Deployments(c.HCPNamespace).UpdateScale(ctx, name, scale, metav1.UpdateOptions{}); err != nil {
+			return nil, fmt.Errorf("scaling the guest's %s to %d: %w", name, replicas, err)
+		}
 	}
 	return client, nil
 }

@@ -147,9 +147,8 @@ func (r run) setUpLinks(ctx context.Context) error {
 		"link set lo up",
 		"addr add " + r.Net.Node.String() + "/30 dev " + nodeLink,
 		"link set " + nodeLink + " up",
-		// No default route: nothing here may need the world outside. And a packet to a Service that kube-proxy does not know yet must be
-		// refused at once; if it were forwarded, the kernel would remember the connection as one that needs no translation.
-		"route add unreachable " + r.Net.Services.String(),
+		// Leads nowhere, but connecting to a Service needs a route before its address is translated.
+		"route add default via " + r.Net.Host.String(),
 		"link add cni0 type bridge",
 		"addr add " + gateway + " dev cni0",
 		"link set cni0 up",
@@ -157,6 +156,9 @@ func (r run) setUpLinks(ctx context.Context) error {
 		if err := ip(ctx, strings.Fields(command)...); err != nil {
 			return err
 		}
+	}
+	if err := r.refuseUnknownServices(ctx); err != nil {
+		return err
 	}
 	// These are per network namespace. Without the second, the answer of a pod that was reached through a ClusterIP by a pod on the same
 	// bridge would not pass the translation back, and the connection would hang; it is absent where the module is not loaded.
@@ -166,6 +168,23 @@ func (r run) setUpLinks(ctx context.Context) error {
 	_ = exec.CommandContext(ctx, "modprobe", "br_netfilter").Run() // no modprobe: built in, or the next line says so
 	if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("enabling netfilter on the pods' bridge (is the kernel module br_netfilter loaded?): %w", err)
+	}
+	return nil
+}
+
+// refuseUnknownServices answers connections to Service addresses that kube-proxy did not translate, because it does not know the Service
+// yet, with a reset. Forwarded to nowhere instead, the connection would be remembered by the kernel as one without translation, and
+// hang for its full timeout even when the Service is there a moment later.
+func (r run) refuseUnknownServices(ctx context.Context) error {
+	rules := "table ip hypergate {\n"
+	for _, hook := range []string{"forward", "output"} {
+		rules += "chain " + hook + " { type filter hook " + hook + " priority 0; ip daddr " + r.Net.Services.String() +
+			" meta l4proto tcp reject with tcp reset; }\n"
+	}
+	command := exec.CommandContext(ctx, "nft", "-f", "-")
+	command.Stdin = strings.NewReader(rules + "}\n")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("running nft (Debian package nftables): %w: %s", err, out)
 	}
 	return nil
 }

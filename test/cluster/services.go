@@ -22,6 +22,9 @@ const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	// controlPort is where the node takes orders (see supervisor), on the link to the machine.
 	controlPort = "7070"
+	verbStart   = "start"
+	verbStop    = "stop"
+	verbRestart = "restart"
 	// mgmtControllers are those that the management cluster needs. All of them ("*") take four seconds longer to start. node-lifecycle
 	// removes the not-ready taint; clusterrole-aggregation fills the roles admin, edit and view.
 	mgmtControllers = "deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller," +
@@ -95,11 +98,10 @@ type supervisor struct {
 	failed   chan error
 }
 
-// order starts or stops a server; the answer is nil when that is done.
+// order is a verb and the server that it is about; the answer is nil when that is done.
 type order struct {
-	start  bool
-	name   string
-	answer chan error
+	verb, name string
+	answer     chan error
 }
 
 func (s *supervisor) obey(ctx context.Context) error {
@@ -121,16 +123,20 @@ func (s *supervisor) obey(ctx context.Context) error {
 
 func (s *supervisor) execute(o order) error {
 	process := s.running[o.name]
-	switch {
-	case o.start && process != nil:
-		return fmt.Errorf("%s is running already", o.name)
-	case o.start:
+	if o.verb == verbStart {
+		if process != nil {
+			return fmt.Errorf("%s is running already", o.name)
+		}
 		return s.start(o.name)
-	case process == nil:
+	}
+	if process == nil {
 		return fmt.Errorf("%s is not running", o.name)
 	}
-	delete(s.running, o.name)
+	delete(s.running, o.name) // first, so that its end is no surprise
 	process.Kill()
+	if o.verb == verbRestart {
+		return s.start(o.name)
+	}
 	return nil
 }
 
@@ -147,8 +153,8 @@ func (s *supervisor) start(name string) error {
 	return nil
 }
 
-func (s *supervisor) order(start bool, name string) error {
-	o := order{start: start, name: name, answer: make(chan error)}
+func (s *supervisor) order(verb, name string) error {
+	o := order{verb: verb, name: name, answer: make(chan error)}
 	s.orders <- o
 	return <-o.answer
 }
@@ -167,7 +173,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 			return err
 		}
 		for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy"} {
-			if err := s.order(true, name); err != nil {
+			if err := s.order(verbStart, name); err != nil {
 				return err
 			}
 		}
@@ -175,7 +181,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 			return err
 		}
 		close(s.imported)
-		return s.order(true, "kubelet")
+		return s.order(verbStart, "kubelet")
 	}()
 	if err != nil {
 		s.failed <- err
@@ -203,8 +209,8 @@ func (s *supervisor) importImages(ctx context.Context) error {
 	return nil
 }
 
-// handler takes orders over HTTP: GET /images returns when all images are there, POST /start/NAME and /stop/NAME when it is done. HTTP
-// because the network is the one thing that the node and any process on the machine share.
+// handler takes orders over HTTP: GET /images returns when all images are there, POST /VERB/NAME when it is done. HTTP because the
+// network is the one thing that the node and any process on the machine share.
 func (s *supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /images", func(_ http.ResponseWriter, request *http.Request) {
@@ -213,9 +219,9 @@ func (s *supervisor) handler() http.Handler {
 		case <-request.Context().Done():
 		}
 	})
-	for verb, start := range map[string]bool{"start": true, "stop": false} {
+	for _, verb := range []string{verbStart, verbStop, verbRestart} {
 		mux.HandleFunc("POST /"+verb+"/{name}", func(response http.ResponseWriter, request *http.Request) {
-			if err := s.order(start, request.PathValue("name")); err != nil {
+			if err := s.order(verb, request.PathValue("name")); err != nil {
 				http.Error(response, err.Error(), http.StatusConflict)
 			}
 		})

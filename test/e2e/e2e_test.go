@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
@@ -19,6 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	cluster.MaybeRunNode()
+	ctrllog.SetLogger(logr.Discard()) // what plays the guest's nodes
 	flag.Parse()
 	os.Exit(m.Run())
 }

@@ -37,6 +37,8 @@ func (t *teller) installed() *world.Hypergate {
 	t.Helper()
 	h := t.start()
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	// The condition may be an earlier process's: only a process that is ready has seen both sides.
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	return h
 }
@@ -404,15 +406,32 @@ func guestOutage(t *teller) {
 
 func mgmtOutage(t *teller) {
 	h := t.installed()
+	before := t.istiodPod()
 	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
 	t.Consistently(h.Done(), "5s").ShouldNot(gomega.BeClosed())
 	t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
-	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.putsBackMgmtDrift()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+
+	t.Log("one that starts while it is away gets to work when it is back")
+	h.Terminate()
+	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+	late := t.start()
+	t.Consistently(late.Done(), "7s").ShouldNot(gomega.BeClosed())
+	t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+	t.putsBackMgmtDrift()
+	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled")
+}
+
+// putsBackMgmtDrift deletes an object of the management side and sees it come back within 30 s.
+func (t *teller) putsBackMgmtDrift() {
+	t.Helper()
+	services, name := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
+	t.Expect(services.Delete(t.step(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() error {
-		_, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		_, err := services.Get(t.ctx, name, metav1.GetOptions{})
 		return err
 	}, 30*time.Second).Should(gomega.Succeed())
-	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 }
 
 func istiodAsksNoMgmt(t *teller) {
