@@ -24,7 +24,7 @@ type run struct {
 	Net                                       network
 	Binaries                                  servers.Binaries
 	Images                                    []importable
-	Detach                                    bool
+	Guest, Detach                             bool
 }
 
 const runFile = "run.json"
@@ -86,6 +86,32 @@ func (c *Cluster) boot(ctx context.Context) error {
 
 // writeState fills the state folder, after removing what an earlier run left in it.
 func (c *Cluster) writeState() error {
+	if err := c.makeFolders(); err != nil {
+		return err
+	}
+	record, err := json.Marshal(c.run)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(c.Dir, runFile), record, 0o600); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{
+		"containerd.toml": "containerd.toml", "cni.conflist": "cni/10-hypergate.conflist", "Corefile": "Corefile",
+		"kube-proxy.yaml": "kube-proxy.yaml", "kubelet.yaml": "kubelet.yaml",
+	} {
+		data, err := render(name, c.run)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(c.Dir, "node", target), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return c.writeMgmtPKI()
+}
+
+func (c *Cluster) makeFolders() error {
 	stale := []string{"pki", "node", "logs", "audit"}
 	if c.ownDir {
 		stale = []string{""} // all, also because it may have been made by somebody else: its name is known
@@ -98,36 +124,13 @@ func (c *Cluster) writeState() error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
-	guestAudit := filepath.Join(c.Dir, "audit/guest")
 	for _, sub := range []string{"node/cni", "logs/pods", "audit/guest"} {
 		if err := os.MkdirAll(filepath.Join(c.Dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
 	// The guest's API server runs as this user and writes there through a hostPath volume, which fsGroup does not cover.
-	if err := os.Chown(guestAudit, 1000, 1000); err != nil {
-		return err
-	}
-	record, err := json.Marshal(c.run)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(c.Dir, runFile), record, 0o600); err != nil {
-		return err
-	}
-	for name, target := range map[string]string{
-		"containerd.toml": "node/containerd.toml", "cni.conflist": "node/cni/10-hypergate.conflist", "Corefile": "node/Corefile",
-		"kube-proxy.yaml": "node/kube-proxy.yaml", "kubelet.yaml": "node/kubelet.yaml",
-	} {
-		data, err := render(name, c.run)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(c.Dir, target), data, 0o600); err != nil {
-			return err
-		}
-	}
-	return c.writeMgmtPKI()
+	return os.Chown(filepath.Join(c.Dir, "audit/guest"), 1000, 1000)
 }
 
 // writeMgmtPKI makes the management cluster's keys. Every component has the identity that Kubernetes' default RBAC roles expect.
@@ -152,8 +155,9 @@ func (c *Cluster) writeMgmtPKI() error {
 		return err
 	}
 	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
-	if c.Mgmt, err = pki.RESTConfig("admin"); err != nil {
+	if err := pki.Write(filepath.Join(c.Dir, "pki/mgmt")); err != nil {
 		return err
 	}
-	return pki.Write(filepath.Join(c.Dir, "pki/mgmt"))
+	c.Mgmt, err = plane.RESTConfig(c.MgmtKubeconfig)
+	return err
 }

@@ -81,7 +81,7 @@ func inherit(dir string) error {
 	if err != nil {
 		return nil //nolint:nilerr // not a v2 hierarchy
 	}
-	for _, controller := range strings.Fields(string(controllers)) {
+	for controller := range strings.FieldsSeq(string(controllers)) {
 		// One by one, errors ignored: some (cpu, with real-time processes) may be refused, and the kubelet says which one it misses.
 		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
 	}
@@ -96,7 +96,7 @@ func cgroupProcesses(name string) ([]int, error) {
 		if err != nil {
 			return ignoreGone(err)
 		}
-		for _, field := range strings.Fields(string(data)) {
+		for field := range strings.FieldsSeq(string(data)) {
 			// 0 stands for a process of another pid namespace; it is not ours to see, let alone to kill.
 			if pid, err := strconv.Atoi(field); err == nil && pid > 0 && !slices.Contains(pids, pid) {
 				pids = append(pids, pid)

@@ -17,15 +17,24 @@ import (
 // namespaces. The folder itself stays: its logs may be wanted. It is no error if nothing runs any more; if
 // the folder holds no cluster's record the error is fs.ErrNotExist.
 func Down(ctx context.Context, dir string) error {
-	data, err := os.ReadFile(filepath.Join(dir, runFile))
+	r, err := readRun(dir)
 	if err != nil {
-		return fmt.Errorf("finding the cluster of folder %s: %w", dir, err)
-	}
-	var r run
-	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("reading %s of folder %s: %w", runFile, dir, err)
+		return err
 	}
 	return teardown(ctx, r.Name)
+}
+
+// readRun reads the record of the run whose state is in dir.
+func readRun(dir string) (run, error) {
+	var r run
+	data, err := os.ReadFile(filepath.Join(dir, runFile))
+	if err != nil {
+		return r, fmt.Errorf("finding the clusters of folder %s: %w", dir, err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("reading %s of folder %s: %w", runFile, dir, err)
+	}
+	return r, nil
 }
 
 // teardown kills the node and removes the link and the cgroups of a run, in this order: a cgroup cannot be removed before its processes

@@ -93,8 +93,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.start(ctx, options.Guest); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting cluster %s: %w", c.Name, c.explainNode(err)), c.Stop())
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting cluster %s: %w", c.Name, c.explainNode(err)), c.Stop()) //nolint:contextcheck // see Stop
 	}
 	return c, nil
 }
@@ -169,27 +169,50 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 		}
 	}
 	begin := time.Now()
-	c := &Cluster{
-		Name: o.Name, Dir: dir, HCPNamespace: o.HCPNamespace, ownDir: ownDir,
-		MgmtKubeconfig: filepath.Join(dir, "pki/mgmt/admin.kubeconfig"),
-		MgmtAuditLog:   filepath.Join(dir, "audit/mgmt.jsonl"),
-		run: run{
-			Name: o.Name, Dir: dir, Cgroup: "hypergate-" + o.Name, NodeName: "node1", HCPNamespace: o.HCPNamespace,
-			PauseImage: pauseImage, KubeImage: kubeImage, Binaries: binaries, Images: tars, Detach: o.Detach,
-		},
-		progress: func(format string, args ...any) {
-			_, _ = fmt.Fprintf(o.Progress, "%5.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
-		},
-	}
-	if o.Guest {
-		c.GuestKubeconfig = filepath.Join(dir, "pki/guest/admin.kubeconfig")
-		c.GuestAuditLog = filepath.Join(dir, "audit/guest/guest.jsonl")
+	c := describe(run{
+		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest,
+		PauseImage: pauseImage, KubeImage: kubeImage, Binaries: binaries, Images: tars, Detach: o.Detach,
+	})
+	c.ownDir = ownDir
+	c.progress = func(format string, args ...any) {
+		_, _ = fmt.Fprintf(o.Progress, "%5.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
 	}
 	return c, nil
 }
 
+// describe says where the files of a run are.
+func describe(r run) *Cluster {
+	c := &Cluster{
+		Name: r.Name, Dir: r.Dir, HCPNamespace: r.HCPNamespace, run: r,
+		MgmtKubeconfig: filepath.Join(r.Dir, "pki/mgmt/admin.kubeconfig"),
+		MgmtAuditLog:   filepath.Join(r.Dir, "audit/mgmt.jsonl"),
+	}
+	if r.Guest {
+		c.GuestKubeconfig = filepath.Join(r.Dir, "pki/guest/admin.kubeconfig")
+		c.GuestAuditLog = filepath.Join(r.Dir, "audit/guest/guest.jsonl")
+	}
+	return c
+}
+
+// Attach returns the clusters whose state is in dir, which another process started (Detach). Stop ends them like Down. If the folder
+// holds no cluster's record the error is fs.ErrNotExist.
+func Attach(dir string) (*Cluster, error) {
+	r, err := readRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := describe(r)
+	if c.Mgmt, err = plane.RESTConfig(c.MgmtKubeconfig); err != nil {
+		return nil, err
+	}
+	if r.Guest {
+		c.Guest, err = plane.RESTConfig(c.GuestKubeconfig)
+	}
+	return c, err
+}
+
 func pathsOf(binaries servers.Binaries, tars []importable) []string {
-	var paths []string
+	paths := make([]string, 0, len(binaries)+len(tars))
 	for _, path := range binaries {
 		paths = append(paths, path)
 	}
@@ -199,7 +222,7 @@ func pathsOf(binaries servers.Binaries, tars []importable) []string {
 	return paths
 }
 
-func (c *Cluster) start(ctx context.Context, guest bool) error {
+func (c *Cluster) start(ctx context.Context) error {
 	if err := c.boot(ctx); err != nil {
 		return err
 	}
@@ -211,7 +234,7 @@ func (c *Cluster) start(ctx context.Context, guest bool) error {
 		return err
 	}
 	c.progress("management API server ready: %s", c.Mgmt.Host)
-	if guest {
+	if c.run.Guest {
 		if err := c.applyGuest(ctx); err != nil {
 			return fmt.Errorf("applying the guest's control plane: %w", err)
 		}
@@ -225,9 +248,9 @@ func (c *Cluster) start(ctx context.Context, guest bool) error {
 		return err
 	}
 	c.progress("node ready")
-	if guest {
+	if c.run.Guest {
 		if err := plane.WaitReady(ctx, c.Guest); err != nil {
-			return c.explainGuest(err)
+			return c.explainGuest(err) //nolint:contextcheck // see there
 		}
 		c.progress("guest API server ready: %s", c.Guest.Host)
 	}

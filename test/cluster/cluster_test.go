@@ -187,6 +187,10 @@ func TestDetachedOutlivesItsStarter(t *testing.T) {
 	g.Expect(string(out)).NotTo(gomega.BeEmpty())
 	g.Expect(leftovers(t, "detach", dir)).To(gomega.ContainElement(gomega.ContainSubstring("kube-apiserver")))
 
+	attached, err := cluster.Attach(dir)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(namespaceUID(t.Context(), g, clientFor(g, attached.Mgmt))).NotTo(gomega.BeEmpty())
+
 	g.Expect(cluster.Down(t.Context(), dir)).To(gomega.Succeed())
 	g.Expect(leftovers(t, "detach", dir)).To(gomega.BeEmpty())
 }

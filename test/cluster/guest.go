@@ -56,13 +56,9 @@ func (c *Cluster) applyGuest(ctx context.Context) error {
 
 // guestPKI makes the guest's keys: for this machine (admin, by ClusterIP) and for its pods (by the Service's name).
 func (c *Cluster) guestPKI() (*plane.PKI, error) {
-	names := []string{c.run.Net.GuestAPI.String(), "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc"}
-	name := "kube-apiserver"
-	for _, suffix := range []string{"", "." + c.HCPNamespace, ".svc", ".cluster.local"} {
-		name += suffix
-		names = append(names, name)
-	}
-	pki, err := plane.NewPKI("guest", names...)
+	service := "kube-apiserver." + c.HCPNamespace
+	pki, err := plane.NewPKI("guest", c.run.Net.GuestAPI.String(), "kube-apiserver", service, service+".svc", service+".svc.cluster.local",
+		"localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc")
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +69,11 @@ func (c *Cluster) guestPKI() (*plane.PKI, error) {
 		return nil, err
 	}
 	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
-	if c.Guest, err = pki.RESTConfig("admin"); err != nil {
+	if err := pki.Write(filepath.Join(c.Dir, "pki/guest")); err != nil {
 		return nil, err
 	}
-	return pki, pki.Write(filepath.Join(c.Dir, "pki/guest"))
+	c.Guest, err = plane.RESTConfig(c.GuestKubeconfig)
+	return pki, err
 }
 
 func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, error) {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,7 +60,7 @@ func runInit() error {
 	if err := syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc of the new pid namespace: %w", err)
 	}
-	node := exec.Command("/proc/self/exe", os.Args[1:]...)
+	node := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
 	node.Env = append(os.Environ(), roleEnv+"="+roleNode)
 	node.Stdout, node.Stderr = os.Stdout, os.Stderr
 	if err := node.Start(); err != nil {
@@ -81,13 +80,9 @@ func runInit() error {
 
 // runNode prepares the namespaces and runs the servers. It returns only with an error, and then the whole node ends.
 func runNode(ctx context.Context) error {
-	data, err := os.ReadFile(filepath.Join(os.Getenv(dirEnv), runFile))
+	r, err := readRun(os.Getenv(dirEnv))
 	if err != nil {
-		return fmt.Errorf("reading what to run: %w", err)
-	}
-	var r run
-	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("reading what to run: %w", err)
+		return err
 	}
 	if err := syscall.Sethostname([]byte(r.NodeName)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
@@ -176,13 +171,13 @@ func (r run) setUpLinks(ctx context.Context) error {
 // yet, with a reset. Forwarded to nowhere instead, the connection would be remembered by the kernel as one without translation, and
 // hang for its full timeout even when the Service is there a moment later.
 func (r run) refuseUnknownServices(ctx context.Context) error {
-	rules := "table ip hypergate {\n"
-	for _, hook := range []string{"forward", "output"} {
-		rules += "chain " + hook + " { type filter hook " + hook + " priority 0; ip daddr " + r.Net.Services.String() +
-			" meta l4proto tcp reject with tcp reset; }\n"
-	}
+	rule := fmt.Sprintf("ip daddr %s meta l4proto tcp reject with tcp reset", r.Net.Services)
 	command := exec.CommandContext(ctx, "nft", "-f", "-")
-	command.Stdin = strings.NewReader(rules + "}\n")
+	command.Stdin = strings.NewReader(`table ip hypergate {
+		chain forward { type filter hook forward priority 0; ` + rule + `; }
+		chain output { type filter hook output priority 0; ` + rule + `; }
+	}
+`)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("running nft (Debian package nftables): %w: %s", err, out)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
 	"github.com/hypergate/hypergate/test/cluster/internal/proc"
@@ -80,7 +79,7 @@ func (r run) serve(ctx context.Context) error {
 		}
 	}
 	go s.goThrough(ctx)
-	listener, err := net.Listen("tcp", net.JoinHostPort(r.Net.Node.String(), controlPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(r.Net.Node.String(), controlPort))
 	if err != nil {
 		return fmt.Errorf("listening for orders: %w", err)
 	}
@@ -165,7 +164,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 	images := make(chan error, 1)
 	go func() { images <- s.importImages(ctx) }()
 	err := func() error {
-		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.run.Dir, "pki/mgmt/admin.kubeconfig"))
+		config, err := plane.RESTConfig(filepath.Join(s.run.Dir, "pki/mgmt/admin.kubeconfig"))
 		if err != nil {
 			return err
 		}

@@ -272,7 +272,7 @@ func freeAddress() (string, error) {
 func Attach(dir string, topology desired.Topology) (*World, error) {
 	c := &cluster.Cluster{
 		Dir: dir, HCPNamespace: cluster.DefaultHCPNamespace,
-		MgmtKubeconfig: filepath.Join(dir, "mgmt.kubeconfig"), GuestKubeconfig: filepath.Join(dir, "guest.kubeconfig"),
+		MgmtKubeconfig: filepath.Join(dir, "pki/mgmt/admin.kubeconfig"), GuestKubeconfig: filepath.Join(dir, "pki/guest/admin.kubeconfig"),
 	}
 	var err error
 	if c.Mgmt, err = clientcmd.BuildConfigFromFlags("", c.MgmtKubeconfig); err != nil {

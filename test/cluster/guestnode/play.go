@@ -157,7 +157,7 @@ func (n *node) status() corev1.NodeStatus {
 
 // hostAddress is a documentation address: nothing is there.
 func hostAddress(number int) string {
-	return netip.AddrFrom4([4]byte{203, 0, 113, byte(number + 1)}).String()
+	return fmt.Sprintf("203.0.113.%d", number+1)
 }
 
 func (n *node) renew(ctx context.Context) error {

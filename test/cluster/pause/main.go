@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"log"
 	"net"
@@ -16,7 +17,7 @@ func main() {
 	ready := flag.String("ready", "", "address on which to answer every HTTP request with 200")
 	flag.Parse()
 	if *ready != "" {
-		listener, err := net.Listen("tcp", *ready)
+		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", *ready)
 		if err != nil {
 			log.Fatalf("listening on %s: %v", *ready, err)
 		}

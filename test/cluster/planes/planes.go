@@ -98,7 +98,7 @@ func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane
 	p := &Plane{
 		AuditLog: filepath.Join(dir, "audit.jsonl"), name: name, dir: dir, binaries: binaries, running: map[string]*proc.Process{},
 	}
-	if err := p.prepare(controllers); err != nil {
+	if err := p.prepare(ctx, controllers); err != nil {
 		return nil, fmt.Errorf("preparing the %s control plane: %w", name, err)
 	}
 	if err := p.start("etcd"); err != nil {
@@ -156,8 +156,8 @@ func (p *Plane) start(name string) error {
 }
 
 // prepare picks ports, writes the keys and works out the command lines.
-func (p *Plane) prepare(controllers bool) error {
-	ports, err := freePorts(4)
+func (p *Plane) prepare(ctx context.Context, controllers bool) error {
+	ports, err := freePorts(ctx, 4)
 	if err != nil {
 		return err
 	}
@@ -176,9 +176,6 @@ func (p *Plane) prepare(controllers bool) error {
 	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
 	dir := filepath.Join(p.dir, "pki")
 	p.Kubeconfig = filepath.Join(dir, "admin.kubeconfig")
-	if p.Config, err = pki.RESTConfig("admin"); err != nil {
-		return err
-	}
 	p.args = map[string][]string{
 		"etcd": plane.EtcdFlags(p.name, filepath.Join(p.dir, "etcd"), url("http", 1), url("http", 1), url("http", 2)),
 		"kube-apiserver": append(plane.APIServerFlags(p.name, dir, p.AuditLog),
@@ -192,14 +189,18 @@ func (p *Plane) prepare(controllers bool) error {
 		// Without a controller manager no service account would ever exist, and this plug-in would refuse every pod.
 		p.args["kube-apiserver"] = append(p.args["kube-apiserver"], "--disable-admission-plugins=ServiceAccount")
 	}
-	return pki.Write(dir)
+	if err := pki.Write(dir); err != nil {
+		return err
+	}
+	p.Config, err = plane.RESTConfig(p.Kubeconfig)
+	return err
 }
 
 // freePorts asks the kernel for n ports that are free now. Held open together, so that they differ.
-func freePorts(n int) ([]int, error) {
+func freePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}

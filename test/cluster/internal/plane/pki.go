@@ -101,12 +101,12 @@ func (p *PKI) AddKubeconfig(file, server, commonName, organization string) error
 	return nil
 }
 
-// RESTConfig returns a client configuration from a kubeconfig added before. Client-side rate limits are off: they would hide how fast
-// the code under test is, and these servers have their own.
-func (p *PKI) RESTConfig(file string) (*rest.Config, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(p.Files[file+".kubeconfig"])
+// RESTConfig returns the client configuration in a kubeconfig file. Client-side rate limits are off: they would hide how fast the code
+// under test is, and these servers have their own.
+func RESTConfig(file string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s.kubeconfig: %w", file, err)
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", file, err)
 	}
 	config.QPS = -1
 	return config, nil

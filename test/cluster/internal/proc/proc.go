@@ -49,7 +49,7 @@ func (s Spec) Start() (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", s.Name, err)
 	}
-	p.cmd = exec.Command(s.Argv[0], s.Argv[1:]...)
+	p.cmd = exec.Command(s.Argv[0], s.Argv[1:]...) //nolint:noctx // it runs until Kill, not until its starter is done
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if s.Stdin != nil {
 		p.cmd.Stdin = s.Stdin

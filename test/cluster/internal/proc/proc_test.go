@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(child.PID()) //nolint:forbidigo // this is the protocol
+		fmt.Println(child.PID())
 		select {}
 	}
 	os.Exit(m.Run())

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// event is one completed request, as an API server's audit log tells it.
+type event struct {
+	Side      desired.Side `json:"-"`
+	Stage     string
+	Verb      string
+	UserAgent string
+	// RequestURI tells a dry run.
+	RequestURI               string
+	ObjectRef                struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+	ResponseStatus           struct{ Code int }
+	RequestReceivedTimestamp time.Time
+	StageTimestamp           time.Time
+}
+
+// kind of request. Watches and the Lease are what hypergate may do at rest.
+type kind string
+
+const (
+	kindWatch  kind = "watch"
+	kindLease  kind = "lease"
+	kindRead   kind = "read"
+	kindDryRun kind = "dry run"
+	kindToken  kind = "token"
+	kindStatus kind = "status"
+	kindWrite  kind = "write"
+)
+
+func (e event) kind() kind {
+	switch {
+	case e.Verb == "watch":
+		return kindWatch
+	case e.ObjectRef.Resource == "leases":
+		return kindLease
+	case e.Verb == "get" || e.Verb == "list":
+		return kindRead
+	case strings.Contains(e.RequestURI, "dryRun=All"):
+		return kindDryRun
+	case e.ObjectRef.Subresource == "token":
+		return kindToken
+	case e.ObjectRef.Subresource == "status":
+		return kindStatus
+	default:
+		return kindWrite
+	}
+}
+
+// byController says whether hypergate sent it.
+func (e event) byController() bool { return strings.HasPrefix(e.UserAgent, "hypergate/") }
+
+func (e event) succeeded() bool { return e.ResponseStatus.Code/100 == 2 }
+
+// id names the object: side, resource, namespace/name.
+func (e event) id() string { return objectID(e.Side, e.ObjectRef.Resource, e.ObjectRef.Namespace, e.ObjectRef.Name) }
+
+func objectID(side desired.Side, resource, namespace, name string) string {
+	return fmt.Sprintf("%s %s %s", side, resource, strings.TrimPrefix(namespace+"/"+name, "/"))
+}
+
+// auditLog reads an audit log as it grows.
+type auditLog struct {
+	side   desired.Side
+	file   *os.File
+	rest   []byte // the beginning of a line whose end is not written yet
+	events []event
+}
+
+func openAudit(side desired.Side, path string) (*auditLog, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log of the %s side: %w", side, err)
+	}
+	return &auditLog{side: side, file: file}, nil
+}
+
+func (l *auditLog) read() error {
+	data, err := io.ReadAll(l.file)
+	if err != nil {
+		return fmt.Errorf("reading the audit log of the %s side: %w", l.side, err)
+	}
+	l.rest = append(l.rest, data...)
+	for {
+		line, rest, found := bytes.Cut(l.rest, []byte{'\n'})
+		if !found {
+			return nil
+		}
+		l.rest = rest
+		e := event{Side: l.side}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("reading the audit log of the %s side: %w", l.side, err)
+		}
+		if e.Stage == "ResponseComplete" {
+			l.events = append(l.events, e)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+)
+
+// process is a running hypergate.
+type process struct {
+	cmd    *exec.Cmd
+	log    string
+	health string
+	ended  chan struct{}
+	err    error // valid once ended is closed
+}
+
+// buildController builds the binary as it is shipped, unless one is given.
+func buildController(ctx context.Context, given, dir string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	progress("building hypergate")
+	out := filepath.Join(dir, "hypergate")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "./cmd/hypergate")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building hypergate (run this from the root of the checkout): %w\n%s", err, text)
+	}
+	return out, nil
+}
+
+// startController runs hypergate and waits until it has shown that it knows both sides and has nothing to do.
+func (w *world) startController(ctx context.Context) error {
+	port, err := freePort(ctx)
+	if err != nil {
+		return err
+	}
+	p := &process{log: filepath.Join(w.dir, "hypergate.log"), health: fmt.Sprintf("127.0.0.1:%d", port), ended: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the controller's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	// Not CommandContext: it is ended in good order, so that it gives its Lease back.
+	p.cmd = exec.Command(w.binary, "run", //nolint:noctx // see above
+		"--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
+		"--istiod-guest-server", guestServer, "--xds-address", w.cfg.XDS.String(), "--webhook-host", w.cfg.WebhookHost,
+		"--pilot-image", w.cfg.PilotImage, "--proxy-image", w.cfg.ProxyImage,
+		"--leader-elect=true", "--metrics-address", "0", "--health-address", p.health)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("starting hypergate: %w", err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	w.controller = p
+	if err := w.until(ctx, "hypergate is ready", p.ready); err != nil {
+		return err
+	}
+	return w.settle(ctx)
+}
+
+func (w *world) stopController() error {
+	p := w.controller
+	if p == nil {
+		return nil
+	}
+	w.controller = nil
+	if p.alive() != nil {
+		return nil // whoever noticed has reported it
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return errors.New("hypergate did not end within 20 s of SIGTERM and was killed")
+	}
+}
+
+// alive is an error when the process has ended.
+func (p *process) alive() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("hypergate ended: %w", errors.Join(p.err, errors.New("it should run until it is told to stop")))
+	default:
+		return nil
+	}
+}
+
+func (p *process) ready(ctx context.Context) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, nil //nolint:nilerr // it does not listen yet
+	}
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode == http.StatusOK, nil
+}
+
+// memory are the figures of /proc/<pid>/status in bytes.
+func (p *process) memory() (map[string]int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return nil, fmt.Errorf("reading the controller's memory: %w", err)
+	}
+	out := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch name {
+		case "VmRSS", "VmHWM", "RssAnon", "RssFile":
+			n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			if err != nil {
+				return nil, fmt.Errorf("reading the controller's memory: %w", err)
+			}
+			out[name] = n << 10
+		}
+	}
+	if len(out) != 4 {
+		return nil, fmt.Errorf("reading the controller's memory: /proc shows only %v", out)
+	}
+	return out, nil
+}
+
+// controllerLog is the end of hypergate's log, for an error.
+func (w *world) controllerLog() string {
+	data, err := os.ReadFile(filepath.Join(w.dir, "hypergate.log"))
+	if err != nil || len(data) == 0 {
+		return ""
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte{'\n'})
+	return "\nthe end of hypergate's log:\n" + string(bytes.Join(lines[max(0, len(lines)-8):], []byte{'\n'}))
+}
+
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("finding a free port: %s is no TCP address", listener.Addr())
+	}
+	return address.Port, nil
+}
+
+// guestServer is what istiod's kubeconfig names; nobody uses it here.
+const guestServer = "https://kube-apiserver:6443"
+

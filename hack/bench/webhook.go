@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// webhook plays istiod's validating webhook: it refuses a DestinationRule whose host is no host name. Without it the webhook could never be
+// proven, and hypergate, which would go on trying, would never be at rest.
+type webhook struct {
+	host     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// listenAsIstiod takes port 443 of a loopback address that nobody else uses: hypergate's webhook URLs are always of port 443.
+func listenAsIstiod() (*webhook, error) {
+	number := make([]byte, 2)
+	if _, err := rand.Read(number); err != nil {
+		return nil, err
+	}
+	w := &webhook{host: fmt.Sprintf("127.%d.%d.1", 1+number[0]%250, number[1])}
+	var err error
+	w.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", w.host+":443")
+	if err != nil {
+		return nil, fmt.Errorf("listening in istiod's place (ports below 1024 need root, CAP_NET_BIND_SERVICE, or sysctl net.ipv4.ip_unprivileged_port_start=443): %w", err)
+	}
+	return w, nil
+}
+
+// serve answers with a certificate of the mesh CA. Serving again, after a new installation has made another CA, replaces the old one.
+func (w *webhook) serve(ca map[string][]byte) error {
+	certificate, err := w.certificate(ca)
+	if err != nil {
+		return fmt.Errorf("making istiod's certificate: %w", err)
+	}
+	w.server = &http.Server{
+		Handler:           http.HandlerFunc(review),
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
+	go func() { _ = w.server.ServeTLS(w.listener, "", "") }()
+	return nil
+}
+
+func (w *webhook) close() error {
+	err := w.listener.Close()
+	if w.server != nil {
+		err = w.server.Close() // it closes the listener, too
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (w *webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
+	issuer, err := tls.X509KeyPair(ca["cert-chain.pem"], ca["ca-key.pem"])
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.ParseIP(w.host)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, issuer.Leaf, key.Public(), issuer.PrivateKey)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: append([][]byte{der}, issuer.Certificate...), PrivateKey: key}, nil
+}
+
+// review is istiod's answer, as far as the bench needs one.
+func review(out http.ResponseWriter, in *http.Request) {
+	var review admissionv1.AdmissionReview
+	var rule struct{ Spec struct{ Host string } }
+	if err := json.NewDecoder(in.Body).Decode(&review); err != nil || review.Request == nil {
+		http.Error(out, "no AdmissionReview", http.StatusBadRequest)
+		return
+	}
+	_ = json.Unmarshal(review.Request.Object.Raw, &rule) // no object, no host
+	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: !strings.Contains(rule.Spec.Host, " ")}
+	if !response.Allowed {
+		response.Result = &metav1.Status{Message: fmt.Sprintf("configuration is invalid: domain name %q invalid", rule.Spec.Host)}
+	}
+	review.Response, review.Request = response, nil
+	out.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(out).Encode(review)
+}
+
+// meshCA reads the Secret that hypergate keeps the mesh CA in.
+func (w *world) meshCA(ctx context.Context) (map[string][]byte, error) {
+	u, err := w.mgmt.objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(w.cfg.MgmtNamespace).Get(ctx, desired.CASecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the mesh CA: %w", err)
+	}
+	var secret corev1.Secret
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &secret); err != nil {
+		return nil, fmt.Errorf("reading the mesh CA: %w", err)
+	}
+	return secret.Data, nil
+}
+

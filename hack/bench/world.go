@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/cluster/planes"
+)
+
+const (
+	className = "openshift-default"
+	// istioCRDs ends the names of the CRDs that come with the first GatewayClass.
+	istioCRDs = ".istio.io"
+	// patience is how long anything here may take before the measurement counts as failed.
+	patience = 60 * time.Second
+	// settled is how long the controller must have been silent to count as done.
+	settled = time.Second
+)
+
+var classes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
+
+// side is one cluster as the bench sees it.
+type side struct {
+	name    desired.Side
+	plane   *planes.Plane
+	objects dynamic.Interface
+	meta    metadata.Interface
+	audit   *auditLog
+	kinds   []desired.Kind
+}
+
+// world is the two clusters and the controller between them.
+type world struct {
+	opts   options
+	cfg    desired.Config
+	source *charts.Source
+	dir    string
+	binary string
+	pair   *planes.Pair
+	mgmt   *side
+	guest  *side
+	// controller is nil while none runs.
+	controller *process
+	webhook    *webhook
+	// stopPlaying ends what plays the Deployment controller; nil when nobody does.
+	stopPlaying context.CancelFunc
+	// installedAt is where the events of the shared installation begin.
+	installedAt *mark
+	// disturbed counts measurements that began although the machine was busy.
+	disturbed int
+}
+
+func newWorld(ctx context.Context, o options) (w *world, err error) {
+	w = &world{opts: o, cfg: desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+		ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway",
+		PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
+	}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.stop())
+			w = nil
+		}
+	}()
+	if w.source, err = charts.Embedded(); err != nil {
+		return w, err
+	}
+	if w.dir, err = os.MkdirTemp("", "hypergate-bench-"); err != nil {
+		return w, fmt.Errorf("making a folder for the bench: %w", err)
+	}
+	if w.binary, err = buildController(ctx, o.binary, w.dir); err != nil {
+		return w, err
+	}
+	if w.webhook, err = listenAsIstiod(); err != nil {
+		return w, err
+	}
+	w.cfg.WebhookHost = w.webhook.host
+	progress("starting two control planes")
+	if w.pair, err = planes.Start(ctx, planes.Options{Dir: filepath.Join(w.dir, "planes")}); err != nil {
+		return w, err
+	}
+	if w.mgmt, err = newSide(desired.SideMgmt, w.pair.Mgmt, desired.MgmtKinds()); err != nil {
+		return w, err
+	}
+	if w.guest, err = newSide(desired.SideGuest, w.pair.Guest, desired.GuestKinds()); err != nil {
+		return w, err
+	}
+	return w, errors.Join(w.mgmt.createNamespace(ctx, w.cfg.MgmtNamespace), w.guest.createNamespace(ctx, w.cfg.GuestNamespace))
+}
+
+// stop ends everything that the world started.
+func (w *world) stop() error {
+	var errs []error
+	w.stopPlayer()
+	errs = append(errs, w.stopController())
+	if w.webhook != nil {
+		errs = append(errs, w.webhook.close())
+	}
+	if w.pair != nil {
+		errs = append(errs, w.pair.Stop())
+	}
+	if w.dir != "" {
+		errs = append(errs, os.RemoveAll(w.dir))
+	}
+	return errors.Join(errs...)
+}
+
+func newSide(name desired.Side, plane *planes.Plane, kinds []desired.Kind) (*side, error) {
+	config := rest.CopyConfig(plane.Config)
+	config.UserAgent = "bench"
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the %s side: %w", name, err)
+	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the %s side: %w", name, err)
+	}
+	audit, err := openAudit(name, plane.AuditLog)
+	if err != nil {
+		return nil, err
+	}
+	return &side{name: name, plane: plane, objects: objects, meta: meta, audit: audit, kinds: kinds}, nil
+}
+
+func (s *side) createNamespace(ctx context.Context, name string) error {
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	if _, err := s.objects.Resource(namespaces).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating a namespace on the %s side: %w", s.name, err)
+	}
+	return nil
+}
+
+func (w *world) sides() []*side { return []*side{w.mgmt, w.guest} }
+
+// side is the side of that name.
+func (w *world) side(name desired.Side) *side {
+	if name == desired.SideMgmt {
+		return w.mgmt
+	}
+	return w.guest
+}
+
+// mark is a place in the two audit logs.
+type mark struct{ mgmt, guest int }
+
+func (w *world) mark() (mark, error) {
+	err := errors.Join(w.mgmt.audit.read(), w.guest.audit.read())
+	return mark{len(w.mgmt.audit.events), len(w.guest.audit.events)}, err
+}
+
+// since are the events after the mark, in the order of their completion.
+func (w *world) since(m mark) ([]event, error) {
+	if _, err := w.mark(); err != nil {
+		return nil, err
+	}
+	all := slices.Concat(w.mgmt.audit.events[m.mgmt:], w.guest.audit.events[m.guest:])
+	slices.SortStableFunc(all, func(a, b event) int { return a.StageTimestamp.Compare(b.StageTimestamp) })
+	return all, nil
+}
+
+// requests are what the controller sent after the mark, but watches and the Lease.
+func (w *world) requests(m mark) ([]event, error) {
+	all, err := w.since(m)
+	return slices.DeleteFunc(all, func(e event) bool { return !e.byController() || e.kind() == kindWatch || e.kind() == kindLease }), err
+}
+
+// until waits for a condition. A controller that ended ends the waiting.
+func (w *world) until(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if w.controller != nil {
+			if err := w.controller.alive(); err != nil {
+				return false, err
+			}
+		}
+		return condition(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until %s: %w%s", what, err, w.controllerLog())
+	}
+	return nil
+}
+
+// settle waits until the controller has sent nothing for a while.
+func (w *world) settle(ctx context.Context) error {
+	m := mark{}
+	start := time.Now()
+	return w.until(ctx, "the controller is silent", func(context.Context) (bool, error) {
+		requests, err := w.requests(m)
+		if err != nil || time.Since(start) < settled {
+			return false, err
+		}
+		return len(requests) == 0 || time.Since(requests[len(requests)-1].StageTimestamp) > settled, nil
+	})
+}
+
+// quiet waits until the machine is idle, so that what came before (an API server digests CRDs for a while), and other users of the machine, do not
+// count in what comes next. A machine that does not become idle is noted.
+func (w *world) quiet(ctx context.Context) error {
+	const window, idle, limit = 500 * time.Millisecond, 0.85, 40 * time.Second
+	start := time.Now()
+	before, err := readCPU()
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, window, false, func(context.Context) (bool, error) {
+		now, err := readCPU()
+		if err != nil {
+			return false, err
+		}
+		share := float64(now.idle-before.idle) / float64(max(now.total-before.total, 1))
+		before = now
+		if share < idle && time.Since(start) > limit {
+			progress("the machine is busy (%.0f %% idle); measuring all the same", 100*share)
+			w.disturbed++
+			return true, nil
+		}
+		return share >= idle, nil
+	})
+}
+
+// cpu is what the machine's CPUs did so far, in ticks.
+type cpu struct{ idle, total int }
+
+func readCPU() (cpu, error) {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return cpu{}, fmt.Errorf("reading how busy the machine is: %w", err)
+	}
+	var label string
+	var user, nice, system, idle, iowait, irq, softirq, steal int
+	line, _, _ := bytes.Cut(data, []byte{'\n'})
+	if _, err := fmt.Sscan(string(line), &label, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+		return cpu{}, fmt.Errorf("reading how busy the machine is: %w", err)
+	}
+	return cpu{idle: idle + iowait, total: user + nice + system + idle + iowait + irq + softirq + steal}, nil
+}
+
+// createClass asks for an installation.
+func (w *world) createClass(ctx context.Context) error {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": classes.GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": className},
+		"spec": map[string]any{"controllerName": w.cfg.ControllerName},
+	}}
+	if _, err := w.guest.objects.Resource(classes).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the GatewayClass: %w", err)
+	}
+	return nil
+}
+
+// clear removes an installation from both sides, whoever made it: the GatewayClass, all objects with our label, and Istio's CRDs. The CRDs of the
+// Gateway API stay: they are there before the first GatewayClass. No controller may run.
+func (w *world) clear(ctx context.Context) error {
+	err := w.guest.objects.Resource(classes).Delete(ctx, className, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the GatewayClass: %w", err)
+	}
+	for _, s := range w.sides() {
+		if err := w.clearSide(ctx, s); err != nil {
+			return fmt.Errorf("clearing the %s side: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) clearSide(ctx context.Context, s *side) error {
+	members := func(ctx context.Context, k desired.Kind) ([]metav1.PartialObjectMetadata, error) {
+		list, err := s.meta.Resource(gvr(k)).List(ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)})
+		if err != nil {
+			return nil, err
+		}
+		return slices.DeleteFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return k.Kept && !strings.HasSuffix(o.Name, istioCRDs) }), nil
+	}
+	for _, k := range s.kinds {
+		objects, err := members(ctx, k)
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if err := s.meta.Resource(gvr(k)).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+	return w.until(ctx, "everything is gone", func(ctx context.Context) (bool, error) {
+		for _, k := range s.kinds {
+			if objects, err := members(ctx, k); err != nil || len(objects) > 0 {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+func gvr(k desired.Kind) schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }

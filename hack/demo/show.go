@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/world"
+	"github.com/hypergate/hypergate/test/xds"
+)
+
+// show prints both sides, as the API servers have them now.
+func show(ctx context.Context, w *world.World, out io.Writer) error {
+	for _, section := range []func(context.Context, *world.World, io.Writer) error{showMgmt, showGuest, showDropped, showConditions, showProxy} {
+		if err := section(ctx, w, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func title(out io.Writer, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	fmt.Fprintf(out, "\n%s\n%s\n", text, strings.Repeat("-", len([]rune(text))))
+}
+
+func showMgmt(ctx context.Context, w *world.World, out io.Writer) error {
+	title(out, "Management cluster, namespace %s", w.MgmtNamespace)
+	if err := showMembers(ctx, w.MgmtDynamic, desired.SideMgmt, desired.MgmtKinds(), out); err != nil {
+		return err
+	}
+	pods, err := w.MgmtClient.CoreV1().Pods(w.MgmtNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nPOD\tPHASE\tIMAGE")
+	for _, pod := range pods.Items {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", pod.Name, pod.Status.Phase, pod.Spec.Containers[0].Image)
+	}
+	return table.Flush()
+}
+
+func showGuest(ctx context.Context, w *world.World, out io.Writer) error {
+	title(out, "Guest")
+	return showMembers(ctx, w.GuestDynamic, desired.SideGuest, desired.GuestKinds(), out)
+}
+
+// showMembers lists hypergate's objects on a side.
+func showMembers(ctx context.Context, client dynamic.Interface, side desired.Side, kinds []desired.Kind, out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KIND\tNAME\tNOTE")
+	for _, kind := range kinds {
+		list, err := client.Resource(world.Resource(kind.GVK.Group, kind.GVK.Version, kind.Resource)).
+			List(ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + world.Revision + "." + string(side)})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", kind.Resource, err)
+		}
+		for _, u := range list.Items {
+			name := u.GetName()
+			if u.GetNamespace() != "" {
+				name = u.GetNamespace() + "/" + name
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\n", u.GetKind(), name, note(u.Object))
+		}
+	}
+	return table.Flush()
+}
+
+// note says what is remarkable about an object.
+func note(object map[string]any) string {
+	webhooks, _ := object["webhooks"].([]any)
+	for _, w := range webhooks {
+		webhook, _ := w.(map[string]any)
+		config, _ := webhook["clientConfig"].(map[string]any)
+		if url, ok := config["url"].(string); ok {
+			return fmt.Sprintf("%s, failurePolicy %v", url, webhook["failurePolicy"])
+		}
+		return fmt.Sprintf("in-cluster Service, failurePolicy %v", webhook["failurePolicy"])
+	}
+	return ""
+}
+
+// showDropped computes the plan once more, as hypergate does, for what it leaves out.
+func showDropped(_ context.Context, w *world.World, out io.Writer) error {
+	source, err := charts.Embedded()
+	if err != nil {
+		return err
+	}
+	cfg := desired.Config{
+		Topology: w.Topology, MgmtNamespace: w.MgmtNamespace, GuestNamespace: world.GuestNamespace, ControllerName: world.ControllerName,
+		Revision: world.Revision, PilotImage: cluster.IstiodImage, ProxyImage: world.ProxyImage, XDS: w.XDS(),
+		WebhookHost: "istiod-" + world.Revision, IstioResources: desired.LayeredProductResources(),
+	}
+	ca, err := pki.New(time.Now())
+	if err != nil {
+		return err
+	}
+	state, err := desired.Compute(cfg, source, desired.Hosted{CA: ca}, desired.Guest{Classes: []desired.GatewayClass{{Name: class}}})
+	if err != nil {
+		return err
+	}
+	title(out, "Rendered by Istio's chart and dropped")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RELEASE\tKIND\tWHY")
+	type row struct{ release, kind, why string }
+	var rows []row
+	count := map[row]int{}
+	for _, d := range state.Dropped {
+		r := row{d.Release, d.Kind, d.Reason}
+		if count[r]++; count[r] == 1 {
+			rows = append(rows, r)
+		}
+	}
+	for _, r := range rows {
+		kind := r.kind
+		if count[r] > 1 {
+			kind = fmt.Sprintf("%s (%d)", kind, count[r])
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", r.release, kind, r.why)
+	}
+	return table.Flush()
+}
+
+func showConditions(ctx context.Context, w *world.World, out io.Writer) error {
+	title(out, "Conditions, as the guest's admin sees them")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "OBJECT\tCONDITION\tSTATUS\tREASON\tMESSAGE")
+	printAll := func(object string, conditions []metav1.Condition) {
+		for _, c := range conditions {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", object, c.Type, c.Status, c.Reason, firstLine(c.Message))
+		}
+	}
+	gatewayClass, err := w.Gateways.GatewayClasses().Get(ctx, class, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the GatewayClass: %w", err)
+	}
+	printAll("GatewayClass "+class, gatewayClass.Status.Conditions)
+	g, err := w.Gateways.Gateways(world.GuestNamespace).Get(ctx, gateway, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the Gateway: %w", err)
+	}
+	printAll("Gateway "+gateway, g.Status.Conditions)
+	route, err := w.Gateways.HTTPRoutes(namespace).Get(ctx, "echo", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the HTTPRoute: %w", err)
+	}
+	for _, parent := range route.Status.Parents {
+		printAll("HTTPRoute echo", parent.Conditions)
+	}
+	return table.Flush()
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// showProxy connects as the gateway's proxy would, and prints what it is told.
+func showProxy(ctx context.Context, w *world.World, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	client, err := w.Proxy(ctx, world.GuestNamespace, gateway)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	certificate, err := client.CSR(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := client.WaitFor(ctx, func(c *xds.Config) error {
+		_, err := c.Reach(80, "echo.apps.guest1.example.com", "/api/hello")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	title(out, "What a proxy in the guest received from istiod (TLS to %s)", w.XDS())
+	fmt.Fprintf(out, "certificate %s, until %s\n", certificate.ID, certificate.Expiry.UTC().Format("2006-01-02 15:04 MST"))
+	config.Print(out)
+	return nil
+}

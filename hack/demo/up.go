@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// What the demo's guest admin makes.
+const (
+	class     = "openshift-default"
+	gateway   = "gw"
+	namespace = "demo"
+	// stepTimeout is for when something hangs.
+	stepTimeout = 3 * time.Minute
+)
+
+// step is one thing that up does. hint says what to look at when it fails.
+type step struct {
+	name, hint string
+	do         func(context.Context) error
+}
+
+// up starts everything, step by step, and shows it. On failure it says which step, why and what to do; what runs is left to be looked at.
+func up(ctx context.Context, o options) error {
+	if _, err := os.Stat(filepath.Join(o.dir, "hypergate.pid")); err == nil {
+		return errors.New("the demo runs already: see it again with `go run ./hack/demo show`, or end it with `make demo-down`")
+	}
+	binary, err := filepath.Abs(o.binary)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", o.binary, err)
+	}
+	var w *world.World
+	logs := "the logs are in " + o.dir
+	steps := []step{
+		{"start the clusters", "run `make demo-down`, then `make demo` again; " + logs, func(ctx context.Context) (err error) {
+			w, err = world.Start(ctx, world.Options{
+				Name: "demo", Topology: o.topology, Binary: binary, Dir: o.dir, Detach: true, Progress: os.Stdout,
+			})
+			if errors.Is(err, cluster.ErrNeedsRoot) {
+				return fmt.Errorf("%w; try: sudo make demo", err)
+			}
+			return err
+		}},
+		{"play the guest's nodes", logs, func(context.Context) error { return startPlayer(o) }},
+		{"start hypergate", "its log is " + filepath.Join(o.dir, "hypergate.log"), func(ctx context.Context) error {
+			h, err := w.StartHypergate("--leader-elect=false")
+			if err != nil {
+				return err
+			}
+			if err := h.Ready(ctx, "readyz"); err != nil {
+				return err
+			}
+			return record(o.dir, "hypergate", h.PID())
+		}},
+		{"guest admin: create GatewayClass " + class, "its log is " + filepath.Join(o.dir, "hypergate.log"), func(ctx context.Context) error {
+			if err := w.Apply(ctx, "class.yaml", map[string]string{"name": class}); err != nil {
+				return err
+			}
+			return w.ClassCondition(ctx, class, "ControllerInstalled", metav1.ConditionTrue)
+		}},
+		{"guest admin: create Gateway, HTTPRoute and an application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
+			return guestAdmin(ctx, w)
+		}},
+	}
+	for _, s := range steps {
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+	}
+	if err := show(ctx, w, os.Stdout); err != nil {
+		return err
+	}
+	fmt.Printf("\nIt keeps running. Look around with\n  kubectl --kubeconfig %s get pods -A\n", w.MgmtKubeconfig)
+	if o.topology == desired.TopologyHosted {
+		fmt.Printf("  kubectl --kubeconfig %s get gateways -A\n", w.GuestKubeconfig)
+	}
+	fmt.Println("and remove everything with\n  make demo-down")
+	return nil
+}
+
+func (s step) run(ctx context.Context) error {
+	fmt.Printf("==> %s\n", s.name)
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := s.do(ctx); err != nil {
+		return fmt.Errorf("step %q failed: %w\nwhat to do: %s", s.name, err, s.hint)
+	}
+	fmt.Printf("    done in %.1f s\n", time.Since(start).Seconds())
+	return nil
+}
+
+func guestAdmin(ctx context.Context, w *world.World) error {
+	return errors.Join(
+		w.Apply(ctx, "gateway.yaml", map[string]string{"name": gateway, "namespace": world.GuestNamespace, "class": class}),
+		w.Apply(ctx, "app.yaml", map[string]string{"namespace": namespace, "image": world.ProxyImage}),
+		w.Apply(ctx, "route.yaml", map[string]string{"namespace": namespace, "gateway": gateway, "gatewayNamespace": world.GuestNamespace}),
+		w.Programmed(ctx, world.GuestNamespace, gateway),
+		w.RouteAccepted(ctx, namespace, "echo"),
+	)
+}
+
+// again shows a demo that runs.
+func again(ctx context.Context, o options) error {
+	w, err := world.Attach(o.dir, o.topology)
+	if err != nil {
+		return fmt.Errorf("no demo runs (start one with `make demo`): %w", err)
+	}
+	return show(ctx, w, os.Stdout)
+}

@@ -1,0 +1,135 @@
+package desired_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// The goldens are everything that is computed for an ordinary installation, one file per object:
+//
+//	testdata/golden/<chart version>/<topology>/<side>/<kind>_<name>.yaml   the object
+//	testdata/golden/<chart version>/<topology>/plan.yaml                   the stages, and the names in them; CRDs by name only
+//	testdata/golden/<chart version>/<topology>/dropped.yaml                what goes nowhere, and why
+const howToUpdate = "if that is meant, run UPDATE=1 go test ./pkg/desired -run TestGolden and read the diff"
+
+func TestGolden(t *testing.T) {
+	folders := map[string]bool{}
+	for version, source := range bothVersions(t) {
+		for _, topology := range bothTopologies() {
+			dir := filepath.Join("testdata", "golden", version, string(topology))
+			folders[dir] = true
+			t.Run(version+"/"+string(topology), func(t *testing.T) {
+				state := compute(t, config(topology), source, installed(t), asking("openshift-default", "second"))
+				checkGoldens(t, dir, goldens(t, state))
+			})
+		}
+	}
+	found, err := filepath.Glob(filepath.Join("testdata", "golden", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range found {
+		if !folders[dir] {
+			t.Errorf("%s is stale: no test has it; remove it", dir)
+		}
+	}
+}
+
+// goldens are the wanted files of one plan, by path.
+func goldens(t *testing.T, state desired.State) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{
+		"dropped.yaml": asYAML(t, state.Dropped),
+		"plan.yaml": asYAML(t, map[string][]string{
+			"1-crds": names(state.CRDs), "2-guest": names(state.Guest), "2-management": names(state.Mgmt),
+			"3-workload": names(state.Workload), "4-admission": names(state.Admission),
+		}),
+	}
+	for side, objects := range map[desired.Side][]anObject{desired.SideMgmt: mgmtObjects(state), desired.SideGuest: guestObjects(state)} {
+		for _, o := range objects {
+			data, err := yaml.JSONToYAML(o.JSON())
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(string(side), strings.ToLower(o.GVK().Kind)+"_"+o.Key().Name+".yaml")
+			if files[path] != nil {
+				t.Fatalf("two objects would be the golden %s", path)
+			}
+			files[path] = data
+		}
+	}
+	return files
+}
+
+// checkGoldens compares a folder with what should be in it: no file less, none more.
+func checkGoldens(t *testing.T, dir string, want map[string][]byte) {
+	t.Helper()
+	if os.Getenv("UPDATE") != "" {
+		writeGoldens(t, dir, want)
+	}
+	have := readGoldens(t, dir)
+	for path, got := range want {
+		golden, exists := have[path]
+		if !exists {
+			t.Errorf("there is no golden %s; %s", filepath.Join(dir, path), howToUpdate)
+		} else if diff := cmp.Diff(string(golden), string(got)); diff != "" {
+			t.Errorf("%s differs (-golden +computed); %s:\n%s", filepath.Join(dir, path), howToUpdate, diff)
+		}
+	}
+	for path := range have {
+		if _, wanted := want[path]; !wanted {
+			t.Errorf("the golden %s is stale: no such object is computed; %s", filepath.Join(dir, path), howToUpdate)
+		}
+	}
+}
+
+func readGoldens(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	have := map[string][]byte{}
+	fsys := os.DirFS(dir)
+	err := fs.WalkDir(fsys, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		have[path], err = fs.ReadFile(fsys, path)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return have
+}
+
+func writeGoldens(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range files {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func asYAML(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

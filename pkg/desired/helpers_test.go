@@ -1,0 +1,210 @@
+package desired_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	testcharts "github.com/hypergate/hypergate/test/charts"
+)
+
+// mgmtNamespace is a name that is nowhere in the charts, so that it can be searched for.
+const mgmtNamespace = "clusters-guest1"
+
+// config is what the flags say in an ordinary installation.
+func config(topology desired.Topology) desired.Config {
+	cfg := desired.Config{
+		Topology:       topology,
+		MgmtNamespace:  mgmtNamespace,
+		GuestNamespace: "openshift-ingress",
+		ControllerName: "openshift.io/gateway-controller/v1",
+		Revision:       "openshift-gateway",
+		PilotImage:     "registry.example.com/pilot:1.29.1",
+		ProxyImage:     "registry.example.com/proxyv2:1.29.1",
+		XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
+		WebhookHost:    "istiod-openshift-gateway",
+		IstioResources: desired.LayeredProductResources(),
+	}
+	if topology == desired.TopologyStandalone {
+		cfg.MgmtNamespace = cfg.GuestNamespace
+		cfg.XDS = desired.HostPort{Host: "istiod-openshift-gateway.openshift-ingress.svc", Port: 15012}
+		cfg.WebhookHost = ""
+	}
+	return cfg
+}
+
+func bothTopologies() []desired.Topology {
+	return []desired.Topology{desired.TopologyHosted, desired.TopologyStandalone}
+}
+
+// testCA is a CA that never changes. Its certificates are real; its key is no key, but text in the form of one.
+func testCA(tb testing.TB) pki.CA {
+	tb.Helper()
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join("testdata", "ca", name))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return data
+	}
+	return pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
+}
+
+// installed is a management side whose istiod serves.
+func installed(tb testing.TB) desired.Hosted {
+	tb.Helper()
+	return desired.Hosted{CA: testCA(tb), Istiod: desired.Available}
+}
+
+// asking is a guest whose GatewayClasses have these names.
+func asking(classes ...string) desired.Guest {
+	var guest desired.Guest
+	for i, name := range classes {
+		guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name, Generation: int64(i + 1)})
+	}
+	return guest
+}
+
+func embedded(tb testing.TB) *charts.Source {
+	tb.Helper()
+	source, err := charts.Embedded()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return source
+}
+
+// bothVersions are the embedded charts and those of the release before, from a directory.
+func bothVersions(tb testing.TB) map[string]desired.ChartSource {
+	tb.Helper()
+	dir := testcharts.Dir1282(tb)
+	source, err := charts.FromFS(os.DirFS(dir), dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return map[string]desired.ChartSource{"1.29.1": embedded(tb), "1.28.2": source}
+}
+
+func compute(tb testing.TB, cfg desired.Config, source desired.ChartSource, hosted desired.Hosted, guest desired.Guest) desired.State {
+	tb.Helper()
+	state, err := desired.Compute(cfg, source, hosted, guest)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return state
+}
+
+// anObject is what a MgmtObject and a GuestObject have in common.
+type anObject interface {
+	GVK() schema.GroupVersionKind
+	Key() types.NamespacedName
+	JSON() []byte
+	String() string
+	Unstructured() (*unstructured.Unstructured, error)
+}
+
+func mgmtObjects(s desired.State) []anObject {
+	var out []anObject
+	for _, stage := range [][]desired.MgmtObject{s.Mgmt, s.Workload} {
+		for _, o := range stage {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// guestObjects are those of all stages, but the CRDs.
+func guestObjects(s desired.State) []anObject {
+	var out []anObject
+	for _, stage := range [][]desired.GuestObject{s.Guest, s.Admission} {
+		for _, o := range stage {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func crdObjects(s desired.State) []anObject {
+	var out []anObject
+	for _, o := range s.CRDs {
+		out = append(out, o)
+	}
+	return out
+}
+
+func names[O anObject](objects []O) []string {
+	out := make([]string, 0, len(objects))
+	for _, o := range objects {
+		out = append(out, o.String())
+	}
+	return out
+}
+
+// theOnly finds the one object of a kind.
+func theOnly(tb testing.TB, objects []anObject, kind string) *unstructured.Unstructured {
+	tb.Helper()
+	var found []*unstructured.Unstructured
+	for _, o := range objects {
+		if o.GVK().Kind == kind {
+			u, err := o.Unstructured()
+			if err != nil {
+				tb.Fatal(err)
+			}
+			found = append(found, u)
+		}
+	}
+	if len(found) != 1 {
+		tb.Fatalf("there are %d objects of kind %s in %q, want 1", len(found), kind, names(objects))
+	}
+	return found[0]
+}
+
+// editedSource is a chart source whose renderings are edited before Compute sees them: a chart that is not Istio's.
+type editedSource struct {
+	desired.ChartSource
+	edit func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured
+}
+
+func (s editedSource) Render(r charts.Release) ([]*unstructured.Unstructured, error) {
+	rendered, err := s.ChartSource.Render(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.edit(r.Name, rendered), nil
+}
+
+// parse reads an object from YAML.
+func parse(tb testing.TB, text string) *unstructured.Unstructured {
+	tb.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		tb.Fatal(err)
+	}
+	return u
+}
+
+// mustFail checks that there is an error which says all of the wanted.
+func mustFail(tb testing.TB, err error, want ...string) {
+	tb.Helper()
+	if err == nil {
+		tb.Fatalf("no error, want one that says %q", want)
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			tb.Errorf("the error does not say %q:\n%v", w, err)
+		}
+	}
+}

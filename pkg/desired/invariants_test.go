@@ -1,0 +1,315 @@
+package desired_test
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/webhookurl"
+)
+
+// checkPlan checks what holds of every plan, whatever it was computed from. The property tests call it for many. CRDs, a megabyte that depends
+// on little, are checked once; see TestCRDsAreOursAndTellNothing.
+func checkPlan(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State) {
+	t.Helper()
+	checkSide(t, mgmtObjects(state), desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
+	guest := guestObjects(state)
+	checkSide(t, guest, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
+	checkNothingLeaks(t, cfg, hosted, guest)
+	checkWebhooks(t, cfg, state)
+	checkPod(t, cfg, state)
+}
+
+func TestCRDsAreOursAndTellNothing(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.IstioResources = desired.KnownIstioResources()
+	crds := crdObjects(compute(t, cfg, embedded(t), installed(t), asking("openshift-default")))
+	checkSide(t, crds, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
+	checkNothingLeaks(t, cfg, installed(t), crds)
+}
+
+// checkSide: only kinds of the side's list, only in the side's namespace, all labelled as ours.
+func checkSide(t *testing.T, objects []anObject, kinds []desired.Kind, namespace, owner string) {
+	t.Helper()
+	for _, o := range objects {
+		i := slices.IndexFunc(kinds, func(k desired.Kind) bool { return k.GVK == o.GVK() })
+		if i < 0 {
+			t.Errorf("%s: its kind is not on the list of its side", o)
+			continue
+		}
+		want := ""
+		if kinds[i].Namespaced {
+			want = namespace
+		}
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Key().Namespace != want || u.GetNamespace() != want || u.GetName() != o.Key().Name || u.GroupVersionKind() != o.GVK() {
+			t.Errorf("%s is %s %s/%s in its JSON, and its namespace should be %q", o, u.GroupVersionKind(), u.GetNamespace(), u.GetName(), want)
+		}
+		if u.GetLabels()[desired.OwnerLabel] != owner {
+			t.Errorf("%s has the owner %q, want %q", o, u.GetLabels()[desired.OwnerLabel], owner)
+		}
+	}
+}
+
+// checkNothingLeaks: nothing in the guest tells of the management side but the root and the issuing CA's public name for it.
+func checkNothingLeaks(t *testing.T, cfg desired.Config, hosted desired.Hosted, guest []anObject) {
+	t.Helper()
+	for _, o := range guest {
+		text := string(o.JSON())
+		if cfg.Topology == desired.TopologyHosted && strings.Contains(text, cfg.MgmtNamespace) {
+			t.Errorf("%s, in the guest, names the management namespace %s", o, cfg.MgmtNamespace)
+		}
+		for part, pem := range map[string][]byte{"issuing CA's key": hosted.CA.Key, "issuing CA's certificate": hosted.CA.Cert} {
+			if found := trace(text, pem); found != "" {
+				t.Errorf("%s, in the guest, has a part of the %s: %s", o, part, found)
+			}
+		}
+		for _, word := range []string{"PRIVATE KEY", "kubeconfig", "serviceAccountToken"} {
+			if strings.Contains(text, word) {
+				t.Errorf("%s, in the guest, has %q in it", o, word)
+			}
+		}
+	}
+}
+
+// trace finds any line of a PEM block in a text, plain or in base64 at any of its three offsets.
+func trace(text string, pem []byte) string {
+	for line := range strings.Lines(string(pem)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "-----") {
+			continue
+		}
+		forms := []string{line}
+		for offset := range 3 {
+			// The first and last characters of an encoding depend on the neighbours.
+			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", offset) + line))
+			forms = append(forms, encoded[4:len(encoded)-4])
+		}
+		for _, form := range forms {
+			if strings.Contains(text, form) {
+				return form
+			}
+		}
+	}
+	return ""
+}
+
+// TestTraceFindsWhatLeaks proves that checkNothingLeaks can fail.
+func TestTraceFindsWhatLeaks(t *testing.T) {
+	key := testCA(t).Key
+	for name, text := range map[string]string{
+		"plain":            "config: " + string(key),
+		"base64":           base64.StdEncoding.EncodeToString(key),
+		"base64, offset 1": base64.StdEncoding.EncodeToString(append([]byte("x"), key...)),
+		"base64, offset 2": base64.StdEncoding.EncodeToString(append([]byte("xy"), key...)),
+		"one line":         strings.Split(string(key), "\n")[2],
+	} {
+		if trace(text, key) == "" {
+			t.Errorf("%s: not found", name)
+		}
+	}
+	if found := trace(string(testCA(t).Root), key); found != "" {
+		t.Errorf("found %q where there is no key", found)
+	}
+}
+
+// webhook is one admission webhook of a plan, of either kind.
+type webhook struct {
+	object string
+	name   string
+	config admissionregistrationv1.WebhookClientConfig
+}
+
+func webhooks(t *testing.T, state desired.State) []webhook {
+	t.Helper()
+	var out []webhook
+	for _, o := range state.Admission {
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch o.GVK().Kind {
+		case "ValidatingWebhookConfiguration":
+			for _, w := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, u).Webhooks {
+				out = append(out, webhook{o.String(), w.Name, w.ClientConfig})
+			}
+		case "MutatingWebhookConfiguration":
+			for _, w := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, u).Webhooks {
+				out = append(out, webhook{o.String(), w.Name, w.ClientConfig})
+			}
+		default:
+			t.Errorf("%s is in the admission stage and has no webhooks", o)
+		}
+	}
+	return out
+}
+
+// checkWebhooks: by URL when hosted, to a host that HyperShift does not object to; by istiod's Service when standalone.
+func checkWebhooks(t *testing.T, cfg desired.Config, state desired.State) {
+	t.Helper()
+	services := hyperShiftsView(t, state)
+	for _, w := range webhooks(t, state) {
+		if len(w.config.CABundle) == 0 {
+			t.Errorf("%s, webhook %s: no caBundle", w.object, w.name)
+		}
+		if cfg.Topology == desired.TopologyStandalone {
+			s := w.config.Service
+			if w.config.URL != nil || s == nil || s.Name != cfg.IstiodName() || s.Namespace != cfg.GuestNamespace {
+				t.Errorf("%s, webhook %s: leads to %+v, want istiod's Service", w.object, w.name, w.config)
+			}
+			continue
+		}
+		if w.config.Service != nil || w.config.URL == nil {
+			t.Errorf("%s, webhook %s: leads to %+v, want a URL", w.object, w.name, w.config)
+			continue
+		}
+		if !strings.HasPrefix(*w.config.URL, "https://"+cfg.WebhookHost+":443/") {
+			t.Errorf("%s, webhook %s: the URL %s does not lead to %s", w.object, w.name, *w.config.URL, cfg.WebhookHost)
+		}
+		if by := webhookurl.ForbiddenBy(*w.config.URL, services); len(by) > 0 {
+			t.Errorf("%s, webhook %s: HyperShift would delete it because of the Services %q", w.object, w.name, by)
+		}
+	}
+}
+
+// hyperShiftsView are the Services of the plan's management side as HyperShift's webhook validation sees them.
+func hyperShiftsView(t *testing.T, state desired.State) []webhookurl.Service {
+	t.Helper()
+	var out []webhookurl.Service
+	for _, o := range mgmtObjects(state) {
+		if o.GVK().Kind != "Service" {
+			continue
+		}
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, labelled := u.GetLabels()["hypershift.openshift.io/allow-guest-webhooks"]
+		out = append(out, webhookurl.Service{Name: u.GetName(), Labelled: labelled})
+	}
+	if len(out) == 0 {
+		t.Error("there is no Service on the management side: nobody reaches istiod")
+	}
+	return out
+}
+
+// TestAnUnlabelledServiceWouldBeForbidden proves that checkWebhooks can fail: without the label, HyperShift deletes our webhook.
+func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
+	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
+	services := hyperShiftsView(t, state)
+	for i := range services {
+		services[i].Labelled = false
+	}
+	if by := webhookurl.ForbiddenBy(*webhooks(t, state)[0].config.URL, services); len(by) == 0 {
+		t.Error("an unlabelled Service forbids nothing")
+	}
+}
+
+// checkPod: istiod holds no credential of the management side, and does not start without that of the guest and the CA.
+func checkPod(t *testing.T, cfg desired.Config, state desired.State) {
+	t.Helper()
+	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment"))
+	pod := deployment.Spec.Template.Spec
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Error("istiod's pod mounts the management side's service account token")
+	}
+	if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
+		t.Error("istiod's environment names the Services of the management namespace")
+	}
+	if _, asks := deployment.Spec.Template.Labels["hypershift.openshift.io/need-management-kas-access"]; asks {
+		t.Error("istiod's pod asks for access to the management API")
+	}
+	if pod.ServiceAccountName != cfg.IstiodName() {
+		t.Errorf("istiod's pod has the service account %q, which nobody makes", pod.ServiceAccountName)
+	}
+	checkVolumes(t, pod)
+	if len(pod.InitContainers) > 0 || len(pod.Containers) != 1 {
+		t.Fatalf("istiod's pod has %d init containers and %d containers, want only istiod's", len(pod.InitContainers), len(pod.Containers))
+	}
+	checkContainer(t, cfg, pod.Containers[0])
+}
+
+func checkVolumes(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	required := map[string]bool{"cacerts": false, "istio-kubeconfig": false, "mesh": false, "inject": false}
+	for _, v := range pod.Volumes {
+		optional := false
+		switch {
+		case v.Secret != nil:
+			optional = v.Secret.Optional != nil && *v.Secret.Optional
+		case v.ConfigMap != nil:
+			optional = v.ConfigMap.Optional != nil && *v.ConfigMap.Optional
+		case v.EmptyDir == nil:
+			t.Errorf("volume %s is neither a Secret, nor a ConfigMap, nor an empty folder", v.Name)
+		}
+		_, known := required[v.Name]
+		if optional || !known && v.EmptyDir == nil {
+			t.Errorf("volume %s: optional %t; whoever writes to the namespace could plant it", v.Name, optional)
+		}
+		required[v.Name] = true
+	}
+	for name, there := range required {
+		if !there {
+			t.Errorf("there is no volume %s", name)
+		}
+	}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+			t.Errorf("%s is mounted at %s, and there is no such volume", m.Name, m.MountPath)
+		}
+	}
+}
+
+func checkContainer(t *testing.T, cfg desired.Config, c corev1.Container) {
+	t.Helper()
+	for _, arg := range []string{"--namespace=" + cfg.GuestNamespace, "--cniNamespace=" + cfg.GuestNamespace, "--kubeconfig=/var/run/secrets/remote/config"} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("istiod is started with %q, without %s", c.Args, arg)
+		}
+	}
+	seen := map[string]bool{}
+	for _, e := range c.Env {
+		if seen[e.Name] {
+			t.Errorf("environment variable %s is given twice", e.Name)
+		}
+		seen[e.Name] = true
+	}
+	if seen["KUBECONFIG"] {
+		t.Error("KUBECONFIG is set: istiod would fall back to the management cluster where the file is missing")
+	}
+	if c.Image != cfg.PilotImage {
+		t.Errorf("istiod's image is %q, want %q", c.Image, cfg.PilotImage)
+	}
+	mounts := map[string]string{}
+	for _, m := range c.VolumeMounts {
+		mounts[m.Name] = m.MountPath
+	}
+	for name, path := range map[string]string{
+		"cacerts": "/etc/cacerts", "istio-kubeconfig": "/var/run/secrets/remote", "mesh": "/etc/istio/config", "inject": "/var/lib/istio/inject",
+	} {
+		if mounts[name] != path {
+			t.Errorf("%s is mounted at %q, and istiod looks for it at %s", name, mounts[name], path)
+		}
+	}
+}
+
+// as reads an object as what it is, and does not let a field pass that its type does not have.
+func as[T any](t *testing.T, u *unstructured.Unstructured) T {
+	t.Helper()
+	var out T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, &out, true); err != nil {
+		t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+	}
+	return out
+}

@@ -1,0 +1,220 @@
+package desired_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestEveryRenderedObjectIsAccountedForOnce is the router's contract, over many combinations of flags and observations: what the chart renders
+// goes to the side of its release or is dropped with a reason, and nothing else is planned but what hypergate makes itself.
+func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
+	sources := bothVersions(t)
+	random := rand.New(rand.NewPCG(1, 2)) // the same combinations at each run
+	for i := range 60 {
+		cfg, hosted, guest := anyInput(t, random)
+		version := one(random, "1.28.2", "1.29.1", "1.29.1")
+		t.Run(fmt.Sprintf("%d-%s-%s", i, version, cfg.Topology), func(t *testing.T) {
+			recorded := &recordingSource{ChartSource: sources[version]}
+			state := compute(t, cfg, recorded, hosted, guest)
+			if diff := accounting(recorded.rendered, ownObjects(cfg, guest), state); diff != "" {
+				t.Errorf("not every object is accounted for exactly once (-expected +planned) with %+v and classes %v:\n%s", cfg, guest.Classes, diff)
+			}
+			checkPlan(t, cfg, hosted, state)
+		})
+	}
+}
+
+// recordingSource remembers what was rendered: release, kind and name of each object.
+type recordingSource struct {
+	desired.ChartSource
+	rendered []string
+}
+
+func (s *recordingSource) Render(r charts.Release) ([]*unstructured.Unstructured, error) {
+	objects, err := s.ChartSource.Render(r)
+	for _, u := range objects {
+		s.rendered = append(s.rendered, r.Name+" "+u.GetKind()+" "+u.GetName())
+	}
+	return objects, err
+}
+
+// ownObjects are what no chart renders, as "<release> <kind> <name>" like the rest: hypergate makes them for the side of that release.
+func ownObjects(cfg desired.Config, guest desired.Guest) []string {
+	own := []string{"istiod Secret cacerts"}
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		own = append(own, "istiod-remote "+kind+" "+cfg.IstiodName())
+	}
+	if guest.Namespace == desired.Missing {
+		own = append(own, "istiod-remote Namespace "+cfg.GuestNamespace)
+	}
+	return own
+}
+
+// accounting compares what was rendered and made with what is planned and dropped.
+func accounting(rendered, own []string, state desired.State) string {
+	planned := []string{}
+	for _, o := range mgmtObjects(state) {
+		planned = append(planned, "istiod "+o.GVK().Kind+" "+o.Key().Name)
+	}
+	for _, o := range guestObjects(state) {
+		planned = append(planned, "istiod-remote "+o.GVK().Kind+" "+o.Key().Name)
+	}
+	for _, d := range state.Dropped {
+		line := d.Release + " " + d.Kind + " " + d.Name
+		if d.Reason == "" {
+			line += " (dropped without a reason)"
+		}
+		planned = append(planned, line)
+	}
+	expected := slices.Concat(rendered, own)
+	slices.Sort(expected)
+	slices.Sort(planned)
+	return cmp.Diff(expected, planned)
+}
+
+func one[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
+
+// anyInput is one combination of flags and observations, all of them allowed.
+func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.Hosted, desired.Guest) {
+	tb.Helper()
+	cfg := config(one(random, bothTopologies()...))
+	// Revisions that look like parts of the names that the chart makes.
+	cfg.Revision = one(random, "openshift-gateway", "a", "1", "true", "1-29-1", "revision-tag-canary", "sidecar-injector", "x-gatewayclass-y",
+		"validator", strings.Repeat("r", 52))
+	cfg.WebhookHost = one(random, cfg.IstiodName(), "istiod.example.com", "192.0.2.1")
+	cfg.GuestNamespace = one(random, "openshift-ingress", "istio-system", strings.Repeat("n", 63))
+	cfg.MgmtNamespace = one(random, mgmtNamespace, "ocm-production-2f0c8-guest1")
+	if cfg.Topology == desired.TopologyStandalone {
+		cfg.MgmtNamespace = cfg.GuestNamespace
+	}
+	cfg.SidecarInjection = one(random, true, false)
+	cfg.IstioResources = one(random, nil, desired.LayeredProductResources(), desired.KnownIstioResources(), desired.KnownIstioResources()[:1])
+	cfg.XDS = one(random, cfg.XDS, desired.HostPort{Host: "192.0.2.1", Port: 15012}, desired.HostPort{Host: "2001:db8::1", Port: 443})
+	hosted := desired.Hosted{CA: testCA(tb), Istiod: one(random, desired.Absent, desired.Unavailable, desired.Available)}
+	guest := asking(anyClasses(random)...)
+	guest.Namespace = one(random, desired.Missing, desired.Present)
+	guest.Webhook = one(random, desired.Unproven, desired.Proven)
+	return cfg, hosted, guest
+}
+
+// anyClasses are one to five names of GatewayClasses: DNS subdomains, which may be up to 253 characters and look like anything.
+func anyClasses(random *rand.Rand) []string {
+	all := []string{
+		"openshift-default", "true", "null", "1", "1e3", "0x10", "a.b.c", "2026-01-01", "default", "istio", "values", "values-openshift-gateway",
+		strings.Repeat("c", 63), strings.Repeat("c", 64), strings.Repeat(strings.Repeat("d", 61)+".", 4) + "12345",
+	}
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:1+random.IntN(5)]
+}
+
+// TestAStrangerInTheChartRefusesThePlan adds to the chart's output what must not be applied, or not there. Everything is refused, and the error
+// names the object.
+func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		release string
+		object  string
+		want    []string
+	}{
+		"an unknown kind": {
+			"istiod", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: miner, namespace: clusters-guest1}}",
+			[]string{"CronJob.batch", `"miner"`, "routing table does not know", "release istiod"},
+		},
+		"a cluster-scoped kind for management": {
+			"istiod", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: first}}",
+			[]string{"PriorityClass.scheduling.k8s.io", `"first"`},
+		},
+		"a CRD outside of the chart base": {
+			"istiod", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}}",
+			[]string{"CustomResourceDefinition", `"things.example.com"`},
+		},
+		"a known kind of another group": {
+			"istiod", "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
+			[]string{"Service.serving.knative.dev", `"istiod-openshift-gateway"`},
+		},
+		"a known kind of another name": {
+			"istiod", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod-openshift-gateway-canary, namespace: clusters-guest1}}",
+			[]string{"Deployment.apps", `"istiod-openshift-gateway-canary"`},
+		},
+		"a known kind in another version": {
+			"istiod", "{apiVersion: v2, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}",
+			[]string{"ConfigMap clusters-guest1/istio-openshift-gateway", "must not stand on the management side", "kind"},
+		},
+		"an object of another namespace for management": {
+			"istiod", "{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}}",
+			[]string{"Service kube-system/istiod-openshift-gateway", "must not stand on the management side", `"clusters-guest1"`},
+		},
+		"an object of another namespace for the guest": {
+			"istiod-remote", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
+			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "must not stand on the guest side", `"openshift-ingress"`},
+		},
+		"an object without a namespace": {
+			"istiod-remote", "{apiVersion: v1, kind: Service, metadata: {name: istiod-revision-tag-default}}",
+			[]string{"Service istiod-revision-tag-default", "must not stand on the guest side"},
+		},
+		"a Secret for the guest": {
+			"istiod-remote", "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: openshift-ingress}}",
+			[]string{"release istiod-remote", "Secret", `"cacerts"`},
+		},
+		"a workload for the guest": {
+			"istiod-remote", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod-openshift-gateway, namespace: openshift-ingress}}",
+			[]string{"release istiod-remote", "Deployment.apps", `"istiod-openshift-gateway"`},
+		},
+		"a Secret for management that the chart makes": {
+			"istiod", "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: clusters-guest1}}",
+			[]string{"release istiod", "Secret", `"cacerts"`},
+		},
+		"a second object of one identity": {
+			"istiod", "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}",
+			[]string{"ConfigMap clusters-guest1/istio-openshift-gateway", "planned twice"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := editedSource{embedded(t), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
+				if release == tc.release {
+					rendered = append(rendered, parse(t, tc.object))
+				}
+				return rendered
+			}}
+			refused(t, config(desired.TopologyHosted), source, tc.want...)
+		})
+	}
+}
+
+// refused checks that there is no plan, not even a part of one, and what the error says.
+func refused(t *testing.T, cfg desired.Config, source desired.ChartSource, want ...string) {
+	t.Helper()
+	state, err := desired.Compute(cfg, source, installed(t), asking("openshift-default"))
+	mustFail(t, err, want...)
+	if diff := cmp.Diff(desired.State{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+		t.Errorf("a refused plan is not empty:\n%s", diff)
+	}
+}
+
+// TestAllStrangersAreNamedAtOnce spares the reader of a log one round per object.
+func TestAllStrangersAreNamedAtOnce(t *testing.T) {
+	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
+		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"), parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
+	}}
+	refused(t, config(desired.TopologyHosted), source, `"one"`, `"two"`)
+}
+
+// TestStandaloneTwins: a revision that looks like a tag makes the names of both sides' Services the same, which matters where both sides are
+// one cluster.
+func TestStandaloneTwins(t *testing.T) {
+	cfg := config(desired.TopologyStandalone)
+	cfg.Revision = "revision-tag-default"
+	refused(t, cfg, embedded(t), "Service openshift-ingress/istiod-revision-tag-default", "planned twice", "--revision")
+
+	cfg = config(desired.TopologyHosted)
+	cfg.Revision = "revision-tag-default"
+	compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
+}
