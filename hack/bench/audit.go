@@ -64,7 +64,9 @@ func (e event) byController() bool { return strings.HasPrefix(e.UserAgent, "hype
 func (e event) succeeded() bool { return e.ResponseStatus.Code/100 == 2 }
 
 // id names the object: side, resource, namespace/name.
-func (e event) id() string { return objectID(e.Side, e.ObjectRef.Resource, e.ObjectRef.Namespace, e.ObjectRef.Name) }
+func (e event) id() string {
+	return objectID(e.Side, e.ObjectRef.Resource, e.ObjectRef.Namespace, e.ObjectRef.Name)
+}
 
 func objectID(side desired.Side, resource, namespace, name string) string {
 	return fmt.Sprintf("%s %s %s", side, resource, strings.TrimPrefix(namespace+"/"+name, "/"))

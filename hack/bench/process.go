@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
 )
 
 // process is a running hypergate.
@@ -167,4 +166,3 @@ func freePort(ctx context.Context) (int, error) {
 
 // guestServer is what istiod's kubeconfig names; nobody uses it here.
 const guestServer = "https://kube-apiserver:6443"
-

@@ -47,7 +47,9 @@ func newReport(o options) *report {
 
 func (r *report) add(x row) { r.Rows = append(r.Rows, x) }
 
-func (r *report) note(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+func (r *report) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
 
 func (r *report) write(o options, out io.Writer) error {
 	data, err := json.MarshalIndent(r, "", "  ")

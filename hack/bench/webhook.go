@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -16,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -29,51 +29,38 @@ import (
 // webhook plays istiod's validating webhook: it refuses a DestinationRule whose host is no host name. Without it the webhook could never be
 // proven, and hypergate, which would go on trying, would never be at rest.
 type webhook struct {
-	host     string
-	listener net.Listener
-	server   *http.Server
+	host   string
+	server *http.Server
+	leaf   atomic.Pointer[tls.Certificate]
 }
 
 // listenAsIstiod takes port 443 of a loopback address that nobody else uses: hypergate's webhook URLs are always of port 443.
-func listenAsIstiod() (*webhook, error) {
+func listenAsIstiod(ctx context.Context) (*webhook, error) {
 	number := make([]byte, 2)
 	if _, err := rand.Read(number); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("choosing a loopback address: %w", err)
 	}
 	w := &webhook{host: fmt.Sprintf("127.%d.%d.1", 1+number[0]%250, number[1])}
-	var err error
-	w.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", w.host+":443")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.host+":443")
 	if err != nil {
-		return nil, fmt.Errorf("listening in istiod's place (ports below 1024 need root, CAP_NET_BIND_SERVICE, or sysctl net.ipv4.ip_unprivileged_port_start=443): %w", err)
+		return nil, fmt.Errorf("listening in istiod's place: %w; ports below 1024 need root, or sysctl net.ipv4.ip_unprivileged_port_start=443", err)
 	}
+	w.server = &http.Server{
+		Handler: http.HandlerFunc(review), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.leaf.Load(), nil }},
+	}
+	go func() { _ = w.server.ServeTLS(listener, "", "") }()
 	return w, nil
 }
 
-// serve answers with a certificate of the mesh CA. Serving again, after a new installation has made another CA, replaces the old one.
-func (w *webhook) serve(ca map[string][]byte) error {
-	certificate, err := w.certificate(ca)
+// use makes the webhook show a certificate of this mesh CA from now on.
+func (w *webhook) use(ca map[string][]byte) error {
+	leaf, err := w.certificate(ca)
 	if err != nil {
 		return fmt.Errorf("making istiod's certificate: %w", err)
 	}
-	w.server = &http.Server{
-		Handler:           http.HandlerFunc(review),
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ReadHeaderTimeout: 5 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0),
-	}
-	go func() { _ = w.server.ServeTLS(w.listener, "", "") }()
+	w.leaf.Store(&leaf)
 	return nil
-}
-
-func (w *webhook) close() error {
-	err := w.listener.Close()
-	if w.server != nil {
-		err = w.server.Close() // it closes the listener, too
-	}
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 func (w *webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
@@ -126,4 +113,3 @@ func (w *world) meshCA(ctx context.Context) (map[string][]byte, error) {
 	}
 	return secret.Data, nil
 }
-

@@ -35,6 +35,9 @@ const (
 	settled = time.Second
 )
 
+// benchAgent is how the bench is known in the audit logs.
+const benchAgent = "bench"
+
 var classes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
 
 // side is one cluster as the bench sees it.
@@ -90,7 +93,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if w.binary, err = buildController(ctx, o.binary, w.dir); err != nil {
 		return w, err
 	}
-	if w.webhook, err = listenAsIstiod(); err != nil {
+	if w.webhook, err = listenAsIstiod(ctx); err != nil {
 		return w, err
 	}
 	w.cfg.WebhookHost = w.webhook.host
@@ -113,7 +116,7 @@ func (w *world) stop() error {
 	w.stopPlayer()
 	errs = append(errs, w.stopController())
 	if w.webhook != nil {
-		errs = append(errs, w.webhook.close())
+		errs = append(errs, w.webhook.server.Close())
 	}
 	if w.pair != nil {
 		errs = append(errs, w.pair.Stop())
@@ -126,7 +129,7 @@ func (w *world) stop() error {
 
 func newSide(name desired.Side, plane *planes.Plane, kinds []desired.Kind) (*side, error) {
 	config := rest.CopyConfig(plane.Config)
-	config.UserAgent = "bench"
+	config.UserAgent = benchAgent
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s side: %w", name, err)
@@ -312,4 +315,6 @@ func (w *world) clearSide(ctx context.Context, s *side) error {
 	})
 }
 
-func gvr(k desired.Kind) schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }
+func gvr(k desired.Kind) schema.GroupVersionResource {
+	return k.GVK.GroupVersion().WithResource(k.Resource)
+}

@@ -257,3 +257,24 @@ func TestATerminatingObjectIsMadeAnew(t *testing.T) {
 		t.Errorf("%d writes to make it anew, want 1", writes)
 	}
 }
+
+// Without a watch nothing but the API server's answers tells that an object is being deleted.
+func TestATerminatingObjectThatNoWatchHasShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}}`)
+	c := w.cluster()
+	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	w.remove(o)
+	changed := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}, data: {a: b}}`)
+	for _, test := range []struct {
+		cluster *apply.Cluster
+		writes  int
+	}{{c, 1}, {w.cluster(), 0}} {
+		if r := apply.Apply(t.Context(), test.cluster, []object{changed}); r.Count(apply.VerdictWaiting) != 1 || r.Writes() != test.writes {
+			t.Errorf("%s, %d writes, want it to wait after %d writes: %v", r, r.Writes(), test.writes, r.Err())
+		}
+	}
+}

@@ -166,6 +166,17 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
+func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.limit("limited-watch", "secrets", "get", "list", "create", "patch")
+	c := w.started()
+	w.Eventually(c.WatchProblems).Should(gomega.HaveLen(1))
+	if got := c.WatchProblems()[0].Cause; got.String() != "may not watch secrets" || got.Verb() != "watch" || got.Resource().String() != "secrets" {
+		t.Errorf("the problem is %q (%s %s), want that secrets may not be watched", got, got.Verb(), got.Resource())
+	}
+}
+
 // limit makes the world's client a user that may do everything with every kind but one, and with that one only what the verbs allow.
 func (w *world) limit(user, without string, verbs ...string) {
 	w.t.Helper()

@@ -17,7 +17,7 @@ const (
 // proof is what is known of the way from the guest's API server to istiod's webhook. A proof holds for as long as istiod stays available: when
 // it was away, it has to be given again, and nothing is asked in between.
 type proof struct {
-	since  string
+	since  time.Time
 	proven bool
 	delay  time.Duration
 	next   time.Time
@@ -29,7 +29,7 @@ func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted,
 		*p = proof{}
 		return desired.Unproven, 0
 	}
-	if p.since != hosted.IstiodSince {
+	if !p.since.Equal(hosted.IstiodSince) {
 		*p = proof{since: hosted.IstiodSince}
 	}
 	if p.proven {

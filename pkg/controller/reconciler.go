@@ -86,7 +86,7 @@ func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duratio
 	if err != nil {
 		return status.Outcome{Refused: err}, 0, err
 	}
-	outcome := status.Outcome{Plan: plan, Istiod: hosted.Istiod}
+	outcome := status.Outcome{Plan: plan, Istiod: hosted.Istiod, Since: hosted.IstiodSince}
 	renew := r.applyAll(ctx, &outcome, hosted)
 	r.prune(ctx, &outcome)
 	outcome.MgmtWatches, outcome.GuestWatches = r.Mgmt.WatchProblems(), r.Guest.WatchProblems()
@@ -120,7 +120,7 @@ func (r *Reconciler) observe(ctx context.Context) (desired.Hosted, desired.Guest
 
 // compute plans, or hands out the last plan if nothing that it was made from changed.
 func (r *Reconciler) compute(ctx context.Context, hosted desired.Hosted, seen desired.Guest) (desired.State, error) {
-	hosted.IstiodSince = "" // nothing is computed from it
+	hosted.IstiodSince = time.Time{} // nothing is computed from it
 	inputs, err := json.Marshal([]any{hosted, seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)

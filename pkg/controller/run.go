@@ -99,6 +99,7 @@ func Run(ctx context.Context, o Options) error {
 func unlimited(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	config.UserAgent = "hypergate"
 	return config
 }
 
@@ -112,7 +113,7 @@ func (r *Reconciler) AddToManager(mgr manager.Manager) error {
 		SkipNameValidation: new(true),
 		// There is one key, and it says nothing.
 		LogConstructor: func(*reconcile.Request) logr.Logger { return mgr.GetLogger() },
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+		RateLimiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 	testcharts "github.com/hypergate/hypergate/test/charts"
@@ -70,6 +71,18 @@ func asking(classes ...string) desired.Guest {
 	var guest desired.Guest
 	for i, name := range classes {
 		guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name, Generation: int64(i + 1)})
+	}
+	return guest
+}
+
+// withForeignCRDs is a guest where somebody else has installed every CRD. CRDs are most of the work of Compute; tests of the rest do without.
+func withForeignCRDs(guest desired.Guest) desired.Guest {
+	guest.CRDs = map[string]crds.Fact{}
+	for _, name := range crds.GatewayAPI().Names() {
+		guest.CRDs[name] = crds.FactOf(false, false)
+	}
+	for _, r := range desired.KnownIstioResources() {
+		guest.CRDs[r.CRD()] = crds.FactOf(false, false)
 	}
 	return guest
 }

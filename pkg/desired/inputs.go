@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -124,9 +125,8 @@ type Hosted struct {
 	CA pki.CA
 	// Istiod is whether istiod serves.
 	Istiod Availability
-	// IstiodSince changes whenever istiod became available anew. Nothing is computed from it; a proof that istiod's webhook is reached holds
-	// for one value of it.
-	IstiodSince string
+	// IstiodSince is since when istiod serves. Nothing is computed from it; a proof that istiod's webhook is reached holds for one value of it.
+	IstiodSince time.Time
 }
 
 // Availability is whether a workload serves.

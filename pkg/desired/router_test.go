@@ -100,7 +100,7 @@ func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.Hosted,
 	cfg.IstioResources = one(random, nil, desired.LayeredProductResources(), desired.KnownIstioResources(), desired.KnownIstioResources()[:1])
 	cfg.XDS = one(random, cfg.XDS, desired.HostPort{Host: "192.0.2.1", Port: 15012}, desired.HostPort{Host: "2001:db8::1", Port: 443})
 	hosted := desired.Hosted{CA: testCA(tb), Istiod: one(random, desired.Absent, desired.Unavailable, desired.Available)}
-	guest := asking(anyClasses(random)...)
+	guest := withForeignCRDs(asking(anyClasses(random)...))
 	guest.Namespace = one(random, desired.Missing, desired.Present)
 	guest.Webhook = one(random, desired.Unproven, desired.Proven)
 	return cfg, hosted, guest
@@ -192,7 +192,7 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 // refused checks that there is no plan, not even a part of one, and what the error says.
 func refused(t *testing.T, cfg desired.Config, source desired.ChartSource, want ...string) {
 	t.Helper()
-	state, err := desired.Compute(cfg, source, installed(t), asking("openshift-default"))
+	state, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
 	mustFail(t, err, want...)
 	if diff := cmp.Diff(desired.State{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
@@ -216,5 +216,5 @@ func TestStandaloneTwins(t *testing.T) {
 
 	cfg = config(desired.TopologyHosted)
 	cfg.Revision = "revision-tag-default"
-	compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
+	compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -156,22 +157,36 @@ func (e NotSynced) Error() string {
 // Unwrap is why.
 func (e NotSynced) Unwrap() error { return e.err }
 
-// availability is whether istiod serves, and since when.
-func (c *Cluster) availability() (desired.Availability, string) {
+// availability is whether istiod serves, and since when: since it became available, or since its last rollout ended, whichever is later.
+func (c *Cluster) availability() (desired.Availability, time.Time) {
 	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok || d.DeletionTimestamp != nil {
-		return desired.Absent, ""
+		return desired.Absent, time.Time{}
 	}
 	if d.Status.ObservedGeneration < d.Generation || d.Status.ReadyReplicas == 0 {
-		return desired.Unavailable, ""
+		return desired.Unavailable, time.Time{}
 	}
+	available, since := desired.Unavailable, time.Time{}
 	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionTrue {
-			return desired.Available, string(d.UID) + "/" + condition.LastTransitionTime.UTC().String()
+		switch {
+		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionTrue:
+			available, since = desired.Available, later(since, condition.LastTransitionTime.Time)
+		case condition.Type == appsv1.DeploymentProgressing && condition.Reason == newReplicaSetAvailable:
+			since = later(since, condition.LastUpdateTime.Time)
 		}
 	}
-	return desired.Unavailable, ""
+	return available, since
+}
+
+// newReplicaSetAvailable is the reason of a rollout that ended well (kubernetes pkg/controller/deployment/util).
+const newReplicaSetAvailable = "NewReplicaSetAvailable"
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {

@@ -50,6 +50,8 @@ type Outcome struct {
 	Refused error
 	Plan    desired.State
 	Istiod  desired.Availability
+	// Since is since when istiod serves.
+	Since time.Time
 	// Mgmt and Guest are the reports of the two sides.
 	Mgmt, Guest apply.Report
 	// Watches are the kinds of either side whose watch does not work.
@@ -93,16 +95,21 @@ func installed(o Outcome, version string) metav1.Condition {
 			"the installation was refused before anything was changed; the log of hypergate says why"
 	case len(failures) > 0 && o.Istiod == desired.Available:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
-			fmt.Sprintf("istiod %s serves, but not everything is as it should be: %s", version, strings.Join(failures, "; "))
+			fmt.Sprintf("istiod %s serves since %s, but not everything is as it should be: %s", version, since(o), strings.Join(failures, "; "))
 	case len(failures) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
 	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, fmt.Sprintf("istiod %s serves", version)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, fmt.Sprintf("istiod %s serves since %s", version, since(o))
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, "waiting for "+waiting(o)
 	}
 	return c
 }
+
+// since is when istiod began to serve. That it stands in the message is more than information: each start of istiod changes the status, and
+// istiod looks at all Gateways of a class again when the class changes. It gives up after five tries within a tenth of a second on those that
+// it finds when it starts (Istio's pilot/pkg/config/kube/gateway, deploymentcontroller.go; istio#61094).
+func since(o Outcome) string { return o.Since.UTC().Format(time.RFC3339) }
 
 func waiting(o Outcome) string {
 	switch {

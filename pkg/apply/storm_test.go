@@ -1,0 +1,77 @@
+package apply_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+)
+
+// Somebody changes, strips and deletes at random, as fast as the API server allows, while a loop like the controller's restores. Whatever
+// the order of events, answers and notifications: in the end all is as it should be, no drift cost more than one write, and then there is
+// silence.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, objs := w.started(), w.sample()[2:]
+	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var writes atomic.Int64
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.notified:
+				r := apply.Apply(ctx, c, objs)
+				writes.Add(int64(r.Writes()))
+				if r.Err() != nil && ctx.Err() == nil {
+					t.Errorf("restoring: %v", r.Err())
+				}
+			}
+		}
+	})
+
+	const storms = 300
+	random, drifts := rand.New(rand.NewPCG(1, 2)), int64(0) //nolint:gosec // the same storm each time
+	for range storms {
+		i := random.IntN(len(objs))
+		o, patch := objs[i], sample()[i+2].change
+		var err error
+		switch random.IntN(4) {
+		case 0:
+			err = w.resource(o.u).Delete(ctx, o.u.GetName(), metav1.DeleteOptions{})
+		case 1:
+			patch = `{"metadata":{"labels":{"` + ownerKey + `":null}}}`
+			fallthrough
+		default:
+			_, err = w.resource(o.u).Patch(ctx, o.u.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+		}
+		if err == nil { // otherwise it is not there at the moment
+			drifts++
+		}
+	}
+	for _, o := range objs {
+		w.Eventually(func() bool { return w.isOurs(o) }).Should(gomega.BeTrue(), "%s %s", o.GVK().Kind, o.Key())
+	}
+	w.Eventually(c.Members).Should(gomega.ConsistOf(apply.IDs(objs)))
+	quiet := writes.Load()
+	w.Consistently(writes.Load, "300ms").Should(gomega.Equal(quiet))
+	stop()
+	loop.Wait()
+	t.Logf("%d drifts, %d writes", drifts, quiet)
+	// A write may meet a conflict, when the object changes at that moment, and is then tried once more.
+	if quiet == 0 || quiet > drifts*5/4 {
+		t.Errorf("%d drifts cost %d writes", drifts, quiet)
+	}
+}
