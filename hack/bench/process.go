@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // process is a running hypergate.
@@ -69,6 +71,14 @@ func (w *world) startController(ctx context.Context) error {
 	}()
 	w.controller = p
 	if err := w.until(ctx, "hypergate is ready", p.ready); err != nil {
+		return err
+	}
+	// It brings the CRDs of the Gateway API when it starts.
+	err = w.until(ctx, "the guest has GatewayClasses", func(ctx context.Context) (bool, error) {
+		_, err := w.guest.meta.Resource(classes).List(ctx, metav1.ListOptions{})
+		return err == nil, ignoreNotFound(err)
+	})
+	if err != nil {
 		return err
 	}
 	return w.settle(ctx)

@@ -305,14 +305,16 @@ func (w *world) clearSide(ctx context.Context, s *side) error {
 			}
 		}
 	}
-	return w.until(ctx, "everything is gone", func(ctx context.Context) (bool, error) {
-		for _, k := range s.kinds {
-			if objects, err := members(ctx, k); err != nil || len(objects) > 0 {
-				return false, err
-			}
+	for _, k := range s.kinds {
+		err := w.until(ctx, k.Resource+" are gone", func(ctx context.Context) (bool, error) {
+			objects, err := members(ctx, k)
+			return len(objects) == 0, err
+		})
+		if err != nil {
+			return err
 		}
-		return true, nil
-	})
+	}
+	return nil
 }
 
 func gvr(k desired.Kind) schema.GroupVersionResource {

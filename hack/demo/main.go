@@ -29,12 +29,17 @@ import (
 func main() {
 	cluster.MaybeRunNode()
 	ctrllog.SetLogger(logr.Discard()) // of what plays the guest's nodes
+	os.Exit(exitCode(os.Args[1:]))
+}
+
+func exitCode(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, args); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // options are the command line.
@@ -64,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 	case "down":
 		return down(ctx, o)
 	case "play":
-		w, err := world.Attach(o.dir, o.topology)
+		w, err := world.Attach(o.dir)
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func startPlayer(o options) error {
 	kept := filepath.Join(o.dir, "demo")
 	data, err := os.ReadFile(self)
 	if err == nil {
-		err = os.WriteFile(kept, data, 0o700) //nolint:gosec // a program must be executable
+		err = os.WriteFile(kept, data, 0o700)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping this program: %w", err)
@@ -86,7 +86,7 @@ func startPlayer(o options) error {
 		return fmt.Errorf("opening the player's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	command := exec.Command(kept, "play", "-dir", o.dir, "-topology", string(o.topology)) //nolint:gosec,noctx // ourselves, and it outlives us
+	command := exec.Command(kept, "play", "-dir", o.dir) //nolint:noctx // it outlives us
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {

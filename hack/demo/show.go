@@ -8,10 +8,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -85,15 +84,15 @@ func showMembers(ctx context.Context, client dynamic.Interface, side desired.Sid
 // note says what is remarkable about an object.
 func note(object map[string]any) string {
 	webhooks, _ := object["webhooks"].([]any)
-	for _, w := range webhooks {
-		webhook, _ := w.(map[string]any)
-		config, _ := webhook["clientConfig"].(map[string]any)
-		if url, ok := config["url"].(string); ok {
-			return fmt.Sprintf("%s, failurePolicy %v", url, webhook["failurePolicy"])
-		}
-		return fmt.Sprintf("in-cluster Service, failurePolicy %v", webhook["failurePolicy"])
+	if len(webhooks) == 0 {
+		return ""
 	}
-	return ""
+	webhook, _ := webhooks[0].(map[string]any)
+	config, _ := webhook["clientConfig"].(map[string]any)
+	if url, ok := config["url"].(string); ok {
+		return fmt.Sprintf("%s, failurePolicy %v", url, webhook["failurePolicy"])
+	}
+	return fmt.Sprintf("in-cluster Service, failurePolicy %v", webhook["failurePolicy"])
 }
 
 // showDropped computes the plan once more, as hypergate does, for what it leaves out.

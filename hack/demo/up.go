@@ -112,7 +112,7 @@ func guestAdmin(ctx context.Context, w *world.World) error {
 
 // again shows a demo that runs.
 func again(ctx context.Context, o options) error {
-	w, err := world.Attach(o.dir, o.topology)
+	w, err := world.Attach(o.dir)
 	if err != nil {
 		return fmt.Errorf("no demo runs (start one with `make demo`): %w", err)
 	}

@@ -67,8 +67,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 
 // unknown says that a side has not shown everything yet.
 func unknown(err error) bool {
-	_, mgmtUnknown := errors.AsType[mgmt.NotSynced](err)
-	_, guestUnknown := errors.AsType[guest.NotSynced](err)
+	_, mgmtUnknown := errors.AsType[mgmt.NotSyncedError](err)
+	_, guestUnknown := errors.AsType[guest.NotSyncedError](err)
 	return mgmtUnknown || guestUnknown
 }
 
@@ -229,7 +229,7 @@ func (r *Reconciler) report(ctx context.Context, o status.Outcome, refused error
 	}
 	seen, err := r.Guest.Observe()
 	if err != nil {
-		return nil //nolint:nilerr // the guest went away meanwhile; its return is an event
+		return nil // the guest went away meanwhile; its return is an event
 	}
 	var errs []error
 	for _, class := range seen.Classes {

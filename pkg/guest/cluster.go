@@ -36,10 +36,13 @@ type Cluster struct {
 	notify    func()
 }
 
-var (
-	crdResource       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-)
+func crdResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+}
+
+func namespaceResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+}
 
 // New connects to the guest. It makes no request.
 func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
@@ -86,15 +89,16 @@ func connect(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{cfg: cfg, server: restConfig.Host, caBundle: caBundle, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
-	c.crds = watch.New(metadataWatch(meta, crdResource, "", c.onCRD(), func() { c.notify() }))
-	c.namespace = watch.New(metadataWatch(meta, namespaceResource, "metadata.name="+cfg.GuestNamespace, func(watch.Event) { c.notify() }, func() { c.notify() }))
+	c.crds = watch.New(metadataWatch(meta, crdResource(), "", c.onCRD(), func() { c.notify() }))
+	c.namespace = watch.New(metadataWatch(meta, namespaceResource(), "metadata.name="+cfg.GuestNamespace, func(watch.Event) { c.notify() }, func() { c.notify() }))
 	c.classes = newClassWatch(gateway.GatewayClasses(), cfg.ControllerName, func() { c.notify() })
 	return c, nil
 }
 
 func kinds() []apply.Kind {
-	var out []apply.Kind
-	for _, k := range desired.GuestKinds() {
+	all := desired.GuestKinds()
+	out := make([]apply.Kind, 0, len(all))
+	for _, k := range all {
 		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept, Barrier: k.GVK.Kind == "Namespace"})
 	}
 	return out

@@ -34,15 +34,15 @@ func wantedCRDs(cfg desired.Config) map[string]bool {
 	return out
 }
 
-// NotSynced says that the watches of the guest have not shown everything yet: the guest is not reachable, or something may not be listed.
-type NotSynced struct {
+// NotSyncedError says that the watches of the guest have not shown everything yet: the guest is not reachable, or something may not be listed.
+type NotSyncedError struct {
 	// Missing are the resources that decide what is installed and that are not known yet.
 	Missing []string
 	err     error
 }
 
 // Error names what is missing, and why where a watch said why.
-func (e NotSynced) Error() string {
+func (e NotSyncedError) Error() string {
 	text := "the guest is not known yet (waiting for " + strings.Join(e.Missing, ", ") + ")"
 	if e.err != nil {
 		text += ": " + e.err.Error()
@@ -51,7 +51,7 @@ func (e NotSynced) Error() string {
 }
 
 // Unwrap is why.
-func (e NotSynced) Unwrap() error { return e.err }
+func (e NotSyncedError) Unwrap() error { return e.err }
 
 // Observe reads what the guest shows. An error means "unknown", never "empty". The proof of the webhook is not observed here; see ProveWebhook.
 func (c *Cluster) Observe() (desired.Guest, error) {
@@ -68,7 +68,7 @@ func (c *Cluster) Observe() (desired.Guest, error) {
 // known is an error while something that decides what is installed is not known yet.
 func (c *Cluster) known() error {
 	if !c.crds.Synced() {
-		return NotSynced{Missing: []string{"customresourcedefinitions"}, err: c.crds.Err()}
+		return NotSyncedError{Missing: []string{"customresourcedefinitions"}, err: c.crds.Err()}
 	}
 	var missing []string
 	var errs []error
@@ -80,7 +80,7 @@ func (c *Cluster) known() error {
 		missing, errs = append(missing, "gatewayclasses"), append(errs, c.classes.Err())
 	}
 	if len(missing) > 0 {
-		return NotSynced{Missing: missing, err: errors.Join(errs...)}
+		return NotSyncedError{Missing: missing, err: errors.Join(errs...)}
 	}
 	return nil
 }

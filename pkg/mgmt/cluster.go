@@ -95,8 +95,9 @@ func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify
 }
 
 func kinds() []apply.Kind {
-	var out []apply.Kind
-	for _, k := range desired.MgmtKinds() {
+	all := desired.MgmtKinds()
+	out := make([]apply.Kind, 0, len(all))
+	for _, k := range all {
 		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept})
 	}
 	return out
@@ -130,7 +131,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 // Observe reads what the management side shows. An error means "unknown", never "absent".
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	if !c.istiod.Synced() {
-		return desired.Hosted{}, NotSynced{err: c.istiod.Err()}
+		return desired.Hosted{}, NotSyncedError{err: c.istiod.Err()}
 	}
 	if !c.kept.read {
 		read, err := c.readSecrets(ctx)
@@ -143,11 +144,11 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	return desired.Hosted{CA: c.kept.ca, Istiod: availability, IstiodSince: since}, nil
 }
 
-// NotSynced says that the watches of the management side have not shown everything yet.
-type NotSynced struct{ err error }
+// NotSyncedError says that the watches of the management side have not shown everything yet.
+type NotSyncedError struct{ err error }
 
 // Error says why, where a watch said why.
-func (e NotSynced) Error() string {
+func (e NotSyncedError) Error() string {
 	if e.err == nil {
 		return "the management side is not known yet"
 	}
@@ -155,7 +156,7 @@ func (e NotSynced) Error() string {
 }
 
 // Unwrap is why.
-func (e NotSynced) Unwrap() error { return e.err }
+func (e NotSyncedError) Unwrap() error { return e.err }
 
 // availability is whether istiod serves, and since when: since it became available, or since its last rollout ended, whichever is later.
 func (c *Cluster) availability() (desired.Availability, time.Time) {
@@ -250,7 +251,7 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem { return c.objects.WatchP
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {
 	if !c.istiod.Synced() {
-		return NotSynced{err: c.istiod.Err()}
+		return NotSyncedError{err: c.istiod.Err()}
 	}
 	return c.istiod.Err()
 }

@@ -13,8 +13,8 @@ import (
 	"text/template"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
-	"github.com/hypergate/hypergate/test/cluster/internal/proc"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // run is all that the node's processes and the file templates need to know. It is also the record by which Down finds a run.

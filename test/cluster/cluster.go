@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
-	"github.com/hypergate/hypergate/test/cluster/internal/proc"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // ErrNeedsRoot is what Start returns to a user that is not root.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
-	"github.com/hypergate/hypergate/test/cluster/internal/proc"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 const (

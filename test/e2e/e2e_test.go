@@ -91,6 +91,7 @@ func (t *teller) step() context.Context {
 }
 
 func tell(t *testing.T, topology desired.Topology, name string, stories []story) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
@@ -123,6 +124,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 
 // artifacts is where the logs of the run are kept, if E2E_ARTIFACTS names a folder.
 func artifacts(t *testing.T, name string) string {
+	t.Helper()
 	if dir := os.Getenv("E2E_ARTIFACTS"); dir != "" {
 		return filepath.Join(dir, name)
 	}
@@ -131,6 +133,7 @@ func artifacts(t *testing.T, name string) string {
 
 // build builds hypergate as a release is built.
 func build(t *testing.T) string {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "hypergate")
 	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "github.com/hypergate/hypergate/cmd/hypergate")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -139,7 +139,7 @@ func (t *teller) mgmtToken() string {
 func webhook(t *teller) {
 	t.installed()
 	t.Log("it becomes Fail only after a rejection was seen to come through")
-	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionv1.Fail))
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	bad := destinationRule("bad", "not a host")
 	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
 		Create(t.ctx, bad, metav1.CreateOptions{})
@@ -163,7 +163,7 @@ func destinationRule(name, host string) *unstructured.Unstructured {
 }
 
 // webhooks is our webhook configuration, or nil.
-func (t *teller) webhooks() *admissionv1.ValidatingWebhookConfiguration {
+func (t *teller) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	if err != nil || len(list.Items) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (t *teller) webhooks() *admissionv1.ValidatingWebhookConfiguration {
 	return &list.Items[0]
 }
 
-func (t *teller) failurePolicy() admissionv1.FailurePolicyType {
+func (t *teller) failurePolicy() admissionregistrationv1.FailurePolicyType {
 	if w := t.webhooks(); w != nil && w.Webhooks[0].FailurePolicy != nil {
 		return *w.Webhooks[0].FailurePolicy
 	}
@@ -180,7 +180,7 @@ func (t *teller) failurePolicy() admissionv1.FailurePolicyType {
 
 func drift(t *teller) {
 	t.installed()
-	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionv1.Fail))
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 
 	t.Log("guest: the webhook's certificate bundle is taken away, and a role is deleted")
 	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
@@ -220,7 +220,7 @@ func restarts(t *teller) {
 	h := t.start()
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	for range kills {
-		moment := time.Duration(rand.IntN(1200)) * time.Millisecond //nolint:gosec // any moment will do
+		moment := time.Duration(rand.IntN(1200)) * time.Millisecond
 		select {
 		case <-time.After(moment): // the story is about random moments
 		case <-h.Done():
@@ -240,7 +240,7 @@ func restarts(t *teller) {
 
 func istiodAway(t *teller) {
 	h := t.installed()
-	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionv1.Fail))
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	t.Log("hypergate is stopped, so that nobody brings istiod back: the worst case")
 	h.Terminate()
 	name := "istiod-" + world.Revision
@@ -282,8 +282,8 @@ func gatewaysFirst(t *teller) {
 
 func foreignMesh(t *teller) {
 	t.Log("a user's mesh holds the default revision: its validator and its default tag")
-	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}}}
-	tag := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+	validator := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}}}
+	tag := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: "istio-revision-tag-default", Labels: map[string]string{"istio.io/rev": "users", "istio.io/tag": "default"},
 	}}
 	admission := t.GuestClient.AdmissionregistrationV1()
@@ -459,7 +459,7 @@ func sameCluster(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(h.Done()).Should(gomega.BeClosed())
 	t.Expect(h.ExitCode()).To(gomega.Equal(1))
-	log, err := os.ReadFile(h.Log)
+	log, err := os.ReadFile(h.Log())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(string(log)).To(gomega.ContainSubstring("the guest kubeconfig leads to the management cluster itself"))
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +34,7 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 	w.Expect(webhook.ClientConfig.Service).To(gomega.BeNil())
 	w.Expect(*webhook.ClientConfig.URL).To(gomega.Equal("https://" + w.cfg.IstiodName() + ":443/validate"))
 	t.Log("nobody answers the webhook here, so it never becomes Fail")
-	w.Expect(*webhook.FailurePolicy).To(gomega.Equal(admissionv1.Ignore))
+	w.Expect(*webhook.FailurePolicy).To(gomega.Equal(admissionregistrationv1.Ignore))
 
 	t.Log("istiod's credential is the guest's, by file, and its CA never leaves the management side")
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "istio-kubeconfig", metav1.GetOptions{})
@@ -137,7 +137,7 @@ func TestARestartChangesNothing(t *testing.T) {
 }
 
 // webhook is our validating webhook configuration, or nil.
-func (w *world) webhook() *admissionv1.ValidatingWebhookConfiguration {
+func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := w.guest.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(w.Context(), metav1.ListOptions{
 		LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(desired.SideGuest),
 	})

@@ -7,13 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,15 +18,13 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // What hypergate is told in every world.
@@ -136,7 +131,7 @@ func (w *World) prepare(ctx context.Context) error {
 	if w.options.Detach {
 		return nil // the caller plays the nodes from a process of its own
 	}
-	playCtx, cancel := context.WithCancel(context.Background())
+	playCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // Stop ends it
 	w.stopPlayer, w.player = cancel, make(chan error, 1)
 	go func() { w.player <- w.PlayNodes(playCtx) }()
 	return nil
@@ -167,10 +162,11 @@ func (w *World) XDS() desired.HostPort {
 
 // Args are hypergate's arguments in this world, but for the address of its health checks.
 func (w *World) Args() []string {
-	args := []string{
+	args := make([]string, 0, 32)
+	args = append(args,
 		"run", "--topology", string(w.Topology), "--management-kubeconfig", w.MgmtKubeconfig,
 		"--pilot-image", cluster.IstiodImage, "--proxy-image", ProxyImage, "--metrics-address", "0", "--v", "1",
-	}
+	)
 	if w.Topology == desired.TopologyStandalone {
 		return args
 	}
@@ -180,56 +176,23 @@ func (w *World) Args() []string {
 
 // Hypergate is a running hypergate.
 type Hypergate struct {
-	cmd    *exec.Cmd
+	*proc.Process
 	health string
-	done   chan struct{}
-	Log    string
 }
 
-// StartHypergate starts hypergate with Args and more arguments. It does not wait; see Ready.
+// StartHypergate starts hypergate with Args and more arguments; it ends with this process, unless the world is detached. It does not wait;
+// see Ready.
 func (w *World) StartHypergate(more ...string) (*Hypergate, error) {
 	health, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	h := &Hypergate{health: health, Log: filepath.Join(w.Dir, "hypergate.log"), done: make(chan struct{})}
-	log, err := os.OpenFile(h.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	argv := append([]string{w.options.Binary}, append(append(w.Args(), "--health-address", health), more...)...)
+	p, err := proc.Spec{Name: "hypergate", LogDir: w.Dir, Argv: argv, Detach: w.options.Detach}.Start()
 	if err != nil {
-		return nil, fmt.Errorf("opening hypergate's log: %w", err)
+		return nil, err
 	}
-	h.cmd = exec.Command(w.options.Binary, append(append(w.Args(), "--health-address", health), more...)...) //nolint:gosec // our own binary
-	h.cmd.Stdout, h.cmd.Stderr = log, log
-	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := h.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting hypergate: %w", err), log.Close())
-	}
-	go func() {
-		_ = h.cmd.Wait()
-		_ = log.Close()
-		close(h.done)
-	}()
-	return h, nil
-}
-
-// PID is its process id.
-func (h *Hypergate) PID() int { return h.cmd.Process.Pid }
-
-// Done is closed when it has ended.
-func (h *Hypergate) Done() <-chan struct{} { return h.done }
-
-// ExitCode is its exit code, once Done.
-func (h *Hypergate) ExitCode() int { return h.cmd.ProcessState.ExitCode() }
-
-// Kill ends it as a crash would.
-func (h *Hypergate) Kill() {
-	_ = h.cmd.Process.Kill()
-	<-h.done
-}
-
-// Terminate ends it as a kubelet would, and waits.
-func (h *Hypergate) Terminate() {
-	_ = h.cmd.Process.Signal(syscall.SIGTERM)
-	<-h.done
+	return &Hypergate{Process: p, health: health}, nil
 }
 
 // Ready waits until a health check answers 200: "readyz", "readyz/guest", "readyz/management", "healthz".
@@ -237,8 +200,8 @@ func (h *Hypergate) Ready(ctx context.Context, check string) error {
 	last := "no answer"
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
-		case <-h.done:
-			return false, fmt.Errorf("hypergate ended with exit code %d; its log is %s", h.ExitCode(), h.Log)
+		case <-h.Done():
+			return false, h.Exit()
 		default:
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.health+"/"+check, nil)
@@ -247,7 +210,7 @@ func (h *Hypergate) Ready(ctx context.Context, check string) error {
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return false, nil //nolint:nilerr // not listening yet
+			return false, nil // not listening yet
 		}
 		defer func() { _ = response.Body.Close() }()
 		last = response.Status
@@ -260,7 +223,7 @@ func (h *Hypergate) Ready(ctx context.Context, check string) error {
 }
 
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("finding a free port: %w", err)
 	}
@@ -268,20 +231,15 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Attach opens a world that another process started with Detach in dir.
-func Attach(dir string, topology desired.Topology) (*World, error) {
-	c := &cluster.Cluster{
-		Dir: dir, HCPNamespace: cluster.DefaultHCPNamespace,
-		MgmtKubeconfig: filepath.Join(dir, "pki/mgmt/admin.kubeconfig"), GuestKubeconfig: filepath.Join(dir, "pki/guest/admin.kubeconfig"),
+// Attach opens a world that another process started with Detach in dir; the error is fs.ErrNotExist if there is none.
+func Attach(dir string) (*World, error) {
+	c, err := cluster.Attach(dir)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if c.Mgmt, err = clientcmd.BuildConfigFromFlags("", c.MgmtKubeconfig); err != nil {
-		return nil, fmt.Errorf("opening the clusters in %s: %w", dir, err)
-	}
-	if topology == desired.TopologyHosted {
-		if c.Guest, err = clientcmd.BuildConfigFromFlags("", c.GuestKubeconfig); err != nil {
-			return nil, fmt.Errorf("opening the clusters in %s: %w", dir, err)
-		}
+	topology := desired.TopologyHosted
+	if c.Guest == nil {
+		topology = desired.TopologyStandalone
 	}
 	return open(c, Options{Topology: topology, Dir: dir})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "dev" //nolint:gochecknoglobals // the linker sets package variables only
+var version = "dev"
 
 // Exit codes.
 const (

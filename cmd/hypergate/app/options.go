@@ -43,8 +43,9 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 func defaultIstioResources() []string {
-	var out []string
-	for _, r := range desired.LayeredProductResources() {
+	all := desired.LayeredProductResources()
+	out := make([]string, 0, len(all))
+	for _, r := range all {
 		out = append(out, r.Resource)
 	}
 	return out
@@ -130,8 +131,9 @@ func parseIstioResources(names []string) ([]desired.IstioResource, error) {
 }
 
 func knownResources() string {
-	var out []string
-	for _, r := range desired.KnownIstioResources() {
+	all := desired.KnownIstioResources()
+	out := make([]string, 0, len(all))
+	for _, r := range all {
 		out = append(out, r.Resource)
 	}
 	return strings.Join(out, ", ")

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
-	"github.com/hypergate/hypergate/test/cluster/internal/proc"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // startTimeout is ten times what a start takes on two idle cores.

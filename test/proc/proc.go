@@ -111,6 +111,18 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Terminate asks the process to end with SIGTERM and returns when it is gone.
+func (p *Process) Terminate() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // as above
+	<-p.done
+}
+
+// ExitCode is the exit code, or -1 when a signal ended it. Call it only after Done.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
+// Log is the file that the output goes to.
+func (p *Process) Log() string { return p.log }
+
 // Tail returns the last lines of a file, or a remark that says why it cannot; it is for error messages only.
 func Tail(file string, lines int) string {
 	data, err := os.ReadFile(file)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/hypergate/hypergate/test/cluster/internal/proc"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // parentEnv makes the test binary start a child, print its process id and wait.

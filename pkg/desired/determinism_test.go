@@ -1,0 +1,112 @@
+package desired_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// shuffledSource gives what the charts give in another order each time.
+type shuffledSource struct {
+	desired.ChartSource
+	random *rand.Rand
+}
+
+func (s shuffledSource) Render(r charts.Release) ([]*unstructured.Unstructured, error) {
+	objects, err := s.ChartSource.Render(r)
+	shuffle(s.random, objects)
+	return objects, err
+}
+
+func (s shuffledSource) CRDs(names []string) ([]*unstructured.Unstructured, error) {
+	objects, err := s.ChartSource.CRDs(names)
+	shuffle(s.random, objects)
+	return objects, err
+}
+
+func shuffle[T any](random *rand.Rand, list []T) {
+	random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+// everything is a whole plan in a form that can be compared.
+func everything(state desired.State) map[string]any {
+	return map[string]any{
+		"installed": state.Installed, "dropped": state.Dropped, "foreign": state.ForeignCRDs, "pending": state.PendingCRDs,
+		"crds": texts(crdObjects(state)), "guest": texts(guestObjects(state)), "management": texts(mgmtObjects(state)),
+	}
+}
+
+func TestSameInputSameBytes(t *testing.T) {
+	for _, topology := range bothTopologies() {
+		cfg := config(topology)
+		cfg.SidecarInjection = true
+		cfg.IstioResources = desired.KnownIstioResources()
+		guest := asking("c", "a", "b", "openshift-default")
+		want := everything(compute(t, cfg, embedded(t), installed(t), guest))
+		if diff := cmp.Diff(want, everything(compute(t, cfg, embedded(t), installed(t), guest))); diff != "" {
+			t.Errorf("%s, twice: -first +second:\n%s", topology, diff)
+		}
+		random := rand.New(rand.NewPCG(3, 4))
+		for range 3 {
+			shuffle(random, cfg.IstioResources)
+			shuffle(random, guest.Classes)
+			repeated := slices.Concat(cfg.IstioResources, cfg.IstioResources[:2]) // a flag that names one twice
+			cfg := cfg
+			cfg.IstioResources = repeated
+			got := everything(compute(t, cfg, shuffledSource{embedded(t), random}, installed(t), guest))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%s, shuffled: -in order +shuffled:\n%s", topology, diff)
+			}
+		}
+	}
+}
+
+// TestInputsAreNotChanged: what is observed is used again for the next plan.
+func TestInputsAreNotChanged(t *testing.T) {
+	cfg, hosted, guest := config(desired.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
+	cfg.IstioResources = desired.KnownIstioResources()
+	slices.Reverse(cfg.IstioResources)
+	wantCfg, wantHosted, wantGuest := cfg, installed(t), withForeignCRDs(asking("z", "a"))
+	wantCfg.IstioResources = slices.Clone(cfg.IstioResources)
+	compute(t, cfg, embedded(t), hosted, guest)
+	if diff := cmp.Diff([]any{wantCfg, wantHosted, wantGuest}, []any{cfg, hosted, guest}); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// TestObjectsAreCopies: what a caller does with one reading of an object changes neither the object nor another reading.
+func TestObjectsAreCopies(t *testing.T) {
+	o := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a"))).Workload[0]
+	before := string(o.JSON())
+	u, err := o.Unstructured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.SetName("changed")
+	again, err := o.Unstructured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(o.JSON()) != before || again.GetName() != "istiod-openshift-gateway" {
+		t.Errorf("%s was changed through a copy", o)
+	}
+}
+
+// BenchmarkCompute is a whole plan, warm. The bar for rendering both sides is 30 ms.
+func BenchmarkCompute(b *testing.B) {
+	source := embedded(b)
+	for name, guest := range map[string]desired.Guest{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				compute(b, config(desired.TopologyHosted), source, installed(b), guest)
+			}
+		})
+	}
+}

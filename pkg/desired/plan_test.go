@@ -1,0 +1,336 @@
+package desired_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
+	for _, topology := range bothTopologies() {
+		// There is no CA either: one is made when a class asks.
+		state := compute(t, config(topology), embedded(t), desired.Hosted{}, desired.Guest{})
+		if state.Installed {
+			t.Errorf("%s: installed, and nobody asked", topology)
+		}
+		if got := slices.Concat(mgmtObjects(state), guestObjects(state)); len(got) > 0 || len(state.Dropped) > 0 {
+			t.Errorf("%s: planned %q and dropped %v, and nobody asked", topology, names(got), state.Dropped)
+		}
+		if diff := cmp.Diff(crds.GatewayAPI().Names(), crdNames(state)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", topology, diff)
+		}
+	}
+}
+
+func crdNames(state desired.State) []string {
+	out := make([]string, 0, len(state.CRDs))
+	for _, o := range state.CRDs {
+		out = append(out, o.Key().Name)
+	}
+	return out
+}
+
+func TestCRDs(t *testing.T) {
+	const gateways, destinationRules, wasmPlugins = "gateways.gateway.networking.k8s.io", "destinationrules.networking.istio.io", "wasmplugins.extensions.istio.io"
+	guest := asking("openshift-default")
+	guest.CRDs = map[string]crds.Fact{
+		"backendtlspolicies.gateway.networking.k8s.io": crds.FactOf(true, false),
+		gateways:                              crds.FactOf(false, false),
+		destinationRules:                      crds.FactOf(false, true),
+		wasmPlugins:                           crds.FactOf(true, true),
+		"virtualservices.networking.istio.io": crds.FactOf(false, false), // not asked for
+	}
+	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), guest)
+	want := []string{
+		"backendtlspolicies.gateway.networking.k8s.io", // ours
+		"envoyfilters.networking.istio.io",             // absent, like the rest
+		"gatewayclasses.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io",
+		"referencegrants.gateway.networking.k8s.io",
+	}
+	if diff := cmp.Diff(want, crdNames(state)); diff != "" {
+		t.Errorf("CRDs to write, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{destinationRules, gateways}, state.ForeignCRDs); diff != "" {
+		t.Errorf("CRDs of others, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{wasmPlugins}, state.PendingCRDs); diff != "" {
+		t.Errorf("CRDs that are on their way out, -want +got:\n%s", diff)
+	}
+}
+
+// crdSource has a CRD that is not Istio's.
+type crdSource struct {
+	desired.ChartSource
+	crd *unstructured.Unstructured
+}
+
+func (s crdSource) CRDs([]string) ([]*unstructured.Unstructured, error) {
+	return []*unstructured.Unstructured{s.crd}, nil
+}
+
+// TestConversionWebhooks: a CRD is a place for a clientConfig, too.
+func TestConversionWebhooks(t *testing.T) {
+	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
+	guest := asking("openshift-default")
+	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
+	state := compute(t, config(desired.TopologyHosted), ours, installed(t), guest)
+	i := slices.IndexFunc(state.CRDs, func(o desired.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
+	if text := string(state.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://istiod-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
+		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
+	}
+	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
+	refused(t, config(desired.TopologyHosted), foreign, "CustomResourceDefinition", "wasmplugins.extensions.istio.io", "openshift-ingress/converter")
+}
+
+// TestFailurePolicy: Fail only while istiod serves and its webhook was seen to reject through the guest's API server.
+func TestFailurePolicy(t *testing.T) {
+	for _, tc := range []struct {
+		istiod desired.Availability
+		proof  desired.WebhookProof
+		want   admissionregistrationv1.FailurePolicyType
+	}{
+		{desired.Absent, desired.Unproven, admissionregistrationv1.Ignore},
+		{desired.Unavailable, desired.Unproven, admissionregistrationv1.Ignore},
+		{desired.Available, desired.Unproven, admissionregistrationv1.Ignore},
+		{desired.Absent, desired.Proven, admissionregistrationv1.Ignore},
+		{desired.Unavailable, desired.Proven, admissionregistrationv1.Ignore},
+		{desired.Available, desired.Proven, admissionregistrationv1.Fail},
+	} {
+		guest := withForeignCRDs(asking("openshift-default"))
+		guest.Webhook = tc.proof
+		state := compute(t, config(desired.TopologyHosted), embedded(t), desired.Hosted{CA: testCA(t), Istiod: tc.istiod}, guest)
+		if got := *validator(t, state).Webhooks[0].FailurePolicy; got != tc.want {
+			t.Errorf("istiod %d, proof %d: failure policy %s, want %s", tc.istiod, tc.proof, got, tc.want)
+		}
+	}
+}
+
+func validator(t *testing.T, state desired.State) admissionregistrationv1.ValidatingWebhookConfiguration {
+	t.Helper()
+	return as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(state), "ValidatingWebhookConfiguration"))
+}
+
+// TestOnlyWhatIsServedIsValidatedAndRead: --istio-resources decides what istiod watches, may read, and what its webhook covers, the same for all.
+func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
+	for name, resources := range map[string][]desired.IstioResource{
+		"layered products": desired.LayeredProductResources(), "all": desired.KnownIstioResources(), "one": desired.KnownIstioResources()[4:5],
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(desired.TopologyHosted)
+			cfg.IstioResources = resources
+			state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+			var want []string
+			for _, r := range resources {
+				want = append(want, r.CRD())
+			}
+			slices.Sort(want)
+
+			var validated []string
+			for _, r := range validator(t, state).Webhooks[0].Rules {
+				for _, resource := range r.Resources {
+					validated = append(validated, resource+"."+strings.Join(r.APIGroups, "|"))
+				}
+			}
+			slices.Sort(validated)
+			if diff := cmp.Diff(want, validated); diff != "" {
+				t.Errorf("validated, -want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(want, istioReads(t, state)); diff != "" {
+				t.Errorf("readable by istiod, -want +got:\n%s", diff)
+			}
+			if got := strings.Split(env(t, state, "PILOT_INCLUDE_RESOURCES"), ","); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+				t.Errorf("watched by istiod: %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// istioReads are the resources of Istio's API that istiod's role names.
+func istioReads(t *testing.T, state desired.State) []string {
+	t.Helper()
+	var out []string
+	for _, r := range as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(state), "ClusterRole")).Rules {
+		for _, group := range r.APIGroups {
+			if strings.HasSuffix(group, ".istio.io") {
+				out = append(out, strings.Join(r.Resources, "|")+"."+group)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// env is a variable of istiod's environment.
+func env(t *testing.T, state desired.State, name string) string {
+	t.Helper()
+	for _, e := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Spec.Containers[0].Env {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	t.Errorf("istiod's environment has no %s", name)
+	return ""
+}
+
+// TestWithoutIstioResourcesThereIsNoWebhook: one that covers nothing could never be proven to work.
+func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.IstioResources = nil
+	state := compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
+	if len(state.Admission) > 0 {
+		t.Errorf("the admission stage has %q, want nothing", names(state.Admission))
+	}
+	if diff := cmp.Diff(crds.GatewayAPI().Names(), crdNames(state)); diff != "" {
+		t.Errorf("CRDs, -want +got:\n%s", diff)
+	}
+	dropped(t, state, "istiod-remote", "ValidatingWebhookConfiguration", "nothing to validate")
+}
+
+// dropped checks that a kind was dropped from a release, and why.
+func dropped(t *testing.T, state desired.State, release, kind, why string) {
+	t.Helper()
+	for _, d := range state.Dropped {
+		if d.Release == release && d.Kind == kind && strings.Contains(d.Reason, why) {
+			return
+		}
+	}
+	t.Errorf("no %s of release %s is dropped because of %q in %v", kind, release, why, state.Dropped)
+}
+
+func TestSidecarInjection(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	if i := slices.IndexFunc(state.Admission, func(o desired.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }); i >= 0 {
+		t.Errorf("%s changes pods, and nobody asked for it", state.Admission[i])
+	}
+	dropped(t, state, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
+
+	cfg.SidecarInjection = true
+	state = compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	u := theOnly(t, guestObjects(state), "MutatingWebhookConfiguration")
+	for _, w := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, u).Webhooks {
+		if got := *w.ClientConfig.URL; got != "https://istiod-openshift-gateway:443/inject" {
+			t.Errorf("webhook %s leads to %s", w.Name, got)
+		}
+	}
+	t.Log("a mesh of the user's own keeps the labels of the default revision: istio-injection and istio.io/rev=default")
+	dropped(t, state, "istiod-remote", "MutatingWebhookConfiguration", "default revision's labels")
+}
+
+// TestTheDefaultMarkerIsAMarkerOnly: the Service makes unlabelled Gateways and routes ours and does nothing else.
+func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
+	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	marker := as[corev1.Service](t, theOnly(t, guestObjects(state), "Service"))
+	if marker.Labels["istio.io/tag"] != "default" || marker.Labels["istio.io/rev"] != "openshift-gateway" {
+		t.Errorf("istiod would not take it for the marker of its revision: %v", marker.Labels)
+	}
+	if len(marker.Spec.Selector) > 0 || marker.Spec.ClusterIP != corev1.ClusterIPNone {
+		t.Errorf("it selects pods or takes an address: %+v", marker.Spec)
+	}
+}
+
+// TestIstiodsRoleIsLeast: reads of everything that istiod needs, writes of little, and nothing by which it could give itself more.
+func TestIstiodsRoleIsLeast(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.IstioResources = desired.KnownIstioResources()
+	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	rules := as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(state), "ClusterRole")).Rules
+	rules = append(rules, as[rbacv1.Role](t, theOnly(t, guestObjects(state), "Role")).Rules...)
+	for _, r := range rules {
+		if slices.Contains(slices.Concat(r.Verbs, r.APIGroups, r.Resources), "*") {
+			t.Errorf("%v is for everything", r)
+		}
+		for _, verb := range []string{"escalate", "bind", "impersonate", "delete", "deletecollection"} {
+			if slices.Contains(r.Verbs, verb) {
+				t.Errorf("%v has the verb %s", r, verb)
+			}
+		}
+		writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
+		for _, resource := range []string{"secrets", "pods", "nodes", "namespaces", "validatingwebhookconfigurations", "customresourcedefinitions", "gateways"} {
+			if writes && slices.Contains(r.Resources, resource) {
+				t.Errorf("%v writes %s", r, resource)
+			}
+		}
+	}
+}
+
+// TestANewRootRollsIstiod, which does not take up a new root while it runs.
+func TestANewRootRollsIstiod(t *testing.T) {
+	hash := func(ca pki.CA) string {
+		hosted := desired.Hosted{CA: ca}
+		state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
+		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
+	}
+	ca := testCA(t)
+	before := hash(ca)
+	ca.Key = []byte("another key")
+	if got := hash(ca); got != before || got == "" {
+		t.Errorf("another issuing CA of the same root: hash %q, was %q; istiod takes that up while it runs", got, before)
+	}
+	ca.Root = testCA(t).Cert // a CA certificate, too
+	if got := hash(ca); got == before {
+		t.Errorf("another root: the hash stays %q", got)
+	}
+}
+
+// TestWithoutACAThereIsNoPlan: istiod would make one of its own and write its key to the guest.
+func TestWithoutACAThereIsNoPlan(t *testing.T) {
+	_, err := desired.Compute(config(desired.TopologyHosted), embedded(t), desired.Hosted{}, asking("openshift-default"))
+	mustFail(t, err, "there is no mesh CA yet")
+}
+
+// TestTheGuestDecidesNothingOnTheManagementSide: whatever the guest's users call their classes, the management side stays the same to the byte.
+func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
+	for _, topology := range bothTopologies() {
+		plain := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+		for _, class := range []string{
+			"marker-of-the-guest", "{{ .Values.global }}", "a: b\nc: d", "$(POD_NAMESPACE)", `"quoted"`, "---", "ca-key.pem", strings.Repeat("x", 253), "",
+		} {
+			state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking(class, "openshift-default")))
+			if diff := cmp.Diff(texts(mgmtObjects(plain)), texts(mgmtObjects(state))); diff != "" {
+				t.Errorf("%s: a GatewayClass named %q changes the management side:\n%s", topology, class, diff)
+			}
+		}
+	}
+}
+
+// texts are objects as one line each.
+func texts(objects []anObject) []string {
+	out := make([]string, 0, len(objects))
+	for _, o := range objects {
+		out = append(out, o.String()+" "+string(o.JSON()))
+	}
+	return out
+}
+
+// TestClassDefaults: the gateways of each class have defaults, where the class's name can be a label's value.
+func TestClassDefaults(t *testing.T) {
+	long := strings.Repeat("c", 64)
+	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))
+	got := map[string]string{}
+	for _, o := range guestObjects(state) {
+		if o.GVK().Kind == "ConfigMap" {
+			u, err := o.Unstructured()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[u.GetLabels()["gateway.istio.io/defaults-for-class"]] = u.GetName()
+		}
+	}
+	want := map[string]string{"a.b": "istio-openshift-gateway-gatewayclass-a.b", "true": "istio-openshift-gateway-gatewayclass-true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

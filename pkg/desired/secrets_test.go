@@ -1,0 +1,171 @@
+package desired_test
+
+import (
+	"encoding/base64"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+func credential() desired.Credential {
+	return desired.Credential{
+		Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle"), Token: "a token", Issued: issued, Expires: issued.Add(time.Hour),
+	}
+}
+
+func TestTheCASurvivesItsSecret(t *testing.T) {
+	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a")))
+	secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(state), "Secret"))
+	if secret.Name != desired.CASecretName {
+		t.Errorf("the Secret is %s, and is looked for as %s", secret.Name, desired.CASecretName)
+	}
+	got, err := desired.CAFromSecret(secret.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(testCA(t), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"} {
+		broken := map[string][]byte{}
+		for k, v := range secret.Data {
+			broken[k] = v
+		}
+		delete(broken, key)
+		got, err := desired.CAFromSecret(broken)
+		mustFail(t, err, desired.CASecretName, key, "restore it from a backup")
+		if diff := cmp.Diff(pki.CA{}, got); diff != "" {
+			t.Errorf("without %s there is a CA all the same: %s", key, diff)
+		}
+	}
+}
+
+func TestTheCredentialSurvivesItsSecret(t *testing.T) {
+	o, err := desired.CredentialSecret(config(desired.TopologyHosted), credential())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
+	if o.Key().Name != desired.CredentialSecretName || o.Key().Namespace != mgmtNamespace {
+		t.Errorf("the Secret is %s, want %s/%s", o, mgmtNamespace, desired.CredentialSecretName)
+	}
+	got, err := desired.CredentialFromSecret(secret.Annotations, secret.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(credential(), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestTheKubeconfigNamesFiles: istiod reads token files again, and a token in the kubeconfig itself never.
+func TestTheKubeconfigNamesFiles(t *testing.T) {
+	o, err := desired.CredentialSecret(config(desired.TopologyHosted), credential())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
+	kubeconfig, err := clientcmd.Load(secret.Data["config"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	context := kubeconfig.Contexts[kubeconfig.CurrentContext]
+	if context == nil {
+		t.Fatalf("the current context %q is not there: %s", kubeconfig.CurrentContext, secret.Data["config"])
+	}
+	cluster, user := kubeconfig.Clusters[context.Cluster], kubeconfig.AuthInfos[context.AuthInfo]
+	if cluster.Server != "https://kube-apiserver:6443" || cluster.InsecureSkipTLSVerify || user.Token != "" {
+		t.Errorf("cluster %+v, user %+v", cluster, user)
+	}
+	for file, want := range map[string]string{cluster.CertificateAuthority: "a bundle", user.TokenFile: "a token"} {
+		if got := string(secret.Data[file]); got != want {
+			t.Errorf("the kubeconfig names the file %q, which has %q in it, want %q", file, got, want)
+		}
+	}
+}
+
+func TestAnIncompleteCredentialIsRefused(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	for name, change := range map[string]func(*desired.Credential){
+		"server": func(c *desired.Credential) { c.Server = "" },
+		"CA":     func(c *desired.Credential) { c.CABundle = nil },
+		"token":  func(c *desired.Credential) { c.Token = "" },
+	} {
+		c := credential()
+		change(&c)
+		_, err := desired.CredentialSecret(cfg, c)
+		mustFail(t, err, "istiod's guest kubeconfig", name)
+	}
+}
+
+// TestASpoiledCredentialIsNotKept: reading it is an error, so that a new one is made.
+func TestASpoiledCredentialIsNotKept(t *testing.T) {
+	for name, spoil := range map[string]func(*corev1.Secret){
+		"no annotations":    func(s *corev1.Secret) { s.Annotations = nil },
+		"no expiry":         func(s *corev1.Secret) { delete(s.Annotations, desired.ExpiresAnnotation) },
+		"an issue in words": func(s *corev1.Secret) { s.Annotations[desired.IssuedAnnotation] = "yesterday" },
+		"no data":           func(s *corev1.Secret) { s.Data = nil },
+		"no kubeconfig":     func(s *corev1.Secret) { delete(s.Data, "config") },
+		"not a kubeconfig":  func(s *corev1.Secret) { s.Data["config"] = []byte("{") },
+		"two clusters": func(s *corev1.Secret) {
+			s.Data["config"] = []byte("clusters: [{cluster: {server: a}}, {cluster: {server: b}}]")
+		},
+		"a kubeconfig of air": func(s *corev1.Secret) { s.Data["config"] = []byte("clusters: [{}]") },
+		"no token":            func(s *corev1.Secret) { delete(s.Data, "token") },
+		"an empty token":      func(s *corev1.Secret) { s.Data["token"] = nil },
+		"no CA":               func(s *corev1.Secret) { delete(s.Data, "ca.crt") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := desired.CredentialSecret(config(desired.TopologyHosted), credential())
+			if err != nil {
+				t.Fatal(err)
+			}
+			secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
+			spoil(&secret)
+			got, err := desired.CredentialFromSecret(secret.Annotations, secret.Data)
+			mustFail(t, err, desired.CredentialSecretName)
+			if diff := cmp.Diff(desired.Credential{}, got); diff != "" {
+				t.Errorf("there is a credential all the same: %s", diff)
+			}
+		})
+	}
+}
+
+func TestRenewAt(t *testing.T) {
+	if got, want := credential().RenewAt(), issued.Add(48*time.Minute); !got.Equal(want) {
+		t.Errorf("a token of an hour is renewed at %s, want %s", got, want)
+	}
+}
+
+// FuzzCredential: whatever a Secret of that name holds, it is either a whole credential that makes the same Secret again, or an error.
+func FuzzCredential(f *testing.F) {
+	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"), []byte("ca"))
+	f.Add("", "now", []byte("{"), []byte{0xff}, []byte(nil))
+	f.Fuzz(func(t *testing.T, from, to string, config2, token, ca []byte) {
+		c, err := desired.CredentialFromSecret(map[string]string{desired.IssuedAnnotation: from, desired.ExpiresAnnotation: to},
+			map[string][]byte{"config": config2, "token": token, "ca.crt": ca})
+		if err != nil {
+			return
+		}
+		o, err := desired.CredentialSecret(config(desired.TopologyHosted), c)
+		if err != nil {
+			t.Fatalf("read %+v, which cannot be written: %v", c, err)
+		}
+		secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
+		again, err := desired.CredentialFromSecret(secret.Annotations, secret.Data)
+		if err != nil {
+			t.Fatalf("wrote %s, which cannot be read: %v", base64.StdEncoding.EncodeToString(o.JSON()), err)
+		}
+		if again.Server != c.Server || again.Token != c.Token || !again.Expires.Truncate(time.Second).Equal(c.Expires.Truncate(time.Second)) {
+			t.Errorf("read %+v and then %+v", c, again)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package desired_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+func TestValidateAcceptsWhatIsOrdinary(t *testing.T) {
+	for name, change := range map[string]func(*desired.Config){
+		"as it is":             func(*desired.Config) {},
+		"an IPv4 address":      func(c *desired.Config) { c.XDS.Host, c.WebhookHost = "192.0.2.1", "192.0.2.1" },
+		"an IPv6 address":      func(c *desired.Config) { c.XDS.Host = "2001:db8::1" },
+		"the longest revision": func(c *desired.Config) { c.Revision = strings.Repeat("r", 52) },
+		"a digest": func(c *desired.Config) {
+			c.PilotImage = "registry.example.com:5000/a/b/pilot@sha256:" + strings.Repeat("0f", 32)
+		},
+		"a tag and a digest": func(c *desired.Config) { c.ProxyImage = "localhost/proxyv2:1.29.1@sha256:" + strings.Repeat("0f", 32) },
+		"no tag":             func(c *desired.Config) { c.PilotImage = "quay.io/istio/pilot" },
+		"no Istio resources": func(c *desired.Config) { c.IstioResources = nil },
+		"another controller": func(c *desired.Config) { c.ControllerName = "example.com/a/b-c.d_e~f" },
+	} {
+		for _, topology := range bothTopologies() {
+			cfg := config(topology)
+			change(&cfg)
+			if err := cfg.Validate(); err != nil {
+				t.Errorf("%s, %s: %v", name, topology, err)
+			}
+		}
+	}
+}
+
+// TestValidateNamesTheFlag and what is wrong with its value, which it quotes.
+func TestValidateNamesTheFlag(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*desired.Config)
+		want   []string
+	}{
+		"topology":                 {func(c *desired.Config) { c.Topology = "both" }, []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
+		"no namespace":             {func(c *desired.Config) { c.MgmtNamespace = "" }, []string{"--namespace", `""`}},
+		"a namespace with dots":    {func(c *desired.Config) { c.MgmtNamespace = "a.b" }, []string{"--namespace", `"a.b"`}},
+		"guest namespace":          {func(c *desired.Config) { c.GuestNamespace = "Ingress" }, []string{"--guest-namespace", `"Ingress"`}},
+		"guest namespace too long": {func(c *desired.Config) { c.GuestNamespace = strings.Repeat("n", 64) }, []string{"--guest-namespace"}},
+		"standalone apart": {
+			func(c *desired.Config) { c.Topology = desired.TopologyStandalone },
+			[]string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"},
+		},
+		"controller name without a path": {func(c *desired.Config) { c.ControllerName = "openshift.io" }, []string{"--controller-name", `"openshift.io"`, "such as"}},
+		"controller name that is text":   {func(c *desired.Config) { c.ControllerName = `openshift.io/a"b` }, []string{"--controller-name"}},
+		"controller name over two lines": {func(c *desired.Config) { c.ControllerName = "openshift.io/a\nb" }, []string{"--controller-name"}},
+		"controller name too long":       {func(c *desired.Config) { c.ControllerName = "openshift.io/" + strings.Repeat("a", 241) }, []string{"--controller-name"}},
+		"no revision":                    {func(c *desired.Config) { c.Revision = "" }, []string{"--revision"}},
+		"the default revision":           {func(c *desired.Config) { c.Revision = "default" }, []string{"--revision", `not "default"`}},
+		"revision with dots":             {func(c *desired.Config) { c.Revision = "1.29" }, []string{"--revision", `"1.29"`}},
+		"revision too long for a label":  {func(c *desired.Config) { c.Revision = strings.Repeat("r", 53) }, []string{"--revision", "at most 52"}},
+		"pilot image without a registry": {func(c *desired.Config) { c.PilotImage = "pilot:1.29.1" }, []string{"--pilot-image", `"pilot:1.29.1"`, "registry"}},
+		"proxy image with a bad digest":  {func(c *desired.Config) { c.ProxyImage = "example.com/proxyv2@sha256:beef" }, []string{"--proxy-image", "beef"}},
+		"image with a space":             {func(c *desired.Config) { c.ProxyImage = "example.com/proxyv2 --privileged" }, []string{"--proxy-image"}},
+		"xds host":                       {func(c *desired.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"}},
+		"no xds host":                    {func(c *desired.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
+		"no xds port":                    {func(c *desired.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
+		"webhook host with a port":       {func(c *desired.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},
+		"webhook host with user info":    {func(c *desired.Config) { c.WebhookHost = "me@istiod" }, []string{"--webhook-host"}},
+		"webhook host with a query":      {func(c *desired.Config) { c.WebhookHost = "istiod?x" }, []string{"--webhook-host"}},
+		"unknown resource": {
+			func(c *desired.Config) {
+				c.IstioResources = []desired.IstioResource{{Group: "networking.istio.io", Resource: "dragons"}}
+			},
+			[]string{"--istio-resources", `"dragons.networking.istio.io"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(desired.TopologyHosted)
+			tc.change(&cfg)
+			err := cfg.Validate()
+			mustFail(t, err, tc.want...)
+			if err != nil && strings.Count(err.Error(), "\n") > 0 {
+				t.Errorf("one flag is wrong and the error has more than one:\n%v", err)
+			}
+			// Compute does not trust its caller.
+			refused(t, cfg, embedded(t), tc.want[0])
+		})
+	}
+}
+
+func TestValidateNamesAllFlags(t *testing.T) {
+	mustFail(t, desired.Config{}.Validate(), "--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image",
+		"--proxy-image", "--xds-address")
+	mustFail(t, desired.Config{Topology: desired.TopologyHosted}.Validate(), "--webhook-host")
+}
+
+func TestHostPort(t *testing.T) {
+	for want, h := range map[string]desired.HostPort{"a.example.com:443": {Host: "a.example.com", Port: 443}, "[2001:db8::1]:15012": {Host: "2001:db8::1", Port: 15012}} {
+		if got := h.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
