@@ -58,8 +58,10 @@ func (e event) kind() kind {
 	}
 }
 
-// byController says whether hypergate sent it.
-func (e event) byController() bool { return strings.HasPrefix(e.UserAgent, "hypergate/") }
+// byController says whether hypergate sent it: nobody else is there but the bench and the API servers themselves.
+func (e event) byController() bool {
+	return e.UserAgent != benchAgent && !strings.HasPrefix(e.UserAgent, "kube-apiserver/")
+}
 
 func (e event) succeeded() bool { return e.ResponseStatus.Code/100 == 2 }
 

@@ -206,7 +206,10 @@ func (w *world) until(ctx context.Context, what string, condition func(context.C
 
 // settle waits until the controller has sent nothing for a while.
 func (w *world) settle(ctx context.Context) error {
-	m := mark{}
+	m, err := w.mark()
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	return w.until(ctx, "the controller is silent", func(context.Context) (bool, error) {
 		requests, err := w.requests(m)
@@ -278,12 +281,31 @@ func (w *world) clear(ctx context.Context) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the GatewayClass: %w", err)
 	}
+	if err := w.digested(ctx); err != nil {
+		return err
+	}
 	for _, s := range w.sides() {
 		if err := w.clearSide(ctx, s); err != nil {
 			return fmt.Errorf("clearing the %s side: %w", s.name, err)
 		}
 	}
 	return nil
+}
+
+// digested waits until the guest's API server has done with its CRDs: one that is deleted while it is still being set up may stay for minutes,
+// because the API server cannot yet list its objects and then waits ever longer before it tries again.
+func (w *world) digested(ctx context.Context) error {
+	const silence = 2 * time.Second
+	return w.until(ctx, "the CRDs are established", func(context.Context) (bool, error) {
+		var last time.Time
+		err := w.guest.audit.read()
+		for _, e := range w.guest.audit.events {
+			if e.ObjectRef.Resource == "customresourcedefinitions" && e.Verb != "list" && e.Verb != "watch" {
+				last = e.StageTimestamp
+			}
+		}
+		return time.Since(last) > silence, err
+	})
 }
 
 func (w *world) clearSide(ctx context.Context, s *side) error {

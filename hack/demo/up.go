@@ -53,7 +53,7 @@ func up(ctx context.Context, o options) error {
 		}},
 		{"play the guest's nodes", logs, func(context.Context) error { return startPlayer(o) }},
 		{"start hypergate", "its log is " + filepath.Join(o.dir, "hypergate.log"), func(ctx context.Context) error {
-			h, err := w.StartHypergate("--leader-elect=false")
+			h, err := w.StartHypergate(ctx, "--leader-elect=false")
 			if err != nil {
 				return err
 			}

@@ -141,8 +141,11 @@ func readHead(body []byte) (head, error) {
 	return h, nil
 }
 
-// apply runs the jobs that need a request, as many at once as the options allow.
+// apply runs the jobs that need a request, as many at once as the options allow. When one got no answer in time, the others are not made to
+// wait as long.
 func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	order := make([]int, len(jobs))
 	for i := range order {
 		order[i] = i
@@ -163,7 +166,9 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 			outcomes[i] = Waiting(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:
 			running.Go(func() error {
-				outcomes[i] = c.write(ctx, j, p)
+				if outcomes[i] = c.write(ctx, j, p); errors.Is(outcomes[i].err, context.DeadlineExceeded) {
+					stop(outcomes[i].err)
+				}
 				return nil
 			})
 		}
@@ -187,7 +192,7 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	got, writes, err := c.send(ctx, j, k, p)
 	if err != nil {
 		c.tracker.failed(j.kind, j.id.Key)
-		return Failed(j.id, classify(err, "patch", k), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
+		return Failed(j.id, Classify(err, "patch", k.resource()), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
 	}
 	if got == nil || got.DeletionTimestamp != nil {
 		c.tracker.failed(j.kind, j.id.Key)
@@ -249,7 +254,7 @@ func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (way,
 	case apierrors.IsNotFound(err):
 		return wayShared, nil
 	case err != nil:
-		return wayUnknown, &causedError{classify(err, "get", k), err}
+		return wayUnknown, &causedError{Classify(err, "get", k.resource()), err}
 	case now.DeletionTimestamp != nil:
 		return wayWait, nil
 	case c.labelled(now), now.UID == c.tracker.uid(j.kind, j.id.Key), c.fields().hash(now.ManagedFields) != 0:
@@ -271,7 +276,7 @@ func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.Part
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	return c.resource(k, j.id.Key.Namespace).Patch(ctx, j.id.Key.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: new(w == wayForced)})

@@ -126,7 +126,7 @@ func (e *causedError) Unwrap() error { return e.err }
 
 // foreign says that an object of the name exists and is not ours.
 func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
-	cause := Cause{verb: "patch", resource: k.gvr().GroupResource()}.as(Conflict, "an object of this name exists")
+	cause := Cause{verb: "patch", resource: k.resource()}.as(Conflict, "an object of this name exists")
 	for _, e := range fields {
 		cause.managers = append(cause.managers, e.Manager)
 	}
@@ -141,12 +141,13 @@ func refusal(err error) Cause {
 	return Cause{detail: err.Error()}.as(Refused, "refused before anything was sent")
 }
 
-// classify finds the cause of an error that a request ended with. verb is the RBAC verb that the request began with.
-func classify(err error, verb string, k Kind) Cause {
+// Classify finds the cause of an error that a request to an API server ended with. verb is the RBAC verb of the request, resource what it
+// was about.
+func Classify(err error, verb string, resource schema.GroupResource) Cause {
 	if caused, ok := errors.AsType[*causedError](err); ok {
 		return caused.cause
 	}
-	cause := Cause{verb: verb, resource: k.gvr().GroupResource(), detail: err.Error()}
+	cause := Cause{verb: verb, resource: resource, detail: err.Error()}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return classifyStatus(cause, status.ErrStatus)
 	}

@@ -23,7 +23,7 @@ func TestClassify(t *testing.T) {
 	t.Parallel()
 	deployments := Kind{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}
 	bindings := Kind{GVK: schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings"}
-	gr := deployments.gvr().GroupResource()
+	gr := deployments.resource()
 	forbidden := func(format string, args ...any) error {
 		return apierrors.NewForbidden(gr, "secret-name", fmt.Errorf(format, args...))
 	}
@@ -60,7 +60,7 @@ func TestClassify(t *testing.T) {
 			class: NotServed, want: "the API server does not serve deployments.apps",
 		},
 		"role of a binding missing": {
-			err: apierrors.NewNotFound(bindings.gvr().GroupResource(), "secret-name"), kind: bindings,
+			err: apierrors.NewNotFound(bindings.resource(), "secret-name"), kind: bindings,
 			class: Other, want: "patch rolebindings.rbac.authorization.k8s.io failed",
 		},
 		"unauthorized": {err: apierrors.NewUnauthorized("no"), class: Unauthorized, want: "the API server does not accept the credentials"},
@@ -125,7 +125,7 @@ func TestClassify(t *testing.T) {
 			if test.kind.Resource != "" {
 				kind = test.kind
 			}
-			got := classify(fmt.Errorf("doing something: %w", test.err), "patch", kind)
+			got := Classify(fmt.Errorf("doing something: %w", test.err), "patch", kind.resource())
 			if got.Class() != test.class || got.String() != test.want {
 				t.Errorf("got %s %q, want %s %q", got.Class(), got, test.class, test.want)
 			}

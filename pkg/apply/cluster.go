@@ -19,9 +19,9 @@ import (
 
 const (
 	defaultConcurrency = 8
-	// requestTimeout ends a request that gets no answer. It is longer than the longest timeout that a webhook may have (30 s), so that a slow
-	// webhook which the API server is told to ignore does not make an object impossible to write.
-	requestTimeout = 35 * time.Second
+	// defaultTimeout is longer than the longest timeout that a webhook may have (30 s), so that a slow webhook which the API server is told to
+	// ignore does not make an object impossible to write.
+	defaultTimeout = 35 * time.Second
 )
 
 // Object is what the engine needs of an object as it should be.
@@ -72,12 +72,15 @@ type Kind struct {
 	Namespaced bool
 	// Prune says that objects of this kind are ours alone: they are deleted when they are no longer wanted, and never shared with others.
 	Prune bool
+	// Foreground makes a deletion wait for what the object has made, pods for example: the object is there until they are gone.
+	Foreground bool
 	// Barrier makes objects of later kinds wait until those of this kind and of the kinds before it are written: what is in a namespace needs
 	// the namespace, and a binding its role (RBAC looks it up, unless the writer has the verb bind).
 	Barrier bool
 }
 
 func (k Kind) gvr() schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }
+func (k Kind) resource() schema.GroupResource   { return k.gvr().GroupResource() }
 
 // Options say which cluster this is, what may be applied there and how our objects are known.
 type Options struct {
@@ -95,6 +98,8 @@ type Options struct {
 	Kinds []Kind
 	// Concurrency is how many requests may run at once; 0 means 8.
 	Concurrency int
+	// Timeout ends a request that gets no answer; 0 means 35 s. Watches have none.
+	Timeout time.Duration
 }
 
 func (o Options) validate() error {
@@ -135,6 +140,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	}
 	opts.Kinds = slices.Clone(opts.Kinds)
 	opts.Concurrency = cmp.Or(max(opts.Concurrency, 0), defaultConcurrency)
+	opts.Timeout = cmp.Or(max(opts.Timeout, 0), defaultTimeout)
 	cfg = rest.CopyConfig(cfg)
 	// The API server has priority and fairness; a limit of our own only adds latency.
 	cfg.QPS, cfg.RateLimiter = -1, nil
@@ -186,7 +192,7 @@ func (c *Cluster) fields() fieldsOf { return fieldsOf{c.seed, c.opts.FieldManage
 
 // look reads an object's metadata.
 func (c *Cluster) look(ctx context.Context, k Kind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	return c.resource(k, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 }

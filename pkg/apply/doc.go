@@ -19,9 +19,10 @@
 //   - A stale event never causes a write: what the watch shows counts only when it is newer than what we wrote.
 //   - Fields are taken from others by force only on objects that are ours: the watch shows our label, we remember the UID, or the object's
 //     managedFields name us. Anything else is a conflict, and stays as it is.
-//   - Objects of prunable kinds are ours alone: one that exists and is not ours is never written, since it would be deleted some day.
+//   - Objects of prunable kinds are ours alone: one that exists and is not ours is never written, since it would be deleted some day. No
+//     watch shows such an object, so nobody is notified when it goes away: try again later.
 //     Kinds that are not pruned are shared: an object of somebody else gets our fields where they do not collide.
 //   - Only members are pruned, by UID and resourceVersion, and only when the watches of all prunable kinds have shown what there is.
-//   - The failure of one object stops no other one.
+//   - The failure of one object stops no other one; only an API server that does not answer at all ends the call.
 //   - No discovery, no OpenAPI, no REST mapping: the kinds are a closed table given by the caller.
 package apply

@@ -105,7 +105,7 @@ func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
 func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.limit("limited-forbidden", "secrets")
+	w.limit("secrets")
 	c := w.cluster()
 	w.start(c)
 	objs := w.sample()
@@ -158,7 +158,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	}
 
 	// Once it is allowed, the watch comes back by itself.
-	w.limit("limited-forbidden", "nothing")
+	w.limit("nothing")
 	w.Eventually(c.Synced).Should(gomega.BeTrue())
 	w.Eventually(c.WatchProblems).Should(gomega.BeEmpty())
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil || r.Writes() != 1 {
@@ -169,7 +169,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.limit("limited-watch", "secrets", "get", "list", "create", "patch")
+	w.limit("secrets", "get", "list", "create", "patch")
 	c := w.started()
 	w.Eventually(c.WatchProblems).Should(gomega.HaveLen(1))
 	if got := c.WatchProblems()[0].Cause; got.String() != "may not watch secrets" || got.Verb() != "watch" || got.Resource().String() != "secrets" {
@@ -178,8 +178,9 @@ func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
 }
 
 // limit makes the world's client a user that may do everything with every kind but one, and with that one only what the verbs allow.
-func (w *world) limit(user, without string, verbs ...string) {
+func (w *world) limit(without string, verbs ...string) {
 	w.t.Helper()
+	user := w.namespace
 	role := w.parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-limited}, rules: []}`)
 	var rules []any
 	for _, k := range kinds() {

@@ -87,6 +87,9 @@ type Report struct {
 	stopped  error
 }
 
+// ReportOf is the report with these outcomes.
+func ReportOf(outcomes ...Outcome) Report { return Report{outcomes: slices.Clone(outcomes)} }
+
 // And is this report followed by another.
 func (r Report) And(other Report) Report {
 	return Report{outcomes: slices.Concat(r.outcomes, other.outcomes), stopped: errors.Join(r.stopped, other.stopped)}

@@ -86,11 +86,14 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 	}
 	k := c.opts.Kinds[kind]
 	fail := func(verb string, err error, writes int) Outcome {
-		return Failed(id, classify(err, verb, k), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err)).withWrites(writes)
+		return Failed(id, Classify(err, verb, k.resource()), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err)).withWrites(writes)
 	}
 	for attempt := 1; ; attempt++ {
 		err := c.delete(ctx, k, v)
 		switch {
+		case err == nil && k.Foreground:
+			c.tracker.forget(kind, v.key, v.uid)
+			return Waiting(id).withWrites(attempt)
 		case err == nil, apierrors.IsNotFound(err):
 			c.tracker.forget(kind, v.key, v.uid)
 			return Deleted(id).withWrites(attempt)
@@ -115,10 +118,14 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 }
 
 func (c *Cluster) delete(ctx context.Context, k Kind, v victim) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
+	propagation := metav1.DeletePropagationBackground
+	if k.Foreground {
+		propagation = metav1.DeletePropagationForeground
+	}
 	return c.resource(k, v.key.Namespace).Delete(ctx, v.key.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &v.uid, ResourceVersion: &v.rv},
-		PropagationPolicy: new(metav1.DeletePropagationBackground),
+		PropagationPolicy: &propagation,
 	})
 }

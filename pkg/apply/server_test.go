@@ -1,10 +1,13 @@
 package apply_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,12 +89,12 @@ func TestRealCauses(t *testing.T) {
 			class:  apply.Denied, want: "denied by the admission policy NS-guard",
 		},
 		"role beyond our own permissions": {
-			prepare: func(w *world) { w.limit("limited-escalation", "nothing") },
+			prepare: func(w *world) { w.limit("nothing") },
 			object:  `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
 			class:   apply.Forbidden, want: "may not escalate roles.rbac.authorization.k8s.io",
 		},
 		"no permission to create": {
-			prepare: func(w *world) { w.limit("limited-create", "configmaps", "get", "patch") },
+			prepare: func(w *world) { w.limit("configmaps", "get", "patch") },
 			object:  configMap,
 			class:   apply.Forbidden, want: "may not create configmaps",
 		},
@@ -158,6 +161,26 @@ func TestNoAnswer(t *testing.T) {
 				t.Errorf("watch: %s %q, want %s %q", got.Class(), got, test.class, test.want)
 			}
 		})
+	}
+}
+
+// An API server that takes connections and never answers must not hold up the caller once per object.
+func TestSilenceIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	release := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(release) })
+	w.cfg = &rest.Config{Host: silent.URL}
+	c := w.cluster(func(o *apply.Options) { o.Concurrency, o.Timeout = 2, 300*time.Millisecond })
+	objs, start := w.sample(), time.Now()
+	r := apply.Apply(t.Context(), c, objs)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v for %d objects", took, len(objs))
+	}
+	if got := r.Failures()[0].Cause().String(); got != "the API server cannot be reached: timed out" || r.Count(apply.VerdictSkipped) < len(objs)-2 || r.Complete() {
+		t.Errorf("%s, %q: %v", r, got, r.Err())
 	}
 }
 

@@ -43,7 +43,8 @@ func TestStorm(t *testing.T) {
 	})
 
 	const storms = 300
-	random, drifts := rand.New(rand.NewPCG(1, 2)), int64(0) //nolint:gosec // the same storm each time
+	// The same storm each time.
+	random, drifts := rand.New(rand.NewPCG(1, 2)), int64(0)
 	for range storms {
 		i := random.IntN(len(objs))
 		o, patch := objs[i], sample()[i+2].change

@@ -197,7 +197,7 @@ func (t *tracker) failed(kind int, key types.NamespacedName) {
 	t.change(func() bool {
 		r := t.record(kind, key)
 		r.busy = false
-		if r.seen.state == unseen && !r.memo.exists() {
+		if !r.seen.exists() && !r.memo.exists() && r.deleted == "" {
 			delete(t.kinds[kind].records, key)
 		}
 		return r.stirred

@@ -101,7 +101,7 @@ func (c *Cluster) listWatch(log logr.Logger, kind int, k Kind) *cache.ListWatch 
 			opts.LabelSelector = c.selector()
 			w, err := c.resource(k, c.opts.Namespace).Watch(ctx, opts)
 			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
-			if streaming := opts.SendInitialEvents != nil; err == nil || !streaming || classify(err, "watch", k).Class() == Unreachable {
+			if streaming := opts.SendInitialEvents != nil; err == nil || !streaming || Classify(err, "watch", k.resource()).Class() == Unreachable {
 				report("watch", err)
 			}
 			return w, err
@@ -113,7 +113,7 @@ func watchProblem(k Kind, verb string, err error) *WatchProblem {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		return nil
 	}
-	cause := classify(err, verb, k)
+	cause := Classify(err, verb, k.resource())
 	if inURL, ok := errors.AsType[*url.Error](err); ok {
 		err = inURL.Err // the URL of a watch is three lines long and says nothing
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -143,7 +143,7 @@ func (r *Reconciler) applyAll(ctx context.Context, o *status.Outcome, hosted des
 	var sides sync.WaitGroup
 	sides.Go(func() { o.Mgmt = r.Mgmt.Apply(ctx, o.Plan.Mgmt) })
 	sides.Go(func() {
-		o.Guest = r.Guest.Apply(ctx, append(append([]desired.GuestObject{}, o.Plan.CRDs...), o.Plan.Guest...))
+		o.Guest = r.Guest.Apply(ctx, slices.Concat(o.Plan.CRDs, o.Plan.Guest))
 	})
 	sides.Wait()
 	if !o.Plan.Installed {
@@ -190,29 +190,30 @@ func (r *Reconciler) workload(ctx context.Context, plan desired.State) ([]desire
 	return append([]desired.MgmtObject{secret}, plan.Workload...), renew, err
 }
 
-// prune clears both sides of what is not planned, the guest first: a webhook must go before what answers it.
+// prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nobody would answer; then istiod,
+// until its pods are gone, so that they give back their leases in the guest while they still may; then the rest of the guest.
 func (r *Reconciler) prune(ctx context.Context, o *status.Outcome) {
 	if !o.Mgmt.Complete() || !o.Guest.Complete() {
 		return
 	}
-	plan := o.Plan
-	keepGuest := append(append(append([]desired.GuestObject{}, plan.CRDs...), plan.Guest...), plan.Admission...)
-	keepMgmt := append(append([]desired.MgmtObject{}, plan.Mgmt...), plan.Workload...)
-	if credential := r.Mgmt.Credential(); plan.Installed && credential.Token != "" {
+	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Guest, o.Plan.Admission)
+	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
+	if credential := r.Mgmt.Credential(); o.Plan.Installed && credential.Token != "" {
 		if secret, err := desired.CredentialSecret(r.Config, credential); err == nil {
 			keepMgmt = append(keepMgmt, secret)
 		}
 	}
-	pruned := r.Guest.Prune(ctx, keepGuest)
-	o.Guest = o.Guest.And(pruned)
-	if !pruned.Complete() && pruned.Count(apply.VerdictWaiting) == 0 {
+	if o.Guest = o.Guest.And(r.Guest.PruneWebhooks(ctx, keepGuest)); !o.Guest.Complete() {
 		return
 	}
-	o.Mgmt = o.Mgmt.And(r.Mgmt.Prune(ctx, keepMgmt))
-	if !plan.Installed && o.Mgmt.Complete() {
+	if o.Mgmt = o.Mgmt.And(r.Mgmt.Prune(ctx, keepMgmt)); !o.Mgmt.Complete() {
+		return
+	}
+	if !o.Plan.Installed {
 		r.Mgmt.ForgetSecrets()
 		r.proof = proof{}
 	}
+	o.Guest = o.Guest.And(r.Guest.Prune(ctx, keepGuest))
 }
 
 // report writes the conditions that changed, and says what was done.

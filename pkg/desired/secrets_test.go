@@ -149,9 +149,9 @@ func TestRenewAt(t *testing.T) {
 func FuzzCredential(f *testing.F) {
 	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"), []byte("ca"))
 	f.Add("", "now", []byte("{"), []byte{0xff}, []byte(nil))
-	f.Fuzz(func(t *testing.T, from, to string, config2, token, ca []byte) {
+	f.Fuzz(func(t *testing.T, from, to string, kubeconfig, token, ca []byte) {
 		c, err := desired.CredentialFromSecret(map[string]string{desired.IssuedAnnotation: from, desired.ExpiresAnnotation: to},
-			map[string][]byte{"config": config2, "token": token, "ca.crt": ca})
+			map[string][]byte{"config": kubeconfig, "token": token, "ca.crt": ca})
 		if err != nil {
 			return
 		}

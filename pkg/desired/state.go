@@ -225,6 +225,9 @@ func (p *planner) withURLs(u *unstructured.Unstructured) (*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
+	if webhookurl.Check(u, endpoint) == nil {
+		return u, nil // a CRD without a conversion webhook, and no copy of a megabyte
+	}
 	return webhookurl.Rewrite(u, endpoint)
 }
 

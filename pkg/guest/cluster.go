@@ -172,6 +172,17 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.GuestObject) apply.R
 	return c.objects.Prune(ctx, apply.IDs(keep)...)
 }
 
+// PruneWebhooks is Prune of webhooks alone.
+func (c *Cluster) PruneWebhooks(ctx context.Context, keep []desired.GuestObject) apply.Report {
+	spared := apply.IDs(keep)
+	for _, id := range c.objects.Members() {
+		if id.GVK.Group != "admissionregistration.k8s.io" {
+			spared = append(spared, id)
+		}
+	}
+	return c.objects.Prune(ctx, spared...)
+}
+
 // HasWebhook says whether a webhook of ours is in the guest, as far as the watch shows.
 func (c *Cluster) HasWebhook() bool {
 	return slices.ContainsFunc(c.objects.Members(), func(id apply.ID) bool { return id.GVK.Kind == "ValidatingWebhookConfiguration" })

@@ -98,7 +98,7 @@ func kinds() []apply.Kind {
 	all := desired.MgmtKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
-		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept})
+		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept, Foreground: k.GVK.Kind == "Deployment"})
 	}
 	return out
 }

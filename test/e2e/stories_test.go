@@ -26,7 +26,7 @@ const class = "openshift-default"
 // start runs hypergate until the end of the story.
 func (t *teller) start(more ...string) *world.Hypergate {
 	t.Helper()
-	h, err := t.StartHypergate(more...)
+	h, err := t.StartHypergate(t.ctx, more...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(h.Terminate)
 	return h
@@ -228,7 +228,7 @@ func restarts(t *teller) {
 		}
 		h.Kill()
 		var err error
-		h, err = t.StartHypergate()
+		h, err = t.StartHypergate(t.ctx)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	t.Cleanup(h.Terminate)
@@ -455,7 +455,7 @@ func istiodAsksNoMgmt(t *teller) {
 }
 
 func sameCluster(t *teller) {
-	h, err := t.StartHypergate("--guest-kubeconfig", t.MgmtKubeconfig)
+	h, err := t.StartHypergate(t.ctx, "--guest-kubeconfig", t.MgmtKubeconfig)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(h.Done()).Should(gomega.BeClosed())
 	t.Expect(h.ExitCode()).To(gomega.Equal(1))

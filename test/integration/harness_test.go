@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -100,6 +101,7 @@ func newWorld(t *testing.T) *world {
 	w.mgmtConfig = counted(pair.Mgmt.Config, w.mgmtRequests)
 	w.guestConfig = counted(pair.Guest.Config, w.guestRequests)
 	w.createNamespace(w.mgmt, w.cfg.MgmtNamespace)
+	go w.playGarbageCollector()
 	return w
 }
 
@@ -201,6 +203,20 @@ func (w *world) playIstiod(status corev1.ConditionStatus) {
 		_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).UpdateStatus(w.Context(), d, metav1.UpdateOptions{})
 		return err
 	}).Should(gomega.Succeed())
+}
+
+// playGarbageCollector lets a Deployment that is deleted in the foreground go, as if its pods were gone.
+func (w *world) playGarbageCollector() {
+	deployments := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace)
+	changes, err := deployments.Watch(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	for change := range changes.ResultChan() {
+		if d, ok := change.Object.(*appsv1.Deployment); ok && d.DeletionTimestamp != nil && len(d.Finalizers) > 0 {
+			_, _ = deployments.Patch(w.Context(), d.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		}
+	}
 }
 
 // install brings the world to the state where everything is applied and istiod is said to be available.

@@ -83,7 +83,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		err = w.prepare(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Stop())
+		return nil, errors.Join(err, c.Stop()) //nolint:contextcheck // Stop must work when ctx has ended
 	}
 	return w, nil
 }
@@ -182,8 +182,8 @@ type Hypergate struct {
 
 // StartHypergate starts hypergate with Args and more arguments; it ends with this process, unless the world is detached. It does not wait;
 // see Ready.
-func (w *World) StartHypergate(more ...string) (*Hypergate, error) {
-	health, err := freeAddress()
+func (w *World) StartHypergate(ctx context.Context, more ...string) (*Hypergate, error) {
+	health, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +222,8 @@ func (h *Hypergate) Ready(ctx context.Context, check string) error {
 	return nil
 }
 
-func freeAddress() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("finding a free port: %w", err)
 	}
