@@ -88,28 +88,28 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 	fail := func(verb string, err error, writes int) Outcome {
 		return Failed(id, Classify(err, verb, k.resource()), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err)).withWrites(writes)
 	}
+	done := func(o Outcome, writes int) Outcome {
+		c.tracker.forget(kind, v.key, v.uid)
+		return o.withWrites(writes)
+	}
 	for attempt := 1; ; attempt++ {
 		err := c.delete(ctx, k, v)
 		switch {
 		case err == nil && k.Foreground:
-			c.tracker.forget(kind, v.key, v.uid)
-			return Waiting(id).withWrites(attempt)
+			return Waiting(id).withWrites(attempt) // and not forgotten: it is there until the watch shows that it is gone
 		case err == nil, apierrors.IsNotFound(err):
-			c.tracker.forget(kind, v.key, v.uid)
-			return Deleted(id).withWrites(attempt)
+			return done(Deleted(id), attempt)
 		case !apierrors.IsConflict(err) || attempt == pruneAttempts:
 			return fail("delete", err, attempt)
 		}
 		now, err := c.look(ctx, k, v.key)
 		switch {
 		case apierrors.IsNotFound(err):
-			c.tracker.forget(kind, v.key, v.uid)
-			return Deleted(id).withWrites(attempt)
+			return done(Deleted(id), attempt)
 		case err != nil:
 			return fail("get", err, attempt)
-		case now.UID != v.uid || !c.labelled(now):
-			c.tracker.forget(kind, v.key, v.uid)
-			return Unchanged(id).withWrites(attempt)
+		case now.UID != v.uid, !c.labelled(now):
+			return done(Unchanged(id), attempt)
 		case now.DeletionTimestamp != nil:
 			return Waiting(id).withWrites(attempt)
 		}

@@ -157,6 +157,34 @@ func TestPruneWaitsForAFinalizer(t *testing.T) {
 	}
 }
 
+// What is deleted in the foreground is there until its dependents are gone, also between our request and the watch's word.
+func TestPruneInTheForegroundWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.started(func(o *apply.Options) {
+		for i := range o.Kinds {
+			o.Kinds[i].Foreground = o.Kinds[i].Resource == "configmaps"
+		}
+	})
+	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`)
+	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	for range 3 {
+		if r := c.Prune(t.Context()); r.Count(apply.VerdictWaiting) != 1 || r.Complete() || r.Err() != nil {
+			t.Errorf("prune: %s, complete %t: %v", r, r.Complete(), r.Err())
+		}
+	}
+	w.patch(o, `{"metadata":{"finalizers":null}}`) // as the garbage collector does
+	w.Eventually(c.Members).Should(gomega.BeEmpty())
+	if r := c.Prune(t.Context()); len(r.Outcomes()) != 0 || !r.Complete() {
+		t.Errorf("prune after it was deleted: %s", r)
+	}
+	if r := apply.Apply(t.Context(), c, []object{o}); !r.Complete() || r.Writes() != 1 {
+		t.Errorf("applying again: %s, %d writes: %v", r, r.Writes(), r.Err())
+	}
+}
+
 func TestPruneBeforeTheFirstListDeletesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestTheChartsKnowEveryValue(t *testing.T) {
 		defaults, templates := chartDefaults(t, chart), chartTemplates(t, chart)
 		for release, values := range source.values {
 			for _, path := range valuePaths("", defaults, values) {
-				if !strings.Contains(templates, ".Values."+path) && !strings.Contains(templates, ".Values)."+path) {
+				if !regexp.MustCompile(`\.Values\)?\.` + regexp.QuoteMeta(path) + `\b`).MatchString(templates) {
 					t.Errorf("chart %s: release %s sets %s, which is neither in the chart's values nor used by a template", version, release, path)
 				}
 			}

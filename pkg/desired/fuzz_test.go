@@ -1,0 +1,79 @@
+package desired_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// FuzzCompute: whatever the flags, the Config is refused by Validate, or the plan is refused whole, or it is a plan in which every rendered
+// object is accounted for and all invariants hold. What a guest's user may choose, the names of classes, never refuses anything.
+func FuzzCompute(f *testing.F) {
+	f.Add("openshift-gateway", "clusters-guest1", "openshift-ingress", "openshift.io/gateway-controller/v1", "istiod.apps.example.com", "istiod", "openshift-default", "second", uint16(0))
+	f.Add("1", "a-1", "istio-system", "example.com/$(POD_NAME)", "192.0.2.1", "192.0.2.1", "true", "null", uint16(0xffff))
+	f.Add("revision-tag-default", "a", "b", "e.x/'{{ fail }}", "::1", "::1", strings.Repeat("x", 253), "a: b", uint16(0x2))
+	f.Add("sidecar-injector", "null", "1e3", "a/b", "a.1", "a.1", "---", "", uint16(0x5))
+	source := embedded(f)
+	f.Fuzz(func(t *testing.T, revision, mgmtNS, guestNS, controller, xdsHost, webhookHost, class1, class2 string, bits uint16) {
+		cfg := config(desired.TopologyHosted)
+		cfg.Revision, cfg.MgmtNamespace, cfg.GuestNamespace, cfg.ControllerName = revision, mgmtNS, guestNS, controller
+		cfg.XDS.Host, cfg.WebhookHost = xdsHost, webhookHost
+		if bits&1 != 0 {
+			cfg.Topology, cfg.MgmtNamespace = desired.TopologyStandalone, guestNS
+		}
+		cfg.SidecarInjection = bits&2 != 0
+		cfg.IstioResources = desired.KnownIstioResources()[:int(bits>>2)%(len(desired.KnownIstioResources())+1)]
+		hosted := desired.Hosted{CA: testCA(t), Istiod: desired.Availability(int(bits>>8) % 3)}
+		guest := withForeignCRDs(asking(class1, class2))
+		guest.Namespace = desired.Presence(int(bits>>11) & 1)
+
+		recorded := &recordingSource{ChartSource: source}
+		state, err := desired.Compute(cfg, recorded, hosted, guest)
+		if invalid := cfg.Validate(); invalid != nil {
+			if err == nil {
+				t.Fatalf("there is a plan for flags that are invalid: %v", invalid)
+			}
+			return
+		}
+		if err != nil {
+			checkRefusal(t, cfg, hosted, state, err)
+			return
+		}
+		if class1 == class2 {
+			return // the guest's API has no two classes of one name
+		}
+		if diff := accounting(recorded.rendered, ownObjects(cfg, guest), state); diff != "" {
+			t.Errorf("-expected +planned:\n%s", diff)
+		}
+		checkPlanOf(t, cfg, hosted, state)
+	})
+}
+
+// checkRefusal: it is whole, and not because of what the guest's users chose.
+func checkRefusal(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State, err error) {
+	t.Helper()
+	if diff := cmp.Diff(desired.State{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+		t.Errorf("a refused plan is not empty:\n%s", diff)
+	}
+	if _, plainErr := desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
+		t.Errorf("the names of GatewayClasses refuse the plan: %v", err)
+	}
+}
+
+// checkPlanOf is checkPlan, where a management namespace is not part of some other name by chance.
+func checkPlanOf(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State) {
+	t.Helper()
+	if len(cfg.MgmtNamespace) < validation.DNS1123LabelMaxLength/2 && cfg.Topology == desired.TopologyHosted {
+		cfg.MgmtNamespace = strings.Repeat("m", 60)
+		var err error
+		if state, err = desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkPlan(t, cfg, hosted, state)
+}

@@ -1,0 +1,115 @@
+package desired_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestMint is the last gate, whatever the routing table says.
+func TestMint(t *testing.T) {
+	const mgmt, guest = "management", "guest"
+	for name, tc := range map[string]struct {
+		side   string
+		object string
+		want   []string // of the error; none: it is minted
+	}{
+		"a ConfigMap for management":        {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: clusters-guest1}}", nil},
+		"a Secret for management":           {mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: clusters-guest1}}", nil},
+		"a ConfigMap for the guest":         {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress}}", nil},
+		"a ClusterRole for the guest":       {guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", nil},
+		"a ClusterRole for management":      {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", []string{"ClusterRole a", "ClusterRole.rbac"}},
+		"a Role for management":             {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a, namespace: clusters-guest1}}", []string{"Role clusters-guest1/a"}},
+		"a RoleBinding for management":      {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: clusters-guest1}}", []string{"RoleBinding clusters-guest1/a"}},
+		"a webhook for management":          {mgmt, "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}}", []string{"ValidatingWebhookConfiguration a"}},
+		"a CRD for management":              {mgmt, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b.c}}", []string{"CustomResourceDefinition a.b.c"}},
+		"a Namespace for management":        {mgmt, "{apiVersion: v1, kind: Namespace, metadata: {name: a}}", []string{"Namespace a"}},
+		"a Secret for the guest":            {guest, "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: openshift-ingress}}", []string{"Secret openshift-ingress/a"}},
+		"a Deployment for the guest":        {guest, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: openshift-ingress}}", []string{"Deployment openshift-ingress/a", "Deployment.apps"}},
+		"a Pod for the guest":               {guest, "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: openshift-ingress}}", []string{"Pod openshift-ingress/a"}},
+		"management's for another tenant":   {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: clusters-guest2}}", []string{"ConfigMap clusters-guest2/a", `must be "clusters-guest1"`}},
+		"management's without a namespace":  {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", []string{"ConfigMap a", `must be "clusters-guest1"`}},
+		"the guest's for kube-system":       {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}", []string{"ConfigMap kube-system/a", `must be "openshift-ingress"`}},
+		"a ClusterRole in a namespace":      {guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a, namespace: openshift-ingress}}", []string{"ClusterRole openshift-ingress/a", `must be ""`}},
+		"an object without a name":          {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: openshift-ingress}}", []string{"ConfigMap", "no name"}},
+		"a kind in another version":         {mgmt, "{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a, namespace: clusters-guest1}}", []string{"Deployment clusters-guest1/a"}},
+		"a kind of the same name elsewhere": {mgmt, "{apiVersion: example.com/v1, kind: Service, metadata: {name: a, namespace: clusters-guest1}}", []string{"Service clusters-guest1/a", "Service.example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, cfg := parse(t, tc.object), config(desired.TopologyHosted)
+			var err error
+			if tc.side == mgmt {
+				_, err = desired.MintMgmt(u, cfg)
+			} else {
+				_, err = desired.MintGuest(u, cfg)
+			}
+			if tc.want == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			mustFail(t, err, append(tc.want, tc.side+" side")...)
+		})
+	}
+}
+
+// TestMintTakesWhatTheServerFillsIn out of the object, adds the owner, and leaves its input alone.
+func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
+	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {x: y}, uid: u, resourceVersion: "7",
+		creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
+	u := parse(t, text)
+	o, err := desired.MintGuest(u, config(desired.TopologyHosted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"labels":{"gateway.hypergate.dev/owner":"openshift-gateway.guest","x":"y"},` +
+		`"name":"a","namespace":"openshift-ingress"}}`
+	if diff := cmp.Diff(want, string(o.JSON())); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(parse(t, text), u); diff != "" {
+		t.Errorf("the input was changed:\n%s", diff)
+	}
+}
+
+// TestTheListsOfKindsKeepTheirPromises, by which prune and the roles of hypergate go.
+func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
+	for _, k := range desired.MgmtKinds() {
+		if !k.Namespaced || k.Kept || slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}, k.GVK.Group) {
+			t.Errorf("%s may stand on the management side", k.GVK)
+		}
+	}
+	for _, k := range desired.GuestKinds() {
+		if slices.Contains([]string{"Secret", "Pod", "Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"}, k.GVK.Kind) {
+			t.Errorf("%s may stand in the guest", k.GVK)
+		}
+		if holdsOthers := k.GVK.Kind == "Namespace" || k.GVK.Kind == "CustomResourceDefinition"; k.Kept != holdsOthers {
+			t.Errorf("%s: kept %t; what holds other people's objects is never deleted, all else is", k.GVK, k.Kept)
+		}
+	}
+}
+
+// FuzzMint: whatever the object, what is minted is of its side.
+func FuzzMint(f *testing.F) {
+	f.Add("v1", "ConfigMap", "clusters-guest1", "a", true)
+	f.Add("rbac.authorization.k8s.io/v1", "ClusterRole", "", "a", false)
+	f.Add("v1", "Secret", "openshift-ingress", "cacerts", false)
+	f.Fuzz(func(t *testing.T, apiVersion, kind, namespace, name string, mgmt bool) {
+		cfg := config(desired.TopologyHosted)
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name}}}
+		if mgmt {
+			if o, err := desired.MintMgmt(u, cfg); err == nil {
+				checkSide(t, []anObject{o}, desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
+			}
+			return
+		}
+		if o, err := desired.MintGuest(u, cfg); err == nil {
+			checkSide(t, []anObject{o}, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
+		}
+	})
+}
