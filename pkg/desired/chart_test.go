@@ -60,7 +60,7 @@ func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 		}
 	}
 	if err != nil && len(added) == 0 {
-		return entries, nil //nolint:nilerr // nothing is laid over this folder
+		return entries, nil // nothing is laid over this folder
 	}
 	return entries, err
 }

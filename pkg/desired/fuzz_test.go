@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -50,7 +48,7 @@ func FuzzCompute(f *testing.F) {
 		if diff := accounting(recorded.rendered, ownObjects(cfg, guest), state); diff != "" {
 			t.Errorf("-expected +planned:\n%s", diff)
 		}
-		checkPlanOf(t, cfg, hosted, state)
+		checkPlan(t, cfg, hosted, state)
 	})
 }
 
@@ -63,17 +61,4 @@ func checkRefusal(t *testing.T, cfg desired.Config, hosted desired.Hosted, state
 	if _, plainErr := desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
 		t.Errorf("the names of GatewayClasses refuse the plan: %v", err)
 	}
-}
-
-// checkPlanOf is checkPlan, where a management namespace is not part of some other name by chance.
-func checkPlanOf(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State) {
-	t.Helper()
-	if len(cfg.MgmtNamespace) < validation.DNS1123LabelMaxLength/2 && cfg.Topology == desired.TopologyHosted {
-		cfg.MgmtNamespace = strings.Repeat("m", 60)
-		var err error
-		if state, err = desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	checkPlan(t, cfg, hosted, state)
 }

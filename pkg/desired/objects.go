@@ -3,7 +3,6 @@ package desired
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,6 +57,8 @@ type Kind struct {
 	Namespaced bool
 	// Kept kinds are never pruned.
 	Kept bool
+	// First kinds are written before any later kind: those could not be made otherwise.
+	First bool
 }
 
 // MgmtKinds are all kinds that may stand on the management side, in the order of applying; pruning goes backwards. The list is closed: it
@@ -73,16 +74,16 @@ func MgmtKinds() []Kind {
 }
 
 // GuestKinds are all kinds that may stand in the guest: no Secret, no workload. CRDs and the namespace hold other people's objects, so
-// they are never pruned.
+// they are never pruned. Roles come before bindings: whoever lacks the verb bind may make a binding only of a role that is there.
 func GuestKinds() []Kind {
 	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", Kept: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Kept: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Kept: true, First: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles"},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true, First: true},
+		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", Kept: true},
 		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings"},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
@@ -109,12 +110,12 @@ func mint(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (ob
 	for _, path := range [][]string{{"status"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "uid"}} {
 		unstructured.RemoveNestedField(out.Object, path...)
 	}
-	labels := maps.Clone(out.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
+	if _, _, err := unstructured.NestedStringMap(out.Object, "metadata", "labels"); err != nil {
+		return object{}, fmt.Errorf("labelling %s: %w", name, err)
 	}
-	labels[OwnerLabel] = cfg.OwnerValue(side)
-	out.SetLabels(labels)
+	if err := unstructured.SetNestedField(out.Object, cfg.OwnerValue(side), "metadata", "labels", OwnerLabel); err != nil {
+		return object{}, fmt.Errorf("labelling %s: %w", name, err)
+	}
 	body, err := json.Marshal(out.Object)
 	if err != nil {
 		return object{}, fmt.Errorf("encoding %s: %w", name, err)

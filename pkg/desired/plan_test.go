@@ -306,6 +306,20 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	}
 }
 
+// TestTheManagementSideShowsNothingInTheGuest: what differs from one hosted cluster to the next on the management side, but the root and the
+// two addresses, makes no difference to the guest, to the byte.
+func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
+	cfg, hosted := config(desired.TopologyHosted), installed(t)
+	guest := withForeignCRDs(asking("openshift-default"))
+	want := texts(guestObjects(compute(t, cfg, embedded(t), hosted, guest)))
+	cfg.MgmtNamespace, cfg.PilotImage = "another-tenant", "registry.internal/secret/pilot:2"
+	hosted.CA.Key, hosted.CA.Cert, hosted.CA.Chain = []byte("k"), []byte("c"), []byte("h")
+	hosted.IstiodSince = issued
+	if diff := cmp.Diff(want, texts(guestObjects(compute(t, cfg, embedded(t), hosted, guest)))); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
 // texts are objects as one line each.
 func texts(objects []anObject) []string {
 	out := make([]string, 0, len(objects))

@@ -2,6 +2,7 @@ package desired_test
 
 import (
 	"encoding/base64"
+	"maps"
 	"testing"
 	"time"
 
@@ -35,10 +36,7 @@ func TestTheCASurvivesItsSecret(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"} {
-		broken := map[string][]byte{}
-		for k, v := range secret.Data {
-			broken[k] = v
-		}
+		broken := maps.Clone(secret.Data)
 		delete(broken, key)
 		got, err := desired.CAFromSecret(broken)
 		mustFail(t, err, desired.CASecretName, key, "restore it from a backup")

@@ -99,7 +99,7 @@ func kinds() []apply.Kind {
 	all := desired.GuestKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
-		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept, Barrier: k.GVK.Kind == "Namespace"})
+		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept, Barrier: k.First})
 	}
 	return out
 }
@@ -129,10 +129,20 @@ func identityOnly(obj any) (any, error) {
 	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp,
 	}}
-	if owner, ours := m.Labels[desired.OwnerLabel]; ours {
+	if owner, labelled := m.Labels[desired.OwnerLabel]; labelled {
 		slim.Labels = map[string]string{desired.OwnerLabel: owner}
+	} else if slices.ContainsFunc(m.ManagedFields, isOurs) {
+		// Somebody took the label away. What we applied is still ours.
+		slim.Annotations = map[string]string{appliedByUs: ""}
 	}
 	return slim, nil
+}
+
+// appliedByUs marks, in our copy only, an object that we applied and that does not carry our label.
+const appliedByUs = "applied-by-us"
+
+func isOurs(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == desired.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
 }
 
 // Start begins to watch, once. It returns at once; notify is called on every event that may matter.

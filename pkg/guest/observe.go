@@ -79,6 +79,10 @@ func (c *Cluster) known() error {
 	if _, exists := c.crds.Get(classCRD); exists && !c.classes.Synced() {
 		missing, errs = append(missing, "gatewayclasses"), append(errs, c.classes.Err())
 	}
+	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
+	if !c.objects.Synced() && len(c.objects.WatchProblems()) == 0 {
+		missing = append(missing, "objects of our own")
+	}
 	if len(missing) > 0 {
 		return NotSyncedError{Missing: missing, err: errors.Join(errs...)}
 	}
@@ -93,7 +97,9 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 		if !ok {
 			continue
 		}
-		out[name] = crds.FactOf(m.Labels[desired.OwnerLabel] == c.cfg.OwnerValue(desired.SideGuest), m.DeletionTimestamp != nil)
+		_, applied := m.Annotations[appliedByUs]
+		ours := applied || m.Labels[desired.OwnerLabel] == c.cfg.OwnerValue(desired.SideGuest)
+		out[name] = crds.FactOf(ours, m.DeletionTimestamp != nil)
 	}
 	return out
 }

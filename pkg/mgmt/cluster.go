@@ -130,7 +130,8 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 
 // Observe reads what the management side shows. An error means "unknown", never "absent".
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
-	if !c.istiod.Synced() {
+	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
+	if !c.istiod.Synced() || (!c.objects.Synced() && len(c.objects.WatchProblems()) == 0) {
 		return desired.Hosted{}, NotSyncedError{err: c.istiod.Err()}
 	}
 	if !c.kept.read {

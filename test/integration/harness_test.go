@@ -232,7 +232,7 @@ func (w *world) install(class string) {
 // settle waits until the controller has made no request for a while.
 func (w *world) settle() {
 	w.Helper()
-	const quiet = 700 * time.Millisecond
+	const quiet = 400 * time.Millisecond
 	w.Eventually(func() time.Duration {
 		return min(time.Since(w.mgmtRequests.latest()), time.Since(w.guestRequests.latest()))
 	}, 60*time.Second).Should(gomega.BeNumerically(">", quiet))

@@ -1,0 +1,119 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// vandal is how a test changes an object of ours: not as hypergate, and by an update.
+const vandal = "vandal"
+
+func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	for _, side := range []struct {
+		side     desired.Side
+		client   kubernetes.Interface
+		kinds    []desired.Kind
+		requests *requests
+	}{
+		{desired.SideGuest, w.guest, desired.GuestKinds(), w.guestRequests},
+		{desired.SideMgmt, w.mgmt, desired.MgmtKinds(), w.mgmtRequests},
+	} {
+		for _, kind := range side.kinds {
+			if kind.GVK.Kind == "Namespace" {
+				continue // made where it is missing, and then everybody's
+			}
+			for _, o := range w.ours(side.client, side.side, kind) {
+				path := resourcePath(kind, o.Namespace) + "/" + o.Name
+				t.Run(fmt.Sprintf("%s/%s/label", side.side, kind.GVK.Kind), func(t *testing.T) {
+					w.restored(t, side.client, side.requests, path, func() error {
+						return side.client.CoreV1().RESTClient().Patch(types.MergePatchType).RequestURI(path).Param("fieldManager", vandal).
+							Body([]byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)).Do(t.Context()).Error()
+					})
+				})
+				if kind.Kept {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/deleted", side.side, kind.GVK.Kind), func(t *testing.T) {
+					w.restored(t, side.client, side.requests, path, func() error {
+						return side.client.CoreV1().RESTClient().Delete().RequestURI(path).Do(t.Context()).Error()
+					})
+				})
+			}
+		}
+	}
+}
+
+// restored does harm to an object of ours and sees it come back, by one write.
+func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *requests, path string, harm func() error) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	before := requests.count()
+	g.Expect(harm()).To(gomega.Succeed())
+	g.Eventually(func() string {
+		data, err := client.CoreV1().RESTClient().Get().RequestURI(path).DoRaw(t.Context())
+		var o metav1.PartialObjectMetadata
+		if err != nil || json.Unmarshal(data, &o) != nil || o.DeletionTimestamp != nil {
+			return ""
+		}
+		return o.Labels[desired.OwnerLabel]
+	}, "10s", "10ms").ShouldNot(gomega.BeEmpty())
+	w.settle()
+	var toIt []string
+	for _, line := range writes(requests.since(before)) {
+		if !strings.Contains(line, "/gatewayclasses/") {
+			toIt = append(toIt, line)
+		}
+	}
+	g.Expect(toIt).To(gomega.ConsistOf(gomega.HavePrefix(http.MethodPatch + " " + path + "?")))
+}
+
+func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	before := w.mgmtRequests.count()
+	name := w.cfg.IstiodName()
+	_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Patch(t.Context(), name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"somebody":"elses"},"annotations":{"another":"one"}}}`), metav1.PatchOptions{FieldManager: vandal})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Consistently(func() []string { return writes(w.mgmtRequests.since(before)) }, "1s").Should(gomega.BeEmpty())
+	service, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(service.Labels).To(gomega.HaveKeyWithValue("somebody", "elses"))
+}
+
+// ours are the objects of a kind that carry our label.
+func (w *world) ours(client kubernetes.Interface, side desired.Side, kind desired.Kind) []metav1.PartialObjectMetadata {
+	w.Helper()
+	data, err := client.CoreV1().RESTClient().Get().RequestURI(resourcePath(kind, "") + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).
+		DoRaw(w.Context())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	var list metav1.PartialObjectMetadataList
+	w.Expect(json.Unmarshal(data, &list)).To(gomega.Succeed())
+	return list.Items
+}
+
+func resourcePath(kind desired.Kind, namespace string) string {
+	prefix := "/apis/" + kind.GVK.Group + "/"
+	if kind.GVK.Group == "" {
+		prefix = "/api/"
+	}
+	prefix += kind.GVK.Version + "/"
+	if namespace != "" {
+		prefix += "namespaces/" + namespace + "/"
+	}
+	return prefix + kind.Resource
+}

@@ -1,0 +1,126 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+)
+
+func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
+	w := newWorld(t)
+	t.Log("on the management side hypergate may do everything but write Services")
+	user := "limited-" + w.cfg.Revision
+	w.allow(user, []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"*"}},
+	})
+	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
+	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	stop, _ := w.tryRun()
+	t.Cleanup(stop)
+	w.createClass("demo")
+
+	w.Eventually(w.istiod).ShouldNot(gomega.BeNil(), "the rest converges")
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "InstallFailed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not patch services"))))
+
+	t.Log("once it is allowed, nothing else is needed")
+	w.allow(user, []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 30*time.Second).
+		Should(haveStatus(metav1.ConditionTrue, "Installed"))
+}
+
+// allow gives a user rules in the management namespace, and no others.
+func (w *world) allow(user string, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
+		_, err := roles.Update(w.Context(), role, metav1.UpdateOptions{})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		return
+	}
+	_, err := w.mgmt.RbacV1().RoleBindings(w.cfg.MgmtNamespace).Create(w.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
+	w := newWorld(t)
+	theirs := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.IstiodName(), Labels: map[string]string{"app": "theirs"}},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	created, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "somebody"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.run()
+	w.createClass("demo")
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "InstallFailed"), gomega.HaveField("Message", gomega.ContainSubstring("somebody"))))
+	now, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), theirs.Name, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(now.ResourceVersion).To(gomega.Equal(created.ResourceVersion))
+}
+
+func TestAGuestThatIsTheManagementClusterIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.guestConfig = w.mgmtConfig
+	_, ended := w.tryRun()
+	w.Eventually(ended).Should(gomega.Receive(gomega.MatchError(controller.ErrSameCluster)))
+	w.Expect(writes(w.mgmtRequests.since(0))).To(gomega.BeEmpty())
+}
+
+func TestAMissingManagementNamespaceIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MgmtNamespace = "nowhere"
+	_, ended := w.tryRun()
+	w.Eventually(ended).Should(gomega.Receive(gomega.MatchError(gomega.ContainSubstring(`the management cluster has no namespace "nowhere": create it, or name another with --namespace`))))
+}
+
+func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	generation := w.istiod().Generation
+	pair.Guest.StopAPI()
+	t.Log("drift on the management side is still undone")
+	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(func() error {
+		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	w.Expect(pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
+
+	t.Log("and drift in the guest, soon after its return")
+	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(func() error {
+		_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		return err
+	}, 30*time.Second).Should(gomega.Succeed())
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+}
+
+func TestAnExpiredGuestCredentialIsNoCrash(t *testing.T) {
+	w := newWorld(t)
+	good := w.guestConfig
+	w.guestConfig = rest.AnonymousClientConfig(good)
+	w.guestConfig.BearerToken = "expired"
+	stop, ended := w.tryRun()
+	t.Cleanup(stop)
+	w.Consistently(ended, "3s").ShouldNot(gomega.Receive())
+	w.Expect(writes(w.mgmtRequests.since(0))).To(gomega.BeEmpty(), "nothing is written while the guest is not known")
+}
