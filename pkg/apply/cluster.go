@@ -172,6 +172,15 @@ func (c *Cluster) Members() []ID {
 	return ids
 }
 
+// UID is the UID under which an object of ours was last written or seen; empty when it is not there.
+func (c *Cluster) UID(id ID) types.UID {
+	kind, ok := c.kinds[id.GVK]
+	if !ok {
+		return ""
+	}
+	return c.tracker.currentUID(kind, id.Key)
+}
+
 func (c *Cluster) resource(k Kind, namespace string) metadata.ResourceInterface {
 	if k.Namespaced {
 		return c.client.Resource(k.gvr()).Namespace(namespace)

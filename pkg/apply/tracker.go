@@ -298,6 +298,21 @@ func (t *tracker) forget(kind int, key types.NamespacedName, uid types.UID) {
 	r.memo, r.deleted = memo{}, uid
 }
 
+// currentUID is that of our last write or, if the watch has shown something newer, of that.
+func (t *tracker) currentUID(kind int, key types.NamespacedName) types.UID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.kinds[kind].records[key]
+	switch {
+	case !ok:
+		return ""
+	case r.outdated():
+		return r.seen.uid
+	default:
+		return r.memo.uid
+	}
+}
+
 func (t *tracker) members(kind int) []types.NamespacedName {
 	t.mu.Lock()
 	defer t.mu.Unlock()

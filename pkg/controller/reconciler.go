@@ -58,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting to know both sides", "why", err.Error())
 		return reconcile.Result{}, nil
 	}
-	statusErr := r.report(ctx, outcome, err)
+	statusErr := r.report(ctx, outcome)
 	if err := errors.Join(err, outcome.Mgmt.Err(), outcome.Guest.Err(), statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -76,7 +76,7 @@ func unknown(err error) bool {
 func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duration, error) {
 	hosted, seen, err := r.observe(ctx)
 	if err != nil {
-		return status.Outcome{}, 0, err
+		return status.Outcome{Refused: err, Classes: seen.Classes}, 0, err
 	}
 	retryProof := time.Duration(0)
 	if len(seen.Classes) > 0 {
@@ -84,9 +84,9 @@ func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duratio
 	}
 	plan, err := r.compute(ctx, hosted, seen)
 	if err != nil {
-		return status.Outcome{Refused: err}, 0, err
+		return status.Outcome{Refused: err, Classes: seen.Classes}, 0, err
 	}
-	outcome := status.Outcome{Plan: plan, Istiod: hosted.Istiod, Since: hosted.IstiodSince}
+	outcome := status.Outcome{Plan: plan, Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince}
 	renew := r.applyAll(ctx, &outcome, hosted)
 	r.prune(ctx, &outcome)
 	outcome.MgmtWatches, outcome.GuestWatches = r.Mgmt.WatchProblems(), r.Guest.WatchProblems()
@@ -95,25 +95,31 @@ func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duratio
 
 // observe reads both sides, once they are known to be two.
 func (r *Reconciler) observe(ctx context.Context) (desired.Hosted, desired.Guest, error) {
-	hosted, err := r.Mgmt.Observe(ctx)
-	if err != nil {
-		return desired.Hosted{}, desired.Guest{}, err
-	}
 	seen, err := r.Guest.Observe()
 	if err != nil {
 		return desired.Hosted{}, desired.Guest{}, err
 	}
+	hosted, err := r.Mgmt.Observe(ctx)
+	if err != nil {
+		return desired.Hosted{}, seen, err
+	}
 	if !r.guarded {
 		if err := Guard(ctx, r.Config, r.Mgmt, r.Guest); err != nil {
-			return desired.Hosted{}, desired.Guest{}, err
+			return desired.Hosted{}, desired.Guest{}, err // no classes: not even a status may be written there
 		}
 		r.guarded = true
 	}
-	if !hosted.CA.Exists() && len(seen.Classes) > 0 {
+	if len(seen.Classes) == 0 {
+		return hosted, seen, nil
+	}
+	if !hosted.CA.Exists() {
 		if hosted.CA, err = pki.New(r.Clock.Now()); err != nil {
-			return desired.Hosted{}, desired.Guest{}, err
+			return desired.Hosted{}, seen, err
 		}
 		r.Mgmt.KeepCA(hosted.CA)
+	}
+	if err := hosted.CA.Check(r.Clock.Now()); err != nil {
+		return desired.Hosted{}, seen, fmt.Errorf("the mesh CA in Secret %s cannot be used: %w", desired.CASecretName, err)
 	}
 	return hosted, seen, nil
 }
@@ -169,7 +175,9 @@ const tokenRetry = 5 * time.Second
 func (r *Reconciler) workload(ctx context.Context, plan desired.State) ([]desired.MgmtObject, time.Duration, error) {
 	credential, now := r.Mgmt.Credential(), r.Clock.Now()
 	var err error
-	if credential.Token == "" || !now.Before(credential.RenewAt()) {
+	account := r.Guest.IstiodAccount()
+	stale := account != "" && account != credential.Account()
+	if credential.Token == "" || stale || !now.Before(credential.RenewAt()) {
 		var fresh desired.Credential
 		if fresh, err = r.Guest.MintCredential(ctx, r.GuestServer, r.TokenLifetime, now); err == nil {
 			r.Mgmt.KeepCredential(fresh)
@@ -217,23 +225,17 @@ func (r *Reconciler) prune(ctx context.Context, o *status.Outcome) {
 }
 
 // report writes the conditions that changed, and says what was done.
-func (r *Reconciler) report(ctx context.Context, o status.Outcome, refused error) error {
-	log := logr.FromContextOrDiscard(ctx)
-	writes := o.Mgmt.Writes() + o.Guest.Writes()
-	if writes > 0 {
-		log.Info("Applied", "management", o.Mgmt.String(), "guest", o.Guest.String())
+func (r *Reconciler) report(ctx context.Context, o status.Outcome) error {
+	if o.Mgmt.Writes()+o.Guest.Writes() > 0 {
+		logr.FromContextOrDiscard(ctx).Info("Applied", "management", o.Mgmt.String(), "guest", o.Guest.String())
 		// What rendering and applying needed goes back to the system: at rest this process is small.
 		defer debug.FreeOSMemory()
 	}
-	if refused != nil && o.Refused == nil {
-		return nil // not even observed: there is nothing to say of any class
-	}
-	seen, err := r.Guest.Observe()
-	if err != nil {
-		return nil // the guest went away meanwhile; its return is an event
+	if !r.guarded {
+		return nil
 	}
 	var errs []error
-	for _, class := range seen.Classes {
+	for _, class := range o.Classes {
 		previous := r.Guest.Conditions(class.Name)
 		conditions := status.Conditions(class, o, r.Version, previous, r.Clock.Now())
 		if !status.Same(previous, conditions) {

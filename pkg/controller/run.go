@@ -80,8 +80,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("management", func(*http.Request) error { return mgmtCluster.Check() }),
-		mgr.AddReadyzCheck("guest", func(*http.Request) error { return guestCluster.Check() }),
+		mgr.AddReadyzCheck("management", whileLeading(mgr, mgmtCluster.Check)),
+		mgr.AddReadyzCheck("guest", whileLeading(mgr, guestCluster.Check)),
 	); err != nil {
 		return fmt.Errorf("adding health checks: %w", err)
 	}
@@ -94,6 +94,19 @@ func Run(ctx context.Context, o Options) error {
 	}
 	logr.FromContextOrDiscard(ctx).Info("Starting", "topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
 	return mgr.Start(ctx)
+}
+
+// whileLeading checks a side only in the process that watches it. One that waits for the Lease is ready for that: a rolling update would
+// otherwise never end.
+func whileLeading(mgr manager.Manager, check func() error) healthz.Checker {
+	return func(*http.Request) error {
+		select {
+		case <-mgr.Elected():
+			return check()
+		default:
+			return nil
+		}
+	}
 }
 
 func unlimited(config *rest.Config) *rest.Config {

@@ -14,12 +14,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/rest"
 	gatewayapply "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
+
+// IstiodAccount is the UID of istiod's service account in the guest; empty while it is not there.
+func (c *Cluster) IstiodAccount() types.UID {
+	return c.objects.UID(apply.ID{
+		GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
+		Key: types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.IstiodName()},
+	})
+}
 
 // MintCredential asks the guest for a token of istiod's service account there. server is the guest's API server as istiod's pod reaches it;
 // empty means: as this process does.

@@ -46,7 +46,9 @@ const (
 
 // Outcome is everything that one reconcile knows about the installation: what was planned, what became of it, and whether istiod serves.
 type Outcome struct {
-	// Refused is why there is no plan; the other fields are then empty.
+	// Classes are the GatewayClasses that the plan was computed from.
+	Classes []desired.GatewayClass
+	// Refused is why there is no plan; the fields below are then empty.
 	Refused error
 	Plan    desired.State
 	Istiod  desired.Availability
@@ -100,6 +102,9 @@ func installed(o Outcome, version string) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
 	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, fmt.Sprintf("istiod %s serves since %s", version, since(o))
+		if o.Waiting != "" {
+			c.Message += ", but waits for " + o.Waiting
+		}
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, "waiting for "+waiting(o)
 	}
@@ -117,8 +122,10 @@ func waiting(o Outcome) string {
 		return o.Waiting
 	case o.Istiod != desired.Available:
 		return "istiod to become available"
-	default:
+	case o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0:
 		return "objects that are being deleted"
+	default:
+		return "objects that were not tried yet"
 	}
 }
 
@@ -127,7 +134,7 @@ func failures(o Outcome) []string {
 	var out []string
 	seen := map[string]bool{}
 	add := func(side desired.Side, kind string, cause apply.Cause) {
-		text := fmt.Sprintf("%s side: %s%s", side, kind, cause)
+		text := fmt.Sprintf("%s side: %s%s", side, kind, words(side, cause))
 		if !seen[text] {
 			seen[text] = true
 			out = append(out, text)
@@ -150,6 +157,24 @@ func failures(o Outcome) []string {
 	return out
 }
 
+// words are what may be said of a cause. The names in it are shown of the guest alone: on the management side a webhook, a policy or a field
+// manager is somebody's whom the guest must not know.
+func words(side desired.Side, cause apply.Cause) string {
+	if side == desired.SideGuest {
+		return cause.String()
+	}
+	switch cause.Class() {
+	case apply.Denied:
+		return "denied by admission"
+	case apply.Conflict:
+		return "managed by somebody else"
+	case apply.Invalid:
+		return "not accepted as valid"
+	default:
+		return cause.String()
+	}
+}
+
 // kindIn names the kind where the cause itself does not.
 func kindIn(cause apply.Cause, kind string) string {
 	if cause.Class() == apply.Forbidden || cause.Class() == apply.Unreachable {
@@ -161,17 +186,16 @@ func kindIn(cause apply.Cause, kind string) string {
 func crdsReady(o Outcome) metav1.Condition {
 	c := metav1.Condition{Type: CRDsReady}
 	foreign := strings.Join(o.Plan.ForeignCRDs, ", ")
-	failed := 0
-	for _, f := range o.Guest.Failures() {
-		if f.ID().GVK.Kind == "CustomResourceDefinition" {
-			failed++
-		}
-	}
+	failed, missing := crdsNotThere(o)
 	switch {
 	case o.Refused != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotReady, "nothing is planned"
 	case failed > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, fmt.Sprintf("%d CRDs could not be installed", failed)
+	case len(o.Plan.PendingCRDs) > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, "being deleted, to be installed anew when gone: "+strings.Join(o.Plan.PendingCRDs, ", ")
+	case missing > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, fmt.Sprintf("%d CRDs are not installed yet", missing)
 	case foreign == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"
 	case len(o.Plan.CRDs) == 0:
@@ -180,4 +204,22 @@ func crdsReady(o Outcome) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonMixedOwnership, "some are managed by hypergate; installed by somebody else and not checked: "+foreign
 	}
 	return c
+}
+
+// crdsNotThere counts the planned CRDs that could not be written, and those of which nothing is known yet.
+func crdsNotThere(o Outcome) (failed, missing int) {
+	missing = len(o.Plan.CRDs)
+	for _, outcome := range o.Guest.Outcomes() {
+		if outcome.ID().GVK.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		switch outcome.Verdict() {
+		case apply.VerdictFailed:
+			failed, missing = failed+1, missing-1
+		case apply.VerdictUnchanged, apply.VerdictApplied:
+			missing--
+		default: // waiting or skipped
+		}
+	}
+	return failed, missing
 }

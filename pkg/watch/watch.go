@@ -49,7 +49,7 @@ type Options struct {
 	Example runtime.Object
 	// Client is what List and Watch use: it tells whether watch-list streaming is supported.
 	Client any
-	// Transform makes objects small before they are kept. It may be nil.
+	// Transform makes objects small before they are kept. It may be nil. It must not fail: client-go only logs that, and leaves the object out.
 	Transform cache.TransformFunc
 	// OnEvent is told of every change, after it was made, from the watch's goroutine. It may be nil.
 	OnEvent func(Event)
@@ -81,7 +81,9 @@ func New(opts Options) *Watch {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := opts.List(ctx, o)
-			w.record(err)
+			if err != nil { // a list that works proves nothing: the watch comes after it
+				w.record(err)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
@@ -119,7 +121,7 @@ func (w *Watch) Synced() bool {
 	return w.synced
 }
 
-// Err is why the last attempt to list or watch failed, or nil if it did not.
+// Err is why the last attempt to list and watch failed, or nil if it did not: then a watch was opened.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,4 +124,45 @@ func TestAnExpiredGuestCredentialIsNoCrash(t *testing.T) {
 	t.Cleanup(stop)
 	w.Consistently(ended, "3s").ShouldNot(gomega.Receive())
 	w.Expect(writes(w.mgmtRequests.since(0))).To(gomega.BeEmpty(), "nothing is written while the guest is not known")
+}
+
+func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	before := w.token()
+	t.Log("a guest's admin deletes istiod's account: the token dies with it")
+	w.Expect(w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
+	review, err := w.guest.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: w.token()},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(review.Status.Authenticated).To(gomega.BeTrue(), review.Status.Error)
+}
+
+// token is the guest token that istiod's pod mounts.
+func (w *world) token() string {
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), "istio-kubeconfig", metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return string(secret.Data["token"])
+}
+
+func TestACAThatCannotBeUsedIsRefusedAndNotReplaced(t *testing.T) {
+	w := newWorld(t)
+	broken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}, Data: map[string][]byte{
+		"ca-cert.pem": []byte("x"), "ca-key.pem": []byte("x"), "cert-chain.pem": []byte("x"), "root-cert.pem": []byte("x"),
+	}}
+	created, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Create(t.Context(), broken, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	stop, _ := w.tryRun()
+	t.Cleanup(stop)
+	w.createClass("demo")
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionFalse, "InstallFailed"))
+	w.Expect(w.istiod()).To(gomega.BeNil())
+	now, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "cacerts", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(now.ResourceVersion).To(gomega.Equal(created.ResourceVersion))
 }

@@ -1,0 +1,411 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+var (
+	now   = time.Date(2026, 11, 21, 12, 0, 0, 987654321, time.UTC)
+	since = time.Date(2026, 11, 21, 11, 0, 0, 0, time.FixedZone("CET", 3600))
+)
+
+const serves = "istiod 1.29.1 serves since 2026-11-21T10:00:00Z"
+
+// id is an object with names that a message for the guest must not have when it stands on the management side.
+func id(gvk, name string) apply.ID {
+	kind, rest, _ := strings.Cut(gvk, ".")
+	version, group, _ := strings.Cut(rest, ".")
+	return apply.ID{GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Key: types.NamespacedName{Namespace: "secret-namespace", Name: name}}
+}
+
+var (
+	deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
+	deployment  = id("Deployment.v1.apps", "secret-object")
+	configMap   = id("ConfigMap.v1", "secret-object")
+)
+
+// failed is the outcome of an object whose request ended with err.
+func failed(o apply.ID, err error) apply.Outcome {
+	return apply.Failed(o, apply.Classify(err, "patch", schema.GroupResource{Group: o.GVK.Group, Resource: strings.ToLower(o.GVK.Kind) + "s"}), err)
+}
+
+// Errors as an API server or the network makes them, with names in them.
+func forbidden() error {
+	return apierrors.NewForbidden(deployments, "secret-object", errors.New(
+		`User "system:serviceaccount:secret-namespace:secret-user" cannot patch resource "deployments" in API group "apps" in the namespace "secret-namespace"`))
+}
+
+func denied() error {
+	return apierrors.NewForbidden(deployments, "secret-object", errors.New(`admission webhook "secret-hook.example.com" denied the request: secret-object is not allowed`))
+}
+
+func unreachable() error {
+	return &url.Error{Op: "Patch", URL: "https://secret-host.secret-namespace.svc:6443/apis", Err: errors.New("no route to secret-host")}
+}
+
+func conflict() error {
+	err := apierrors.NewConflict(deployments, "secret-object", errors.New("conflict"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeFieldManagerConflict, Field: ".metadata.labels.secret-label", Message: `conflict with "secret-manager"`,
+	}}
+	return err
+}
+
+func invalid() error {
+	err := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "secret-object", nil)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "spec.template.spec.containers[secret-container].image", Message: "secret-image"}}
+	return err
+}
+
+func plan(foreign, pending []string) desired.State {
+	return desired.State{Installed: true, ForeignCRDs: foreign, PendingCRDs: pending}
+}
+
+// want is a condition without what is the same in all.
+type want struct {
+	status  metav1.ConditionStatus
+	reason  string
+	message string
+}
+
+func TestControllerInstalled(t *testing.T) {
+	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
+	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
+	for name, tc := range map[string]struct {
+		outcome status.Outcome
+		want    want
+	}{
+		"installed": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
+		},
+		"istiod is not there yet": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: done},
+			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
+		},
+		"istiod does not serve": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Unavailable, Mgmt: done, Guest: done},
+			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
+		},
+		"waiting for the token": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
+			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for a token"},
+		},
+		"istiod serves with a token that cannot be renewed": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but waits for a token"},
+		},
+		"an object is being deleted": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
+			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that are being deleted"},
+		},
+		"an object in the guest was not tried": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
+			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that were not tried yet"},
+		},
+		"forbidden on the management side": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
+		},
+		"forbidden in the guest": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: may not patch deployments.apps"},
+		},
+		"forbidden for many objects of a kind": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
+		},
+		"a failure while istiod serves": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: management side: may not patch deployments.apps"},
+		},
+		"a watch that is forbidden": {
+			status.Outcome{
+				Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
+			},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: may not patch deployments.apps"},
+		},
+		"a watch that will come back": {
+			status.Outcome{
+				Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				MgmtWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(unreachable(), "watch", deployments)}},
+			},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
+		},
+		"unreachable": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
+		},
+		"a conflict on the management side": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by somebody else"},
+		},
+		"a conflict in the guest": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed by secret-manager"},
+		},
+		"denied on the management side": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: denied by admission"},
+		},
+		"denied in the guest": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook secret-hook.example.com"},
+		},
+		"invalid on the management side": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: not accepted as valid"},
+		},
+		"both sides": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: may not patch deployments.apps"},
+		},
+		"refused": {
+			status.Outcome{Refused: errors.New("Deployment secret-namespace/secret-object is planned twice")},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkCondition(t, tc.outcome, status.ControllerInstalled, tc.want) })
+	}
+}
+
+// checkCondition compares one of the conditions of an outcome.
+func checkCondition(t *testing.T, o status.Outcome, kind string, w want) {
+	t.Helper()
+	got := find(t, status.Conditions(desired.GatewayClass{Name: "c", Generation: 7}, o, "1.29.1", nil, now), kind)
+	wanted := metav1.Condition{
+		Type: kind, Status: w.status, Reason: w.reason, Message: w.message, ObservedGeneration: 7,
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func find(t *testing.T, conditions []metav1.Condition, kind string) metav1.Condition {
+	t.Helper()
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		t.Fatalf("there is no condition %s in %v", kind, conditions)
+	}
+	return conditions[i]
+}
+
+// planned is a real plan, since only package desired makes objects: the CRDs of the Gateway API, of which the foreign ones are somebody else's.
+func planned(t *testing.T, facts map[string]crds.Fact) desired.State {
+	t.Helper()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.New(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := desired.Compute(desired.Config{
+		Topology: desired.TopologyStandalone, MgmtNamespace: "ingress", GuestNamespace: "ingress", ControllerName: "example.com/v1", Revision: "r",
+		PilotImage: "example.com/pilot", ProxyImage: "example.com/proxy", XDS: desired.HostPort{Host: "istiod", Port: 443},
+	}, source, desired.Hosted{CA: ca}, desired.Guest{Classes: []desired.GatewayClass{{Name: "c"}}, CRDs: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// crdFacts says of each CRD of the Gateway API the same, but of some.
+func crdFacts(all crds.Fact, but map[string]crds.Fact) map[string]crds.Fact {
+	facts := map[string]crds.Fact{}
+	for _, name := range crds.GatewayAPI().Names() {
+		facts[name] = all
+	}
+	for name, fact := range but {
+		facts[name] = fact
+	}
+	return facts
+}
+
+func TestCRDsReady(t *testing.T) {
+	const routes = "httproutes.gateway.networking.k8s.io"
+	ours, foreign, leaving := crds.FactOf(true, false), crds.FactOf(false, false), crds.FactOf(true, true)
+	all := strings.Join(crds.GatewayAPI().Names(), ", ")
+	for name, tc := range map[string]struct {
+		facts   map[string]crds.Fact
+		results func(apply.ID) apply.Outcome // of each planned CRD
+		want    want
+	}{
+		"all ours": {
+			crdFacts(ours, nil), apply.Unchanged,
+			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
+		},
+		"just installed": {
+			crdFacts(crds.Fact{}, nil), apply.Applied,
+			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
+		},
+		"one is somebody else's": {
+			crdFacts(ours, map[string]crds.Fact{routes: foreign}), apply.Unchanged,
+			want{metav1.ConditionTrue, status.ReasonMixedOwnership, "some are managed by hypergate; installed by somebody else and not checked: " + routes},
+		},
+		"all are somebody else's": {
+			crdFacts(foreign, nil), apply.Unchanged,
+			want{metav1.ConditionFalse, status.ReasonUnknownManagement, "installed by somebody else and not checked: " + all},
+		},
+		"one is being deleted": {
+			crdFacts(ours, map[string]crds.Fact{routes: leaving}), apply.Unchanged,
+			want{metav1.ConditionFalse, status.ReasonNotReady, "being deleted, to be installed anew when gone: " + routes},
+		},
+		"none could be written": {
+			crdFacts(ours, nil), func(id apply.ID) apply.Outcome { return failed(id, denied()) },
+			want{metav1.ConditionFalse, status.ReasonNotReady, "6 CRDs could not be installed"},
+		},
+		"some could not be written": {
+			crdFacts(ours, map[string]crds.Fact{routes: foreign}),
+			func(id apply.ID) apply.Outcome {
+				if strings.HasPrefix(id.Key.Name, "g") { // gatewayclasses, gateways, grpcroutes
+					return failed(id, forbidden())
+				}
+				return apply.Applied(id)
+			},
+			want{metav1.ConditionFalse, status.ReasonNotReady, "3 CRDs could not be installed"},
+		},
+		"not tried":           {crdFacts(ours, nil), apply.Skipped, want{metav1.ConditionFalse, status.ReasonNotReady, "6 CRDs are not installed yet"}},
+		"waiting for the end": {crdFacts(ours, nil), apply.Waiting, want{metav1.ConditionFalse, status.ReasonNotReady, "6 CRDs are not installed yet"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := status.Outcome{Plan: planned(t, tc.facts)}
+			outcomes := []apply.Outcome{apply.Applied(configMap)}
+			for _, object := range apply.IDs(o.Plan.CRDs) {
+				outcomes = append(outcomes, tc.results(object))
+			}
+			o.Guest = apply.ReportOf(outcomes...)
+			checkCondition(t, o, status.CRDsReady, tc.want)
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
+	})
+}
+
+// TestTransitions: a condition keeps its time while its status stays, whatever else of it changes.
+func TestTransitions(t *testing.T) {
+	before := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
+	done := apply.ReportOf()
+	available := status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
+	old := metav1.Condition{
+		Type: status.ControllerInstalled, Status: metav1.ConditionTrue, Reason: "Other", Message: "other", ObservedGeneration: 3, LastTransitionTime: before,
+	}
+	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: before}
+	previous := []metav1.Condition{foreign, old}
+
+	got := find(t, status.Conditions(desired.GatewayClass{Generation: 4}, available, "v", previous, now), status.ControllerInstalled)
+	if !got.LastTransitionTime.Equal(&before) || got.ObservedGeneration != 4 || got.Reason != status.ReasonInstalled {
+		t.Errorf("status stays True: %+v, want the time %s and generation 4", got, before)
+	}
+	got = find(t, status.Conditions(desired.GatewayClass{}, status.Outcome{}, "v", previous, now), status.ControllerInstalled)
+	if got.LastTransitionTime.Equal(&before) || got.Status != metav1.ConditionUnknown {
+		t.Errorf("status changes: %+v, want the time now", got)
+	}
+	if diff := cmp.Diff([]metav1.Condition{foreign, old}, previous); diff != "" {
+		t.Errorf("the previous conditions were changed:\n%s", diff)
+	}
+}
+
+func TestSame(t *testing.T) {
+	wanted := status.Conditions(desired.GatewayClass{Generation: 1}, status.Outcome{}, "v", nil, now)
+	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue}
+	if !status.Same(append([]metav1.Condition{foreign}, wanted...), wanted) {
+		t.Error("the same conditions, and somebody else's, are not the same")
+	}
+	if status.Same(nil, wanted) || status.Same(wanted[:1], wanted) {
+		t.Error("conditions that are not there are the same")
+	}
+	for field, change := range map[string]func(*metav1.Condition){
+		"status":     func(c *metav1.Condition) { c.Status = metav1.ConditionTrue },
+		"reason":     func(c *metav1.Condition) { c.Reason = "Other" },
+		"message":    func(c *metav1.Condition) { c.Message = "other" },
+		"generation": func(c *metav1.Condition) { c.ObservedGeneration = 2 },
+	} {
+		changed := slices.Clone(wanted)
+		change(&changed[0])
+		if status.Same(changed, wanted) {
+			t.Errorf("another %s is the same", field)
+		}
+	}
+	later := slices.Clone(wanted)
+	later[0].LastTransitionTime = metav1.NewTime(now.Add(time.Hour))
+	if !status.Same(later, wanted) {
+		t.Error("another time alone is a change: it would be written at each reconcile")
+	}
+}
+
+// TestMessagesTellNothingOfTheManagementSide generates outcomes of which each error is full of names, and looks for them.
+func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
+	secrets := func(err error) error { return fmt.Errorf("applying secret-object to secret-host: %w", err) }
+	raw := []func() error{forbidden, denied, unreachable, conflict, invalid, func() error { return errors.New("secret-host: secret-object") }}
+	for i := range 1 << len(raw) {
+		var outcomes []apply.Outcome
+		var watches []apply.WatchProblem
+		for bit, newError := range raw {
+			if i>>bit&1 == 1 {
+				outcomes = append(outcomes, failed(deployment, secrets(newError())))
+				watches = append(watches, apply.WatchProblem{GVK: deployment.GVK, Cause: apply.Classify(secrets(newError()), "watch", deployments)})
+			}
+		}
+		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
+			for _, refused := range []error{nil, errors.New("secret-object")} {
+				o := status.Outcome{Refused: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches}
+				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, "1.29.1", nil, now))
+			}
+		}
+	}
+}
+
+// checkPublic: nothing secret, and all that the GatewayClass's CRD and metav1.Condition ask for.
+func checkPublic(t *testing.T, conditions []metav1.Condition) {
+	t.Helper()
+	// Eight is the most that a GatewayClass takes; istiod needs two of them, and others may want some.
+	if len(conditions) > 2 {
+		t.Errorf("there are %d conditions of ours", len(conditions))
+	}
+	for _, c := range conditions {
+		if strings.Contains(c.Message, "secret") {
+			t.Errorf("%s tells of the management side: %s", c.Type, c.Message)
+		}
+		if c.Message == "" || len(c.Message) > 32768 || c.Reason == "" || c.LastTransitionTime.IsZero() || c.ObservedGeneration != 1 {
+			t.Errorf("not a whole condition: %+v", c)
+		}
+	}
+}
+
+// TestAllErrorsAreSecret proves that checkPublic can fail: the errors do have the names in them.
+func TestAllErrorsAreSecret(t *testing.T) {
+	for _, err := range []error{forbidden(), denied(), unreachable(), conflict(), invalid()} {
+		if !strings.Contains(err.Error()+fmt.Sprintf("%+v", err), "secret") {
+			t.Errorf("%v has nothing secret in it", err)
+		}
+	}
+	for _, cause := range []apply.Cause{apply.Classify(denied(), "patch", deployments), apply.Classify(conflict(), "patch", deployments), apply.Classify(invalid(), "patch", deployments)} {
+		if !strings.Contains(cause.String(), "secret") {
+			t.Errorf("the cause %q names nothing, so that leaving it out proves nothing", cause)
+		}
+	}
+}

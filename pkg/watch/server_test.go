@@ -1,0 +1,172 @@
+package watch_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// server plays an API server that has ConfigMaps in it, as far as one list-and-watch can tell.
+type server struct {
+	streaming bool // serves lists as streams
+
+	mu       sync.Mutex
+	version  int
+	objects  map[string]*corev1.ConfigMap
+	streams  []*apiwatch.RaceFreeFakeWatcher
+	listErr  error
+	watchErr error
+	requests int
+	onWatch  func()
+}
+
+func newServer(streaming bool) *server {
+	return &server{streaming: streaming, objects: map[string]*corev1.ConfigMap{}, onWatch: func() {}}
+}
+
+// options are those of a watch of this server.
+func (s *server) options() watch.Options {
+	return watch.Options{Name: "configmaps", List: s.list, Watch: s.watch, Example: &corev1.ConfigMap{}}
+}
+
+func (s *server) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	if s.listErr != nil {
+		return nil, s.listErr
+	}
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
+	for _, o := range s.objects {
+		list.Items = append(list.Items, *o.DeepCopy())
+	}
+	return list, nil
+}
+
+func (s *server) watch(_ context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+	s.onWatch()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	isStream := o.SendInitialEvents != nil && *o.SendInitialEvents
+	switch {
+	case isStream && !s.streaming:
+		return nil, apierrors.NewBadRequest("sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+	case isStream && s.listErr != nil:
+		return nil, s.listErr
+	case s.watchErr != nil:
+		return nil, s.watchErr
+	}
+	stream := apiwatch.NewRaceFreeFake()
+	if isStream {
+		for _, o := range s.objects {
+			stream.Add(o.DeepCopy())
+		}
+		stream.Action(apiwatch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: strconv.Itoa(s.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		}})
+	}
+	s.streams = append(s.streams, stream)
+	return stream, nil
+}
+
+// put creates or changes an object; data is what is in it.
+func (s *server) put(name, data string) { s.change(name, data, true) }
+
+// putUnseen is put, of which no watch tells.
+func (s *server) putUnseen(name, data string) { s.change(name, data, false) }
+
+func (s *server) change(name, data string, seen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	_, exists := s.objects[name]
+	o := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: strconv.Itoa(s.version), Labels: map[string]string{"big": "label"}},
+		Data:       map[string]string{"data": data},
+	}
+	s.objects[name] = o
+	for _, stream := range s.streams {
+		switch {
+		case !seen:
+		case exists:
+			stream.Modify(o.DeepCopy())
+		default:
+			stream.Add(o.DeepCopy())
+		}
+	}
+}
+
+func (s *server) remove(name string) { s.take(name, true) }
+
+// removeUnseen is remove, of which no watch tells.
+func (s *server) removeUnseen(name string) { s.take(name, false) }
+
+func (s *server) take(name string, seen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	o := s.objects[name].DeepCopy()
+	o.ResourceVersion = strconv.Itoa(s.version)
+	delete(s.objects, name)
+	for _, stream := range s.streams {
+		if seen {
+			stream.Delete(o)
+		}
+	}
+}
+
+// expire ends all streams as an API server does that no longer knows what they have seen.
+func (s *server) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stream := range s.streams {
+		status := apierrors.NewResourceExpired("too old resource version").Status()
+		stream.Error(&status)
+	}
+	s.streams = nil
+}
+
+// fail makes lists and watches fail; nil mends them.
+func (s *server) fail(list, watch error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listErr, s.watchErr = list, watch
+}
+
+// hangUp ends all streams.
+func (s *server) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stream := range s.streams {
+		stream.Stop()
+	}
+	s.streams = nil
+}
+
+// open are the streams that have not been stopped.
+func (s *server) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, stream := range s.streams {
+		if !stream.IsStopped() {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
