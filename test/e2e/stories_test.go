@@ -66,6 +66,14 @@ func install(t *teller) {
 	t.Expect(env["CA_ADDR"]).To(gomega.Equal(t.XDS().String()))
 	t.Expect(env["PROXY_CONFIG"]).To(gomega.ContainSubstring(t.XDS().String()))
 
+	t.Log("istiod's own namespace is the guest's: its leases are there, and the guest has none that is called like the management side's")
+	_, err = t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).Get(t.ctx, "istio-gateway-deployment-"+world.Revision, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	if t.Topology == desired.TopologyHosted {
+		_, err = t.GuestClient.CoreV1().Namespaces().Get(t.ctx, t.MgmtNamespace, metav1.GetOptions{})
+		t.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
+	}
+
 	t.Log("istiod's pod holds nothing of the cluster it runs on")
 	pod := t.istiodPod()
 	t.Expect(pod.Spec.Volumes).NotTo(gomega.ContainElement(gomega.HaveField("VolumeSource.Projected", gomega.Not(gomega.BeNil()))))
@@ -265,7 +273,7 @@ func gatewaysFirst(t *teller) {
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
 	t.Eventually(t.members).Should(gomega.BeEmpty())
 	h.Terminate()
-	const gateways = 10
+	const gateways = 20
 	for i := range gateways {
 		name := "first-" + string(rune('a'+i))
 		t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
