@@ -101,7 +101,7 @@ func newWorld(t *testing.T) *world {
 	w.mgmtConfig = counted(pair.Mgmt.Config, w.mgmtRequests)
 	w.guestConfig = counted(pair.Guest.Config, w.guestRequests)
 	w.createNamespace(w.mgmt, w.cfg.MgmtNamespace)
-	go w.playGarbageCollector()
+	go w.playGarbageCollector(w.cfg.MgmtNamespace)
 	return w
 }
 
@@ -206,8 +206,8 @@ func (w *world) playIstiod(status corev1.ConditionStatus) {
 }
 
 // playGarbageCollector lets a Deployment that is deleted in the foreground go, as if its pods were gone.
-func (w *world) playGarbageCollector() {
-	deployments := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace)
+func (w *world) playGarbageCollector(namespace string) {
+	deployments := w.mgmt.AppsV1().Deployments(namespace)
 	changes, err := deployments.Watch(w.Context(), metav1.ListOptions{})
 	if err != nil {
 		return

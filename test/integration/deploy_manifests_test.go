@@ -1,0 +1,294 @@
+package integration_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/cluster/planes"
+)
+
+const deployDir = "../../deploy"
+
+// render is what kubectl apply -k would apply.
+func render(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deployDir, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]*unstructured.Unstructured, 0, rendered.Size())
+	for _, r := range rendered.Resources() {
+		data, err := r.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(data); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// applyStrictly applies objects where unknown and duplicate fields are errors.
+func applyStrictly(t *testing.T, config *rest.Config, objects []*unstructured.Unstructured, dryRun ...string) error {
+	t.Helper()
+	client := dynamic.NewForConfigOrDie(config)
+	var errs []error
+	for _, u := range objects {
+		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		data, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Resource(resource).Namespace(u.GetNamespace()).Patch(t.Context(), u.GetName(), "application/apply-patch+yaml", data,
+			metav1.PatchOptions{FieldManager: "kubectl", Force: new(true), FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkManifests: what deploy/ renders is valid, all of deploy/ is rendered, no role is broader than it looks, and the pods keep the rules. It
+// leaves the namespaces that deploy/ expects to find.
+func checkManifests(t *testing.T, own *planes.Pair) {
+	t.Helper()
+	prepare(t, own)
+	seen := map[string]bool{}
+	for _, test := range []struct {
+		dir     string
+		servers []*planes.Plane
+		scope   string // the one namespace, or empty
+	}{
+		{"hosted/example", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
+		{"hosted/guest", []*planes.Plane{own.Guest}, ""},
+		{"standalone", []*planes.Plane{own.Mgmt}, ""},
+		{"sidecar-injection", []*planes.Plane{own.Guest, own.Mgmt}, ""},
+	} {
+		t.Run(test.dir, func(t *testing.T) {
+			objects := render(t, test.dir)
+			for _, plane := range test.servers {
+				if err := applyStrictly(t, plane.Config, objects, metav1.DryRunAll); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, u := range objects {
+				seen[u.GetKind()+" "+u.GetName()] = true
+				if test.scope != "" && u.GetNamespace() != test.scope {
+					t.Errorf("%s %s is in namespace %q, want %q", u.GetKind(), u.GetName(), u.GetNamespace(), test.scope)
+				}
+			}
+			for _, r := range rolesOf(t, objects) {
+				refuseBroad(t, r)
+			}
+			if d := deploymentOf(t, objects); d != nil {
+				checkPod(t, d, test.dir == "hosted/example")
+			}
+		})
+	}
+	for _, name := range written(t) {
+		if !seen[name] {
+			t.Errorf("%s is in no kustomization", name)
+		}
+	}
+	checkCRDNames(t)
+	checkPorts(t)
+}
+
+// prepare makes what deploy/ expects to find: namespaces, which admit only restricted pods, and HyperShift's priority class.
+func prepare(t *testing.T, own *planes.Pair) {
+	t.Helper()
+	namespace := func(config *rest.Config, name string) {
+		_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	namespace(own.Mgmt.Config, deployedMgmtNamespace)
+	namespace(own.Mgmt.Config, deployedGuestNamespace) // standalone
+	namespace(own.Guest.Config, deployedGuestNamespace)
+	_, err := kubernetes.NewForConfigOrDie(own.Mgmt.Config).SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "hypershift-control-plane"}, Value: 100000000,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// written are the objects in the files of deploy/, as kind and name.
+func written(t *testing.T) []string {
+	t.Helper()
+	out := map[string]bool{}
+	err := filepath.WalkDir(deployDir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+			u := &unstructured.Unstructured{}
+			if err := decoder.Decode(u); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			out[u.GetKind()+" "+u.GetName()] = true
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+// refuseBroad refuses rules that give more than they say.
+func refuseBroad(t *testing.T, r role) {
+	t.Helper()
+	for _, rule := range r.Rules {
+		all := slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames)
+		for _, word := range []string{rbacv1.VerbAll, "escalate", "bind", "impersonate"} {
+			if slices.Contains(all, word) {
+				t.Errorf("role %s: %q in %v", r.Name, word, rule)
+			}
+		}
+		for _, resource := range rule.Resources {
+			if strings.Contains(resource, "*") {
+				t.Errorf("role %s: resource %q", r.Name, resource)
+			}
+		}
+		if len(rule.NonResourceURLs) > 0 {
+			t.Errorf("role %s: URLs %v", r.Name, rule.NonResourceURLs)
+		}
+	}
+}
+
+// checkPod checks what HyperShift's own tests ask of each pod in a control plane's namespace (hypershift test/e2e/util/util.go), and what its
+// framework gives a pod of that kind (support/controlplane-component/defaults.go). Most of it is good practice elsewhere, too.
+func checkPod(t *testing.T, d *appsv1.Deployment, hosted bool) {
+	t.Helper()
+	pod, labels := d.Spec.Template.Spec, d.Spec.Template.Labels
+	rules := map[string]bool{
+		"an app label":                 labels["app"] != "",
+		"one pod at a time":            *d.Spec.Replicas == 1 && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType,
+		"its token":                    *pod.AutomountServiceAccountToken,
+		"non-root":                     *pod.SecurityContext.RunAsNonRoot,
+		"seccomp":                      pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"no user id: the SCC gives it": pod.SecurityContext.RunAsUser == nil && pod.SecurityContext.FSGroup == nil,
+	}
+	if hosted {
+		rules["the priority class"] = pod.PriorityClassName == "hypershift-control-plane"
+		rules["the way to the management API"] = labels["hypershift.openshift.io/need-management-kas-access"] == "true"
+		rules["the component label"] = labels["hypershift.openshift.io/control-plane-component"] == "hypergate"
+		rules["the control plane label"] = labels["hypershift.openshift.io/hosted-control-plane"] == d.Namespace
+		rules["evictable"] = d.Spec.Template.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"] == "tmp-dir"
+		rules["tolerations"] = slices.Equal(pod.Tolerations, []corev1.Toleration{
+			{Key: "hypershift.openshift.io/control-plane", Operator: corev1.TolerationOpEqual, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "hypershift.openshift.io/cluster", Operator: corev1.TolerationOpEqual, Value: d.Namespace, Effect: corev1.TaintEffectNoSchedule},
+		})
+		preferred := pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		rules["node affinity"] = len(preferred) == 2 && slices.Equal(preferred[1].Preference.MatchExpressions[0].Values, []string{d.Namespace})
+		colocated := pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector.MatchLabels
+		rules["pod affinity"] = colocated["hypershift.openshift.io/hosted-control-plane"] == d.Namespace
+	}
+	for _, c := range pod.Containers {
+		rules[c.Name+": pull policy"] = c.ImagePullPolicy == corev1.PullIfNotPresent
+		rules[c.Name+": termination messages"] = c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError
+		rules[c.Name+": requests"] = c.Resources.Requests.Cpu().String() == "10m" && c.Resources.Requests.Memory().String() == "60Mi"
+		rules[c.Name+": read-only root"] = *c.SecurityContext.ReadOnlyRootFilesystem
+		rules[c.Name+": /tmp"] = slices.Contains(c.VolumeMounts, corev1.VolumeMount{Name: "tmp-dir", MountPath: "/tmp"})
+	}
+	for rule, kept := range rules {
+		if !kept {
+			t.Errorf("Deployment %s does not have: %s", d.Name, rule)
+		}
+	}
+}
+
+// checkCRDNames: the CRDs that hypergate may write are those that it brings.
+func checkCRDNames(t *testing.T) {
+	t.Helper()
+	want := crds.GatewayAPI().Names()
+	for _, r := range desired.LayeredProductResources() {
+		want = append(want, r.CRD())
+	}
+	for _, r := range rolesOf(t, render(t, "hosted/guest")) {
+		for _, rule := range r.Rules {
+			if slices.Contains(rule.Resources, "customresourcedefinitions") && slices.Contains(rule.Verbs, "patch") &&
+				!slices.Equal(slices.Sorted(slices.Values(rule.ResourceNames)), slices.Sorted(slices.Values(want))) {
+				t.Errorf("role %s may write the CRDs %v, want %v", r.Name, rule.ResourceNames, want)
+			}
+		}
+	}
+}
+
+// checkPorts: the containers' ports are hypergate's defaults.
+func checkPorts(t *testing.T) {
+	t.Helper()
+	help := startHypergate(t, []string{"run", "--help"})
+	<-help.Done()
+	text, err := os.ReadFile(help.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"hosted/example", "standalone"} {
+		for _, port := range deploymentOf(t, render(t, dir)).Spec.Template.Spec.Containers[0].Ports {
+			if flag, byDefault := "--"+port.Name+"-address", `(default ":`+strconv.Itoa(int(port.ContainerPort))+`")`; !slices.ContainsFunc(
+				strings.Split(string(text), "\n"), func(line string) bool { return strings.Contains(line, flag) && strings.Contains(line, byDefault) }) {
+				t.Errorf("%s: port %s is %d, which is not the default of %s", dir, port.Name, port.ContainerPort, flag)
+			}
+		}
+	}
+}
+
+// deploymentOf is the one Deployment of a list, or nil.
+func deploymentOf(t *testing.T, objects []*unstructured.Unstructured) *appsv1.Deployment {
+	t.Helper()
+	for _, u := range objects {
+		if u.GetKind() == "Deployment" {
+			d := &appsv1.Deployment{}
+			convert(t, u, d)
+			return d
+		}
+	}
+	return nil
+}
+
+func convert(t *testing.T, u *unstructured.Unstructured, into any) {
+	t.Helper()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		t.Fatal(err)
+	}
+}

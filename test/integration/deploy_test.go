@@ -1,0 +1,378 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"flag"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/proc"
+)
+
+// The manifests' own names, which these tests take as they are: they have clusters of their own, where nobody else uses them.
+const (
+	deployedMgmtNamespace  = "clusters-guest1"
+	deployedGuestNamespace = "openshift-ingress"
+	deployedRevision       = "openshift-gateway"
+	deployedController     = "openshift.io/gateway-controller/v1"
+	deployedAccount        = "hypergate"
+)
+
+// TestDeploy is about deploy/: what it installs is valid, and the identities in it are enough for all that hypergate does and no more.
+func TestDeploy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs two API servers: run without -short")
+	}
+	own, err := planes.Start(t.Context(), planes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("manifests", func(t *testing.T) { checkManifests(t, own) })
+	t.Run("hosted", func(t *testing.T) {
+		newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"}, []string{"hosted/guest", "sidecar-injection"}).tell()
+	})
+	t.Run("standalone", func(t *testing.T) {
+		newDeployed(t, desired.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone", "sidecar-injection"}).tell()
+	})
+}
+
+// TestHypergate is no test: in a process of its own, started by the stories of TestDeploy, it is hypergate.
+func TestHypergate(t *testing.T) {
+	if os.Getenv(asHypergate) == "" {
+		t.Skip("only as a process of TestDeploy")
+	}
+	os.Args = append([]string{"hypergate"}, flag.Args()...)
+	os.Exit(app.Main())
+}
+
+const asHypergate = "TEST_AS_HYPERGATE"
+
+// startHypergate starts hypergate with arguments and more environment.
+func startHypergate(t *testing.T, args []string, env ...string) *proc.Process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.Spec{
+		Name: "hypergate", LogDir: t.TempDir(),
+		Argv: append([]string{self, "-test.short", "-test.run=^TestHypergate$", "--"}, args...),
+		Env:  append(env, asHypergate+"=true"),
+	}.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the end of its log:\n%s", proc.Tail(p.Log(), 40))
+		}
+	})
+	return p
+}
+
+// deployed is hypergate as deploy/ installs it.
+type deployed struct {
+	*world
+	// roles are all that its identities are bound to, of each side.
+	roles map[desired.Side][]role
+	// users are its names on each side, logs the audit logs that they appear in.
+	users, logs map[desired.Side]string
+	deployment  *appsv1.Deployment
+	// args start it as its container would.
+	args []string
+}
+
+// newDeployed installs the manifests and makes the kubeconfigs that its pod would have. Standalone, both planes are one.
+func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Plane, mgmtDirs, guestDirs []string) *deployed {
+	t.Helper()
+	d := &deployed{
+		world: &world{
+			T: t, Gomega: gomega.NewWithT(t),
+			mgmt: kubernetes.NewForConfigOrDie(mgmt.Config), guest: kubernetes.NewForConfigOrDie(guest.Config),
+			gateway:    gatewayclient.NewForConfigOrDie(guest.Config),
+			mgmtConfig: mgmt.Config, guestConfig: guest.Config,
+			cfg: desired.Config{
+				Topology: topology, MgmtNamespace: deployedMgmtNamespace, GuestNamespace: deployedGuestNamespace,
+				ControllerName: deployedController, Revision: deployedRevision,
+			},
+		},
+		roles: map[desired.Side][]role{}, users: map[desired.Side]string{},
+		logs: map[desired.Side]string{desired.SideMgmt: mgmt.AuditLog, desired.SideGuest: guest.AuditLog},
+	}
+	if topology == desired.TopologyStandalone {
+		d.cfg.MgmtNamespace = d.cfg.GuestNamespace
+	}
+	d.SetDefaultEventuallyTimeout(20 * time.Second)
+	d.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	go d.playGarbageCollector(d.cfg.MgmtNamespace)
+	d.deploy(desired.SideMgmt, mgmt.Config, mgmtDirs)
+	d.deploy(desired.SideGuest, guest.Config, guestDirs)
+	d.args = d.containerArgs(
+		"--management-kubeconfig="+d.kubeconfig(mgmt.Config, d.cfg.MgmtNamespace),
+		d.kubeconfig(guest.Config, d.cfg.GuestNamespace))
+	d.users[desired.SideMgmt] = "system:serviceaccount:" + d.cfg.MgmtNamespace + ":" + deployedAccount
+	d.users[desired.SideGuest] = "system:serviceaccount:" + d.cfg.GuestNamespace + ":" + deployedAccount
+	d.takesEffect(d.mgmt, desired.SideMgmt)
+	d.takesEffect(d.guest, desired.SideGuest)
+	return d
+}
+
+// deploy applies manifests as a cluster admin and takes note of what hypergate is given by them.
+func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string) {
+	d.Helper()
+	for _, dir := range dirs {
+		objects := render(d.T, dir)
+		d.Expect(applyStrictly(d.T, config, objects)).To(gomega.Succeed())
+		d.roles[side] = append(d.roles[side], rolesOf(d.T, objects)...)
+		if found := deploymentOf(d.T, objects); found != nil {
+			d.deployment = found
+		}
+	}
+}
+
+// takesEffect waits until the API server, which learns of roles and bindings by watches of its own, goes by them.
+func (d *deployed) takesEffect(client kubernetes.Interface, side desired.Side) {
+	d.Helper()
+	for _, p := range permissions(d.roles[side]) {
+		resource, subresource, _ := strings.Cut(p.Resource, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: d.users[side],
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: p.Namespace, Verb: p.Verb, Group: p.Group, Resource: resource, Subresource: subresource, Name: p.Name,
+			},
+		}}
+		d.Eventually(func() (bool, error) {
+			got, err := client.AuthorizationV1().SubjectAccessReviews().Create(d.Context(), review, metav1.CreateOptions{})
+			return err == nil && got.Status.Allowed, err
+		}).Should(gomega.BeTrue(), p.String())
+	}
+}
+
+// kubeconfig is a file with a token of hypergate's service account.
+func (d *deployed) kubeconfig(config *rest.Config, namespace string) string {
+	d.Helper()
+	file := filepath.Join(d.TempDir(), "kubeconfig")
+	d.Expect(clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: d.token(config, namespace, deployedAccount)}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	}, file)).To(gomega.Succeed())
+	return file
+}
+
+func (d *deployed) token(config *rest.Config, namespace, account string) string {
+	d.Helper()
+	got, err := kubernetes.NewForConfigOrDie(config).CoreV1().ServiceAccounts(namespace).
+		CreateToken(d.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+	return got.Status.Token
+}
+
+// containerArgs are the arguments of the Deployment's container as the kubelet would expand them, but for what only a pod has: the service
+// account's files, the mounted kubeconfig, and addresses of its own.
+func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []string {
+	d.Helper()
+	container := d.deployment.Spec.Template.Spec.Containers[0]
+	var pairs []string
+	for _, v := range container.Env {
+		value := v.Value
+		if v.ValueFrom != nil {
+			d.Expect(v.ValueFrom.FieldRef.FieldPath).To(gomega.Equal("metadata.namespace"))
+			value = d.deployment.Namespace
+		}
+		pairs = append(pairs, "$("+v.Name+")", value)
+	}
+	expand := strings.NewReplacer(pairs...)
+	const mounted = "--guest-kubeconfig=/etc/kubernetes/kubeconfig"
+	args := make([]string, 0, len(container.Args)+3)
+	for _, arg := range container.Args {
+		if arg == mounted {
+			arg = "--guest-kubeconfig=" + guestKubeconfig
+		}
+		args = append(args, expand.Replace(arg))
+	}
+	return append(args, mgmtKubeconfig, "--metrics-address=0", "--v=1")
+}
+
+// start starts hypergate, and returns when both probes of its container succeed.
+func (d *deployed) start(more []string, env ...string) *proc.Process {
+	d.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(d.Context(), "tcp", "127.0.0.1:0")
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+	address := listener.Addr().String()
+	d.Expect(listener.Close()).To(gomega.Succeed())
+	args := append(append([]string{}, d.args...), more...)
+	p := startHypergate(d.T, append(args, "--health-address="+address), env...)
+	container := d.deployment.Spec.Template.Spec.Containers[0]
+	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
+		d.Eventually(func(g gomega.Gomega) {
+			select {
+			case <-p.Done():
+				gomega.StopTrying(p.Exit().Error()).Now()
+			default:
+			}
+			request, err := http.NewRequestWithContext(d.Context(), http.MethodGet, "http://"+address+probe.HTTPGet.Path, nil)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			response, err := http.DefaultClient.Do(request)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			defer func() { _ = response.Body.Close() }()
+			g.Expect(response.StatusCode).To(gomega.Equal(http.StatusOK))
+		}).Should(gomega.Succeed())
+	}
+	return p
+}
+
+// tell is the story: install, drift of each object, restart, uninstall, all of it by hypergate's own identities.
+func (d *deployed) tell() {
+	d.Log("a pod like this one is admitted where only restricted pods are")
+	d.admitPod()
+	d.Log("install, with the webhook that only --sidecar-injection asks for")
+	first := d.start([]string{"--sidecar-injection"})
+	d.createClass("demo")
+	d.playIstiod(corev1.ConditionTrue)
+	d.Eventually(func() *metav1.Condition { return d.condition("demo", "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	d.Eventually(d.injector).Should(gomega.Succeed())
+	granted := d.istiodRoles()
+
+	d.Log("drift: each object loses our label, and then goes unless it is a CRD; the guest's first, while istiod is there")
+	d.drift(d.guest, desired.SideGuest, desired.GuestKinds())
+	d.drift(d.mgmt, desired.SideMgmt, desired.MgmtKinds())
+	d.end(first)
+
+	d.Log("a restart without the flag removes that webhook; as on an API server that streams no lists")
+	second := d.start(nil, "KUBE_FEATURE_WatchListClient=false")
+	d.Eventually(d.injector).Should(gomega.Satisfy(apierrors.IsNotFound))
+	d.Log("uninstall")
+	d.deleteClass("demo")
+	d.Eventually(d.members).Should(gomega.BeEmpty())
+	d.end(second)
+
+	d.checkGrants(granted)
+	d.checkAudit()
+	if d.cfg.Topology == desired.TopologyHosted {
+		d.nothingOutsideItsNamespace()
+	}
+}
+
+func (d *deployed) end(p *proc.Process) {
+	d.Helper()
+	p.Terminate()
+	d.Expect(p.ExitCode()).To(gomega.Equal(0), "%v", p.Exit())
+}
+
+// admitPod asks the API server for the Deployment's pod, as a dry run: nothing runs on these clusters.
+func (d *deployed) admitPod() {
+	d.Helper()
+	template := d.deployment.Spec.Template
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.GenerateName = d.deployment.Name + "-"
+	_, err := d.mgmt.CoreV1().Pods(d.deployment.Namespace).Create(d.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// injector is nil when the pod-mutating webhook is there.
+func (d *deployed) injector() error {
+	_, err := d.guest.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		Get(d.Context(), "istio-sidecar-injector-"+d.cfg.Revision+"-"+d.cfg.GuestNamespace, metav1.GetOptions{})
+	return err
+}
+
+// drift takes our label from each object of a side, then the whole object, and sees it come back. A CRD stays, for what others made of it.
+func (d *deployed) drift(client kubernetes.Interface, side desired.Side, kinds []desired.Kind) {
+	d.Helper()
+	admin := client.CoreV1().RESTClient()
+	for _, kind := range kinds {
+		for _, o := range d.ours(client, side, kind) {
+			path := resourcePath(kind, o.Namespace) + "/" + o.Name
+			patch := func(body string) func() error {
+				return func() error {
+					return admin.Patch(types.MergePatchType).RequestURI(path).Body([]byte(body)).Do(d.Context()).Error()
+				}
+			}
+			if kind.Kept {
+				d.comesBack(client, path, "", patch(vandalised(o)))
+				continue
+			}
+			d.comesBack(client, path, "", patch(unlabelled))
+			d.comesBack(client, path, o.UID, func() error { return admin.Delete().RequestURI(path).Do(d.Context()).Error() })
+		}
+	}
+}
+
+// unlabelled is a patch that takes our label away.
+const unlabelled = `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`
+
+// vandalised is a patch that takes our label from a CRD and another field as well: hypergate must look whether it was its own.
+func vandalised(crd metav1.PartialObjectMetadata) string {
+	if _, gatewayAPI := crd.Annotations[bundleVersion]; gatewayAPI {
+		return `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null},"annotations":{"` + bundleVersion + `":"v0"}}}`
+	}
+	return `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null,"app":"another"}}}`
+}
+
+// bundleVersion is an annotation of the Gateway API's CRDs; Istio's have the label app.
+const bundleVersion = "gateway.networking.k8s.io/bundle-version"
+
+// comesBack does harm to an object and waits until it carries our label again, and has another UID than the one given.
+func (d *deployed) comesBack(client kubernetes.Interface, path string, not types.UID, harm func() error) {
+	d.Helper()
+	d.Expect(harm()).To(gomega.Succeed(), path)
+	d.Eventually(func(g gomega.Gomega) {
+		data, err := client.CoreV1().RESTClient().Get().RequestURI(path).DoRaw(d.Context())
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		var o metav1.PartialObjectMetadata
+		g.Expect(json.Unmarshal(data, &o)).To(gomega.Succeed())
+		g.Expect(o.UID).NotTo(gomega.Equal(not))
+		g.Expect(o.Labels).To(gomega.HaveKey(desired.OwnerLabel))
+	}).Should(gomega.Succeed(), path)
+}
+
+// nothingOutsideItsNamespace: on the management cluster hypergate may, outside of its namespace, do no more than an account that nothing was
+// ever granted to. A cluster-wide permission would be one in every namespace.
+func (d *deployed) nothingOutsideItsNamespace() {
+	d.Helper()
+	bare := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
+	_, err := d.mgmt.CoreV1().ServiceAccounts(d.cfg.MgmtNamespace).Create(d.Context(), bare, metav1.CreateOptions{})
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+	may := func(account, namespace string) []authorizationv1.ResourceRule {
+		config := rest.AnonymousClientConfig(d.mgmtConfig)
+		config.BearerToken = d.token(d.mgmtConfig, d.cfg.MgmtNamespace, account)
+		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+		got, err := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SelfSubjectRulesReviews().Create(d.Context(), review, metav1.CreateOptions{})
+		d.Expect(err).NotTo(gomega.HaveOccurred())
+		d.Expect(got.Status.Incomplete).To(gomega.BeFalse())
+		return got.Status.ResourceRules
+	}
+	d.Expect(may(deployedAccount, metav1.NamespaceDefault)).To(gomega.ConsistOf(may(bare.Name, metav1.NamespaceDefault)))
+	d.Expect(len(may(deployedAccount, d.cfg.MgmtNamespace))).To(gomega.BeNumerically(">", len(may(bare.Name, d.cfg.MgmtNamespace))))
+}
