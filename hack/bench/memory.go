@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -50,8 +49,6 @@ func measureMemory(ctx context.Context, w *world, r *report) error {
 	return w.uninstall(ctx)
 }
 
-var configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
-
 // crowd fills the guest with ConfigMaps and CRDs of others. The CRDs are small, but each fifth carries a last-applied annotation of 16 KiB, as
 // kubectl apply leaves them behind: it is part of the metadata that hypergate watches.
 func (w *world) crowd(ctx context.Context) error {
@@ -62,17 +59,17 @@ func (w *world) crowd(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	configMaps := w.guest.objects.Resource(configMapsResource).Namespace(namespace)
+	configMaps := w.guest.objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
 	for i := range w.opts.configMaps {
 		group.Go(func() error {
 			_, err := configMaps.Create(ctx, foreignConfigMap(i), metav1.CreateOptions{})
 			return err
 		})
 	}
-	crds := w.guest.objects.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	foreignCRDs := w.guest.objects.Resource(crds())
 	for i := range w.opts.crds {
 		group.Go(func() error {
-			_, err := crds.Create(ctx, foreignCRD(i), metav1.CreateOptions{})
+			_, err := foreignCRDs.Create(ctx, foreignCRD(i), metav1.CreateOptions{})
 			return err
 		})
 	}

@@ -75,7 +75,7 @@ func (w *world) startController(ctx context.Context) error {
 	}
 	// It brings the CRDs of the Gateway API when it starts.
 	err = w.until(ctx, "the guest has GatewayClasses", func(ctx context.Context) (bool, error) {
-		_, err := w.guest.meta.Resource(classes).List(ctx, metav1.ListOptions{})
+		_, err := w.guest.meta.Resource(classes()).List(ctx, metav1.ListOptions{})
 		return err == nil, ignoreNotFound(err)
 	})
 	if err != nil {
@@ -90,8 +90,8 @@ func (w *world) stopController() error {
 		return nil
 	}
 	w.controller = nil
-	if p.alive() != nil {
-		return nil // whoever noticed has reported it
+	if err := p.alive(); err != nil {
+		return err
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -121,7 +121,7 @@ func (p *process) ready(ctx context.Context) (bool, error) {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false, nil //nolint:nilerr // it does not listen yet
+		return false, nil // it does not listen yet
 	}
 	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode == http.StatusOK, nil

@@ -44,7 +44,7 @@ func (w *world) install(ctx context.Context) (mark, error) {
 		return m, err
 	}
 	err = w.until(ctx, "istiod's Deployment is there", func(ctx context.Context) (bool, error) {
-		_, err := w.mgmt.objects.Resource(deployments).Namespace(w.cfg.MgmtNamespace).Get(ctx, w.cfg.IstiodName(), metav1.GetOptions{})
+		_, err := w.mgmt.objects.Resource(deployments()).Namespace(w.cfg.MgmtNamespace).Get(ctx, w.cfg.IstiodName(), metav1.GetOptions{})
 		return err == nil, ignoreNotFound(err)
 	})
 	if err != nil {
@@ -63,10 +63,11 @@ func (w *world) install(ctx context.Context) (mark, error) {
 	return m, w.untilProven(ctx)
 }
 
-var deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
-
-// untilProven waits until hypergate has seen the webhook work, and is done.
+// untilProven waits until hypergate has seen the webhook work, and is done. At first it may not even have noticed that there is more to do.
 func (w *world) untilProven(ctx context.Context) error {
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
 	webhooks := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
 	err := w.until(ctx, "the webhook fails closed, since it was seen to work", func(ctx context.Context) (bool, error) {
 		list, err := w.guest.objects.Resource(webhooks).List(ctx, metav1.ListOptions{})
@@ -86,7 +87,7 @@ func (w *world) untilProven(ctx context.Context) error {
 // startPlayer plays the Deployment controller and istiod's pod: whatever the Deployment asks for is there at once.
 func (w *world) startPlayer(ctx context.Context) error {
 	ctx, w.stopPlaying = context.WithCancel(ctx)
-	client := w.mgmt.objects.Resource(deployments).Namespace(w.cfg.MgmtNamespace)
+	client := w.mgmt.objects.Resource(deployments()).Namespace(w.cfg.MgmtNamespace)
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("watching istiod's Deployment: %w", err)
@@ -199,7 +200,7 @@ func describe(requests []event) string {
 	for _, e := range requests {
 		counts[string(e.kind())+" of "+e.id()]++
 	}
-	var out []string
+	out := make([]string, 0, len(counts))
 	for _, text := range slices.Sorted(maps.Keys(counts)) {
 		out = append(out, fmt.Sprintf("%d %s", counts[text], text))
 	}

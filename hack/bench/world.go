@@ -11,14 +11,18 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -38,7 +42,17 @@ const (
 // benchAgent is how the bench is known in the audit logs.
 const benchAgent = "bench"
 
-var classes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
+func classes() schema.GroupVersionResource {
+	return gatewayv1.SchemeGroupVersion.WithResource("gatewayclasses")
+}
+
+func crds() schema.GroupVersionResource {
+	return apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+}
+
+func deployments() schema.GroupVersionResource {
+	return appsv1.SchemeGroupVersion.WithResource("deployments")
+}
 
 // side is one cluster as the bench sees it.
 type side struct {
@@ -156,14 +170,6 @@ func (s *side) createNamespace(ctx context.Context, name string) error {
 
 func (w *world) sides() []*side { return []*side{w.mgmt, w.guest} }
 
-// side is the side of that name.
-func (w *world) side(name desired.Side) *side {
-	if name == desired.SideMgmt {
-		return w.mgmt
-	}
-	return w.guest
-}
-
 // mark is a place in the two audit logs.
 type mark struct{ mgmt, guest int }
 
@@ -265,10 +271,10 @@ func readCPU() (cpu, error) {
 // createClass asks for an installation.
 func (w *world) createClass(ctx context.Context) error {
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": classes.GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": className},
+		"apiVersion": classes().GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": className},
 		"spec": map[string]any{"controllerName": w.cfg.ControllerName},
 	}}
-	if _, err := w.guest.objects.Resource(classes).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+	if _, err := w.guest.objects.Resource(classes()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the GatewayClass: %w", err)
 	}
 	return nil
@@ -277,11 +283,11 @@ func (w *world) createClass(ctx context.Context) error {
 // clear removes an installation from both sides, whoever made it: the GatewayClass, all objects with our label, and Istio's CRDs. The CRDs of the
 // Gateway API stay: they are there before the first GatewayClass. No controller may run.
 func (w *world) clear(ctx context.Context) error {
-	err := w.guest.objects.Resource(classes).Delete(ctx, className, metav1.DeleteOptions{})
+	err := w.guest.objects.Resource(classes()).Delete(ctx, className, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the GatewayClass: %w", err)
 	}
-	if err := w.digested(ctx); err != nil {
+	if err := w.served(ctx); err != nil {
 		return err
 	}
 	for _, s := range w.sides() {
@@ -292,20 +298,32 @@ func (w *world) clear(ctx context.Context) error {
 	return nil
 }
 
-// digested waits until the guest's API server has done with its CRDs: one that is deleted while it is still being set up may stay for minutes,
-// because the API server cannot yet list its objects and then waits ever longer before it tries again.
-func (w *world) digested(ctx context.Context) error {
-	const silence = 2 * time.Second
-	return w.until(ctx, "the CRDs are established", func(context.Context) (bool, error) {
-		var last time.Time
-		err := w.guest.audit.read()
-		for _, e := range w.guest.audit.events {
-			if e.ObjectRef.Resource == "customresourcedefinitions" && e.Verb != "list" && e.Verb != "watch" {
-				last = e.StageTimestamp
-			}
+// served waits until the guest's API server can list the objects of each of Istio's CRDs, as istiod would long have done. Without that, deleting
+// the CRD fails at first (the API server cannot list what to delete: "storage is (re)initializing"), and the API server waits long before it
+// tries again.
+func (w *world) served(ctx context.Context) error {
+	list, err := w.guest.objects.Resource(crds()).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing CRDs: %w", err)
+	}
+	for _, u := range list.Items {
+		if !strings.HasSuffix(u.GetName(), istioCRDs) || u.GetDeletionTimestamp() != nil {
+			continue
 		}
-		return time.Since(last) > silence, err
-	})
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
+			return fmt.Errorf("reading CRD %s: %w", u.GetName(), err)
+		}
+		resource := schema.GroupVersionResource{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name, Resource: crd.Spec.Names.Plural}
+		err := w.until(ctx, crd.Name+" is served", func(ctx context.Context) (bool, error) {
+			_, err := w.guest.meta.Resource(resource).List(ctx, metav1.ListOptions{})
+			return err == nil, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *world) clearSide(ctx context.Context, s *side) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -143,6 +144,28 @@ func TestRenewAt(t *testing.T) {
 	}
 }
 
+// TestAccount: the account that a token is bound to is read from the token itself.
+func TestAccount(t *testing.T) {
+	token := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
+	for name, tc := range map[string]struct {
+		token string
+		want  types.UID
+	}{
+		"bound":             {token(`{"kubernetes.io":{"namespace":"n","serviceaccount":{"name":"istiod","uid":"5f0b"}}}`), "5f0b"},
+		"not bound":         {token(`{"sub":"system:serviceaccount:n:istiod"}`), ""},
+		"claims are a list": {token(`[]`), ""},
+		"not base64":        {"e30.?.c2ln", ""},
+		"opaque":            {"a token", ""},
+		"none":              {"", ""},
+	} {
+		if got := (desired.Credential{Token: tc.token}).Account(); got != tc.want {
+			t.Errorf("%s: got account %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // FuzzCredential: whatever a Secret of that name holds, it is either a whole credential that makes the same Secret again, or an error.
 func FuzzCredential(f *testing.F) {
 	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"), []byte("ca"))
@@ -153,6 +176,7 @@ func FuzzCredential(f *testing.F) {
 		if err != nil {
 			return
 		}
+		_ = c.Account() // of any token, without a panic
 		o, err := desired.CredentialSecret(config(desired.TopologyHosted), c)
 		if err != nil {
 			t.Fatalf("read %+v, which cannot be written: %v", c, err)

@@ -54,32 +54,12 @@ type ChartSource interface {
 // Compute is the function that hypergate is built around: from flags and observations to everything that should exist. It is deterministic
 // and does no I/O. On any error the State is empty: a plan that is partly wrong is refused whole.
 func Compute(cfg Config, source ChartSource, hosted Hosted, guest Guest) (State, error) {
-	if err := cfg.Validate(); err != nil {
-		return State{}, err
-	}
-	p := planner{cfg: cfg, source: source, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0}}
-	if p.plan.Installed && !hosted.CA.Exists() {
-		return State{}, errors.New("computing the installation: there is no mesh CA yet")
-	}
-	if err := p.addCRDs(); err != nil {
-		return State{}, err
-	}
-	if p.plan.Installed {
-		if err := errors.Join(p.addReleases(), p.addOwn()); err != nil {
-			return State{}, err
-		}
-	}
-	if err := p.refuseTwins(); err != nil {
-		return State{}, err
-	}
-	p.plan.sort()
-	return p.plan, nil
+	return NewPlanner(cfg, source).Compute(hosted, guest)
 }
 
-// planner holds the inputs of one Compute and the plan as it grows.
-type planner struct {
-	cfg    Config
-	source ChartSource
+// draft holds the inputs of one Compute and the plan as it grows.
+type draft struct {
+	*Planner
 	hosted Hosted
 	guest  Guest
 	plan   State
@@ -87,44 +67,44 @@ type planner struct {
 
 // addCRDs decides on each CRD. Those of the Gateway API come at once, because a GatewayClass cannot exist without them; Istio's come with the
 // first GatewayClass.
-func (p *planner) addCRDs() error {
+func (p *draft) addCRDs() error {
 	bundle := crds.GatewayAPI()
-	objects := make([]*unstructured.Unstructured, 0, len(bundle.Names())+len(p.cfg.IstioResources))
-	for _, name := range p.toWrite(bundle.Names()) {
-		u, err := bundle.Object(name)
-		if err != nil {
-			return err
-		}
-		objects = append(objects, u)
+	names := p.toWrite(bundle.Names())
+	var unread []crdReader
+	for _, name := range p.unknownCRDs(names) {
+		unread = append(unread, func() ([]*unstructured.Unstructured, error) {
+			u, err := bundle.Object(name)
+			return []*unstructured.Unstructured{u}, err
+		})
 	}
 	if p.plan.Installed {
-		names := make([]string, 0, len(p.cfg.IstioResources))
+		wanted := make([]string, 0, len(p.cfg.IstioResources))
 		for _, r := range p.cfg.istioResources() {
-			names = append(names, r.CRD())
+			wanted = append(wanted, r.CRD())
 		}
-		istio, err := p.source.CRDs(p.toWrite(names))
-		if err != nil {
-			return err
-		}
-		for _, u := range istio {
-			if u, err = p.withURLs(u); err != nil {
-				return err
-			}
-			objects = append(objects, u)
+		wanted = p.toWrite(wanted)
+		unread = append(unread, func() ([]*unstructured.Unstructured, error) { return p.istioCRDs(p.unknownCRDs(wanted)) })
+		names = append(names, wanted...)
+	}
+	return p.placeCRDs(names, unread)
+}
+
+// istioCRDs are Istio's CRDs of these names.
+func (p *draft) istioCRDs(names []string) ([]*unstructured.Unstructured, error) {
+	list, err := p.source.CRDs(names)
+	if err != nil {
+		return nil, err
+	}
+	for i, u := range list {
+		if list[i], err = p.withURLs(u); err != nil {
+			return nil, err
 		}
 	}
-	for _, u := range objects {
-		o, err := mintGuest(u, p.cfg)
-		if err != nil {
-			return err
-		}
-		p.plan.CRDs = append(p.plan.CRDs, o)
-	}
-	return nil
+	return list, nil
 }
 
 // toWrite are the CRDs that are to be installed or updated. Those of others are noted in the plan.
-func (p *planner) toWrite(names []string) []string {
+func (p *draft) toWrite(names []string) []string {
 	var out []string
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		switch crds.Decide(p.guest.CRDs[name]) {
@@ -140,23 +120,18 @@ func (p *planner) toWrite(names []string) []string {
 }
 
 // addReleases renders both releases and routes what comes out.
-func (p *planner) addReleases() error {
-	table := routes(p.cfg)
+func (p *draft) addReleases() error {
 	for _, r := range []charts.Release{
 		{Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg)},
 		{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.hosted, p.guest)},
 	} {
-		rendered, err := p.source.Render(r)
+		rendered, err := p.render(r)
 		if err != nil {
 			return err
 		}
 		var errs []error
-		for _, u := range rendered {
-			to, err := routeOf(table, release(r.Name), p.cfg, u)
-			if err == nil {
-				err = p.place(release(r.Name), u, to)
-			}
-			errs = append(errs, err)
+		for _, o := range rendered {
+			errs = append(errs, p.place(release(r.Name), o.u.DeepCopy(), o.to))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return err
@@ -166,7 +141,7 @@ func (p *planner) addReleases() error {
 }
 
 // place post-renders and mints one rendered object.
-func (p *planner) place(rel release, u *unstructured.Unstructured, to destination) error {
+func (p *draft) place(rel release, u *unstructured.Unstructured, to destination) error {
 	switch to := to.(type) {
 	case drop:
 		p.plan.Dropped = append(p.plan.Dropped, Dropped{Release: string(rel), Kind: u.GetKind(), Name: u.GetName(), Reason: to.reason})
@@ -183,7 +158,7 @@ func (p *planner) place(rel release, u *unstructured.Unstructured, to destinatio
 	return fmt.Errorf("no rule for destination %T", to)
 }
 
-func (p *planner) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) error {
+func (p *draft) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) error {
 	if err := transformAll(mgmtTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
@@ -194,7 +169,7 @@ func (p *planner) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) erro
 	return err
 }
 
-func (p *planner) addGuest(list *[]GuestObject, u *unstructured.Unstructured) error {
+func (p *draft) addGuest(list *[]GuestObject, u *unstructured.Unstructured) error {
 	if err := transformAll(guestTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
@@ -205,7 +180,7 @@ func (p *planner) addGuest(list *[]GuestObject, u *unstructured.Unstructured) er
 	return err
 }
 
-func (p *planner) addAdmission(u *unstructured.Unstructured) error {
+func (p *draft) addAdmission(u *unstructured.Unstructured) error {
 	u, err := p.withURLs(u)
 	if err != nil {
 		return err
@@ -215,7 +190,7 @@ func (p *planner) addAdmission(u *unstructured.Unstructured) error {
 
 // withURLs gives the webhooks of an object, admission or conversion, their URLs. In a standalone cluster the Service is the right way to
 // istiod, and stays.
-func (p *planner) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if p.cfg.Topology == TopologyStandalone {
 		return u, nil
 	}
@@ -232,7 +207,7 @@ func (p *planner) withURLs(u *unstructured.Unstructured) (*unstructured.Unstruct
 }
 
 // addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA.
-func (p *planner) addOwn() error {
+func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
 	if p.guest.Namespace == Missing {
 		own = append(own, namespaceObject(p.cfg.GuestNamespace))
@@ -247,7 +222,7 @@ func (p *planner) addOwn() error {
 
 // refuseTwins refuses a plan with two objects of one identity on one cluster: which of them counts is not to be guessed, and standalone the two
 // sides would take the object from each other for ever.
-func (p *planner) refuseTwins() error {
+func (p *draft) refuseTwins() error {
 	seen := map[string]bool{}
 	var errs []error
 	add := func(side Side, o object) {

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -92,9 +93,7 @@ func installed(o Outcome, version string) metav1.Condition {
 	failures := failures(o)
 	switch {
 	case o.Refused != nil:
-		// The text of a refusal may name management objects: it is in the log, not here.
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed,
-			"the installation was refused before anything was changed; the log of hypergate says why"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, refusal(o.Refused)
 	case len(failures) > 0 && o.Istiod == desired.Available:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
 			fmt.Sprintf("istiod %s serves since %s, but not everything is as it should be: %s", version, since(o), strings.Join(failures, "; "))
@@ -109,6 +108,17 @@ func installed(o Outcome, version string) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, "waiting for "+waiting(o)
 	}
 	return c
+}
+
+// refusal says why there is no plan. Its whole text may name management objects: it is in the log. What may be said is what a request ended
+// with: the management side is the only one that is asked anything before there is a plan.
+func refusal(err error) string {
+	switch cause := apply.Classify(err, "", schema.GroupResource{}); cause.Class() {
+	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
+		return fmt.Sprintf("%s side: %s", desired.SideMgmt, words(desired.SideMgmt, cause))
+	default:
+		return "the installation was refused before anything was changed; the log of hypergate says why"
+	}
 }
 
 // since is when istiod began to serve. That it stands in the message is more than information: each start of istiod changes the status, and

@@ -3,6 +3,7 @@ package status_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -184,6 +185,14 @@ func TestControllerInstalled(t *testing.T) {
 			status.Outcome{Refused: errors.New("Deployment secret-namespace/secret-object is planned twice")},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why"},
 		},
+		"refused because the CA may not be read": {
+			status.Outcome{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
+		},
+		"refused because the management side does not answer": {
+			status.Outcome{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { checkCondition(t, tc.outcome, status.ControllerInstalled, tc.want) })
 	}
@@ -238,9 +247,7 @@ func crdFacts(all crds.Fact, but map[string]crds.Fact) map[string]crds.Fact {
 	for _, name := range crds.GatewayAPI().Names() {
 		facts[name] = all
 	}
-	for name, fact := range but {
-		facts[name] = fact
-	}
+	maps.Copy(facts, but)
 	return facts
 }
 
@@ -371,7 +378,7 @@ func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 			}
 		}
 		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
-			for _, refused := range []error{nil, errors.New("secret-object")} {
+			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
 				o := status.Outcome{Refused: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches}
 				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, "1.29.1", nil, now))
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -49,7 +50,7 @@ type Options struct {
 	Example runtime.Object
 	// Client is what List and Watch use: it tells whether watch-list streaming is supported.
 	Client any
-	// Transform makes objects small before they are kept. It may be nil. It must not fail: client-go only logs that, and leaves the object out.
+	// Transform makes objects small before they are kept; each is transformed once. It may be nil. It must not fail: client-go only logs that, and leaves the object out.
 	Transform cache.TransformFunc
 	// OnEvent is told of every change, after it was made, from the watch's goroutine. It may be nil.
 	OnEvent func(Event)
@@ -158,8 +159,27 @@ func (w *Watch) setSynced() bool {
 // events is the store that the reflector writes to: it keeps the copy and tells of each change.
 type events struct{ *Watch }
 
-// Transformer lets the reflector make objects small before it buffers them.
-func (e events) Transformer() cache.TransformFunc { return e.opts.Transform }
+// transformed is an object that is already small.
+type transformed struct {
+	metav1.Object
+	small any
+}
+
+// Transformer lets the reflector make objects small before it buffers them. It does so while a list is streamed, and in no other case; what it
+// made small is marked, so that no object is transformed twice.
+func (e events) Transformer() cache.TransformFunc {
+	if e.opts.Transform == nil {
+		return nil
+	}
+	return func(obj any) (any, error) {
+		small, err := e.transform(obj)
+		if err != nil {
+			return nil, err
+		}
+		identity, err := meta.Accessor(small)
+		return transformed{identity, small}, err
+	}
+}
 
 func (e events) Add(obj any) error { return e.put(obj) }
 
@@ -229,8 +249,11 @@ func (e events) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// transform is applied here as well: only the watch-list path of the reflector does it by itself, and a Transform is idempotent.
+// transform makes an object small, once.
 func (e events) transform(obj any) (any, error) {
+	if done, ok := obj.(transformed); ok {
+		return done.small, nil
+	}
 	if e.opts.Transform == nil {
 		return obj, nil
 	}

@@ -264,17 +264,23 @@ func TestTransform(t *testing.T) {
 		options.OnEvent = f.log.onEvent
 		options.Transform = func(obj any) (any, error) {
 			o := obj.(*corev1.ConfigMap)
-			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion}}, nil
+			return &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion},
+				Data:       map[string]string{"data": "small " + o.Data["data"]},
+			}, nil
 		}
 		f.watch = watch.New(options)
-		f.server.put("a", "1")
+		f.server.put("listed", "1")
 		f.run()
 		f.Eventually(f.server.open).Should(gomega.Equal(1))
-		f.server.put("b", "1")
-		f.server.remove("a")
-		f.Eventually(f.log.taken).Should(gomega.ContainElement(`a v3 "" gone=true unseen=false`))
-		f.server.put("b", "2")
-		f.Eventually(f.log.taken).Should(gomega.ContainElement(`b v4 "" gone=false unseen=false`))
+		f.Expect(f.log.taken()).To(gomega.Equal([]string{`listed v1 "small 1" gone=false unseen=false`}))
+		f.server.put("seen", "1")
+		f.Eventually(f.log.taken).Should(gomega.Equal([]string{`seen v2 "small 1" gone=false unseen=false`}))
+		f.server.remove("seen")
+		f.Eventually(f.log.taken).Should(gomega.Equal([]string{`seen v3 "small 1" gone=true unseen=false`}))
+		f.server.putUnseen("listed", "2")
+		f.server.expire()
+		f.Eventually(f.log.taken).Should(gomega.Equal([]string{`listed v4 "small 2" gone=false unseen=false`}))
 		for _, obj := range f.watch.List() {
 			f.Expect(obj.(*corev1.ConfigMap).Labels).To(gomega.BeEmpty())
 		}

@@ -2,7 +2,9 @@
 package app
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,11 +20,19 @@ const (
 	exitError = 1
 )
 
-// Main runs the command line and returns the exit code.
+// Main runs the process's command line, until a signal ends it, and returns the exit code. Call it once.
 func Main() int {
-	root := newRoot()
-	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintf(os.Stderr, "hypergate: %v\n", err)
+	return Execute(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr)
+}
+
+// Execute runs a command line, without the program's name, and returns the exit code. What was asked for goes to out, an error to errOut.
+func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
+	root := newRoot() //nolint:contextcheck // cobra hands the context to each verb
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(errOut, "hypergate: %v\n", err)
 		return exitError
 	}
 	return exitOK

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -79,16 +81,29 @@ func (o *renderOptions) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	objects, err := o.objects(state)
+	credential, err := credentialOf(cfg, state)
+	if err != nil {
+		return err
+	}
+	objects, err := o.objects(state, credential)
 	if err != nil {
 		return err
 	}
 	return o.print(out, objects)
 }
 
+// credentialOf is istiod's guest kubeconfig, which is no part of a plan because only a guest can give its token.
+func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject, error) {
+	if !state.Installed {
+		return nil, nil
+	}
+	secret, err := desired.CredentialSecret(cfg, desired.Credential{Server: "https://guest.invalid:6443", CABundle: redacted(), Token: string(redacted())})
+	return []desired.MgmtObject{secret}, err
+}
+
 // objects are the documents to print, in the order of applying.
-func (o *renderOptions) objects(state desired.State) ([]any, error) {
-	var out []any
+func (o *renderOptions) objects(state desired.State, credential []desired.MgmtObject) ([]any, error) {
+	out := []any{}
 	var errs []error
 	add := func(u *unstructured.Unstructured, err error) {
 		errs = append(errs, err)
@@ -106,7 +121,7 @@ func (o *renderOptions) objects(state desired.State) ([]any, error) {
 		}
 	}
 	if o.side == "management" || o.side == "all" {
-		for _, object := range slices.Concat(state.Mgmt, state.Workload) {
+		for _, object := range slices.Concat(state.Mgmt, credential, state.Workload) {
 			add(object.Unstructured())
 		}
 	}
@@ -151,5 +166,28 @@ func (o *renderOptions) root() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--ca-bundle: %w", err)
 	}
-	return data, nil
+	root, err := certificates(data)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-bundle: %s: %w; give the mesh root, in PEM", o.caBundle, err)
+	}
+	return root, nil
+}
+
+// certificates are the certificates of a PEM file and nothing else of it: a key, whole or damaged, would be printed as part of an object for
+// the guest.
+func certificates(data []byte) ([]byte, error) {
+	var out []byte
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("it has a block %s in it, and must have certificates only", block.Type)
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return nil, fmt.Errorf("a certificate in it cannot be read: %w", err)
+		}
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("it has no certificate in it")
+	}
+	return out, nil
 }

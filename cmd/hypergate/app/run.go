@@ -1,10 +1,12 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -66,6 +69,9 @@ func (o *runOptions) run(ctx context.Context) error {
 	if o.tokenLifetime < 10*time.Minute {
 		return fmt.Errorf("--token-lifetime: %s is less than 10m, the shortest that Kubernetes grants", o.tokenLifetime)
 	}
+	if err := checkServer(o.istiodGuestServer); err != nil {
+		return fmt.Errorf("--istiod-guest-server: %w", err)
+	}
 	source, err := chartSource(o.chartsDir)
 	if err != nil {
 		return err
@@ -117,7 +123,19 @@ func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*
 	return loadKubeconfig("--guest-kubeconfig", o.guestKubeconfig)
 }
 
-// loadKubeconfig reads a kubeconfig file and says in plain words what is wrong with it.
+// checkServer checks what istiod's kubeconfig gets as the guest's API server: with anything else istiod would run and never become ready.
+func checkServer(server string) error {
+	if server == "" {
+		return nil
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is no URL of an API server: give https://host:port, such as https://kube-apiserver:6443", server)
+	}
+	return nil
+}
+
+// loadKubeconfig reads a kubeconfig file and says in plain words what is wrong with it. Files that it names are beside it, as kubectl has it.
 func loadKubeconfig(flag, path string) (*rest.Config, error) {
 	data, err := os.ReadFile(path)
 	switch {
@@ -125,16 +143,38 @@ func loadKubeconfig(flag, path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("%s: there is no file %s: check the Secret's name and key, and the volume that mounts it", flag, path)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
-	case len(data) == 0:
+	case len(bytes.TrimSpace(data)) == 0:
 		return nil, fmt.Errorf("%s: %s is empty: check the key of the Secret that it is mounted from (HyperShift writes kubeconfig, Cluster API value)", flag, path)
 	}
 	raw, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s is no kubeconfig: %w", flag, path, err)
 	}
+	if err := checkContext(raw); err != nil {
+		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
+	}
+	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
+		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
+	}
 	config, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
 	}
 	return config, nil
+}
+
+// checkContext finds what client-go takes for a kubeconfig of somebody who wants to be nobody, or for none at all.
+func checkContext(raw *clientcmdapi.Config) error {
+	context := raw.Contexts[raw.CurrentContext]
+	switch {
+	case context == nil:
+		return fmt.Errorf("its current-context is %q, and it has no context of that name", raw.CurrentContext)
+	case raw.Clusters[context.Cluster] == nil:
+		return fmt.Errorf("its context %q names the cluster %q, which it does not have", raw.CurrentContext, context.Cluster)
+	case raw.Clusters[context.Cluster].Server == "":
+		return fmt.Errorf("its cluster %q has no server", context.Cluster)
+	case raw.AuthInfos[context.AuthInfo] == nil:
+		return fmt.Errorf("its context %q names the user %q, which it does not have", raw.CurrentContext, context.AuthInfo)
+	}
+	return nil
 }

@@ -1,0 +1,209 @@
+package app_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
+)
+
+// result is what a command line ended with.
+type result struct {
+	code   int
+	out    string
+	errOut string
+}
+
+func execute(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := app.Execute(t.Context(), args, &out, &errOut)
+	return result{code, out.String(), errOut.String()}
+}
+
+// fails checks that a command line ends with code 1, prints nothing but one error, and what that says.
+func fails(t *testing.T, args []string, want ...string) {
+	t.Helper()
+	r := execute(t, args...)
+	if r.code != 1 || r.out != "" || !strings.HasPrefix(r.errOut, "hypergate: ") {
+		t.Errorf("%q: code %d, output %q, error %q; want code 1 and an error alone", args, r.code, r.out, r.errOut)
+	}
+	for _, w := range want {
+		if !strings.Contains(r.errOut, w) {
+			t.Errorf("%q: the error does not say %q:\n%s", args, w, r.errOut)
+		}
+	}
+}
+
+// flags are the flags that must be given, with others after them, which win. One of them without a value counts as not given.
+func flags(others ...string) []string {
+	return append([]string{
+		"--namespace=clusters-guest1", "--xds-address=istiod.apps.example.com:443",
+		"--pilot-image=registry.example.com/pilot:1.29.1", "--proxy-image=registry.example.com/proxyv2:1.29.1",
+	}, others...)
+}
+
+// file writes a file and returns its path.
+func file(t *testing.T, name, data string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBadFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flags []string
+		want  []string
+	}{
+		"unknown flag":           {flags("--frobnicate"), []string{"unknown flag: --frobnicate"}},
+		"an argument":            {flags("guest1"), []string{`unknown command "guest1"`}},
+		"unknown topology":       {flags("--topology=both"), []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
+		"no namespace":           {flags("--namespace="), []string{"--namespace must be given", "such as clusters-guest1"}},
+		"bad namespace":          {flags("--namespace=Clusters_1"), []string{"--namespace", `"Clusters_1"`}},
+		"bad guest namespace":    {flags("--guest-namespace=a.b"), []string{"--guest-namespace", `"a.b"`}},
+		"no images":              {flags("--pilot-image=", "--proxy-image="), []string{"--pilot-image must be given, such as", "--proxy-image must be given, such as"}},
+		"bad image":              {flags("--pilot-image=pilot"), []string{"--pilot-image", `"pilot"`, "registry"}},
+		"no xds address":         {flags("--xds-address="), []string{"--xds-address must be given", "such as istiod.apps.example.com:443"}},
+		"xds without a port":     {flags("--xds-address=istiod.example.com"), []string{"--xds-address", `"istiod.example.com"`, "not host:port"}},
+		"xds with a bad port":    {flags("--xds-address=istiod.example.com:https"), []string{"--xds-address", "port between 1 and 65535"}},
+		"xds with port 0":        {flags("--xds-address=istiod.example.com:0"), []string{"--xds-address", "port between 1 and 65535"}},
+		"xds with a big port":    {flags("--xds-address=istiod.example.com:65536"), []string{"--xds-address", "port between 1 and 65535"}},
+		"xds with a scheme":      {flags("--xds-address=https://istiod.example.com:443"), []string{"--xds-address"}},
+		"bad webhook host":       {flags("--webhook-host=istiod:443"), []string{"--webhook-host", `"istiod:443"`}},
+		"bad controller name":    {flags("--controller-name=openshift"), []string{"--controller-name", `"openshift"`, "such as"}},
+		"bad revision":           {flags("--revision=default"), []string{"--revision", `"default"`}},
+		"unknown Istio resource": {flags("--istio-resources=destinationrules,dragons"), []string{"--istio-resources", `"dragons"`, "known are wasmplugins, destinationrules"}},
+		"several":                {flags("--xds-address=a", "--istio-resources=b", "--pilot-image="), []string{"--xds-address", "--istio-resources", "--pilot-image"}},
+		"charts dir not there":   {flags("--charts-dir=" + filepath.Join(t.TempDir(), "charts")), []string{"--charts-dir", "charts", "no such file or directory"}},
+		"charts dir is a file":   {flags("--charts-dir=" + file(t, "charts", "")), []string{"--charts-dir", "is no directory"}},
+		"charts dir is empty":    {flags("--charts-dir=" + t.TempDir()), []string{"--charts-dir", "holds no chart istiod", "istio-control/istio-discovery/Chart.yaml", "pass Istio's manifests/charts"}},
+	} {
+		for _, verb := range []string{"run", "render"} {
+			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want...) })
+		}
+	}
+}
+
+func TestBadFlagsOfRender(t *testing.T) {
+	key := "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n"
+	for name, tc := range map[string]struct {
+		flags []string
+		want  []string
+	}{
+		"side":                {flags("--side=left"), []string{"--side", `"left"`, "management, guest, dropped, all"}},
+		"output":              {flags("-o", "xml"), []string{"--output", `"xml"`, "yaml nor json"}},
+		"no CA bundle":        {flags("--ca-bundle=/does/not/exist"), []string{"--ca-bundle", "/does/not/exist", "no such file or directory"}},
+		"empty CA bundle":     {flags("--ca-bundle=" + file(t, "ca", "")), []string{"--ca-bundle", "no certificate in it", "give the mesh root"}},
+		"a key for a bundle":  {flags("--ca-bundle=" + file(t, "ca", key)), []string{"--ca-bundle", "EC PRIVATE KEY", "certificates only"}},
+		"standalone, a key":   {flags("--topology=standalone", "--namespace=", "--ca-bundle="+file(t, "ca", key)), []string{"--ca-bundle", "EC PRIVATE KEY"}},
+		"a certificate of no": {flags("--ca-bundle=" + file(t, "ca", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")), []string{"--ca-bundle", "cannot be read"}},
+	} {
+		t.Run(name, func(t *testing.T) { fails(t, append([]string{"render"}, tc.flags...), tc.want...) })
+	}
+}
+
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.crt}}],
+	contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
+
+func TestBadKubeconfigs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"empty":               {"", []string{"is empty", "key of the Secret"}},
+		"blank":               {"\n \n", []string{"is empty", "key of the Secret"}},
+		"not YAML":            {"{", []string{"is no kubeconfig"}},
+		"another object":      {"apiVersion: v1\nkind: Secret\ndata: {}\n", []string{"is no kubeconfig"}},
+		"base64":              {"YXBpVmVyc2lvbjogdjEK", []string{"is no kubeconfig"}},
+		"no context":          {"apiVersion: v1\nkind: Config\n", []string{"cannot be used", `current-context is ""`}},
+		"context not there":   {strings.Replace(kubeconfig, "current-context: c", "current-context: d", 1), []string{"cannot be used", `current-context is "d"`}},
+		"no server":           {strings.Replace(kubeconfig, "https://127.0.0.1:1", "", 1), []string{"cannot be used", `cluster "c" has no server`}},
+		"cluster not there":   {strings.Replace(kubeconfig, "clusters: [{name: c,", "clusters: [{name: d,", 1), []string{"cannot be used", `cluster "c"`}},
+		"user not there":      {strings.Replace(kubeconfig, "users: [{name: u,", "users: [{name: v,", 1), []string{"cannot be used", `user "u"`}},
+		"a CA that is a file": {kubeconfig, []string{"cannot be used", "ca.crt"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := file(t, "kubeconfig", tc.text)
+			fails(t, append([]string{"run"}, flags("--management-kubeconfig="+path)...), append(tc.want, "--management-kubeconfig", path)...)
+			good := goodKubeconfig(t)
+			fails(t, append([]string{"run"}, flags("--management-kubeconfig="+good, "--guest-kubeconfig="+path)...), append(tc.want, "--guest-kubeconfig", path)...)
+		})
+	}
+}
+
+// goodKubeconfig names a file beside it.
+func goodKubeconfig(t *testing.T) string {
+	t.Helper()
+	path := file(t, "kubeconfig", kubeconfig)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "ca.crt"), []byte("a CA"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBadFlagsOfRun(t *testing.T) {
+	good := goodKubeconfig(t)
+	for name, tc := range map[string]struct {
+		flags []string
+		want  []string
+	}{
+		"not in a pod":             {flags(), []string{"finding the management cluster", "outside a pod, give --management-kubeconfig"}},
+		"no guest":                 {flags("--management-kubeconfig=" + good), []string{"--guest-kubeconfig must be given"}},
+		"management not there":     {flags("--management-kubeconfig=/does/not/exist"), []string{"--management-kubeconfig", "there is no file /does/not/exist", "volume"}},
+		"guest not there":          {flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"), []string{"--guest-kubeconfig", "there is no file /does/not/exist", "volume"}},
+		"guest is a folder":        {flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()), []string{"--guest-kubeconfig", "is a directory"}},
+		"guest of a standalone":    {flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good), []string{"--guest-kubeconfig", "standalone", "--topology hosted"}},
+		"standalone apart":         {flags("--topology=standalone"), []string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"}},
+		"a token too short":        {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
+		"a token of no time":       {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},
+		"a server that is no URL":  {flags("--istiod-guest-server=kube-apiserver:6443"), []string{"--istiod-guest-server", `"kube-apiserver:6443"`, "https://kube-apiserver:6443"}},
+		"a server by http":         {flags("--istiod-guest-server=http://kube-apiserver:6443"), []string{"--istiod-guest-server", "https://"}},
+		"a server with a password": {flags("--istiod-guest-server=https://me:secret@kube-apiserver:6443"), []string{"--istiod-guest-server"}},
+	} {
+		t.Run(name, func(t *testing.T) { fails(t, append([]string{"run"}, tc.flags...), tc.want...) })
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"nothing": {nil, []string{"Usage:", "run ", "render ", "version "}},
+		"root":    {[]string{"--help"}, []string{"istiod", "management cluster", "guest", "run ", "render ", "version "}},
+		"run":     {[]string{"run", "--help"}, []string{"Examples:", "hypergate run --namespace", "--guest-kubeconfig", "--topology standalone", "default \"openshift.io/gateway-controller/v1\""}},
+		"render":  {[]string{"render", "--help"}, []string{"Examples:", "hypergate render --side management", "--side dropped"}},
+		"version": {[]string{"version"}, []string{"hypergate ", "(Istio 1.29.1)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, tc.args...)
+			if r.code != 0 || r.errOut != "" {
+				t.Errorf("code %d, error %q", r.code, r.errOut)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(r.out, w) {
+					t.Errorf("the output does not have %q:\n%s", w, r.out)
+				}
+			}
+		})
+	}
+	fails(t, []string{"install"}, `unknown command "install"`)
+}
+
+// TestEveryFlagIsExplained: a flag without a usage is a riddle.
+func TestEveryFlagIsExplained(t *testing.T) {
+	for _, verb := range []string{"run", "render"} {
+		for line := range strings.Lines(execute(t, verb, "--help").out) {
+			words := strings.Fields(line)
+			if strings.HasPrefix(line, "      --") && len(words) < 4 {
+				t.Errorf("%s: %s", verb, line)
+			}
+		}
+	}
+}

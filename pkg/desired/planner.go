@@ -1,0 +1,158 @@
+package desired
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+)
+
+// Planner computes plans for one Config and one ChartSource, and remembers what it read and rendered, so that the next plan costs only what
+// differs: most of a plan's time goes into CRDs, which never change, and the rendering of the management side depends on the Config alone. Its
+// Compute gives the same as the function Compute, whatever came before.
+//
+// What it keeps is small: the CRDs as the bytes that are in every State, and of each release the last rendering. It is not safe for concurrent
+// use.
+type Planner struct {
+	cfg      Config
+	source   ChartSource
+	crds     map[string]GuestObject
+	releases map[string]rendering
+}
+
+// rendering is a release as it was rendered last.
+type rendering struct {
+	values  []byte // the release's values, as JSON
+	objects []routed
+}
+
+// routed is a rendered object and where it goes.
+type routed struct {
+	u  *unstructured.Unstructured
+	to destination
+}
+
+// NewPlanner makes a Planner that remembers nothing yet. What cfg and source hold must not change.
+func NewPlanner(cfg Config, source ChartSource) *Planner {
+	return &Planner{cfg: cfg, source: source, crds: map[string]GuestObject{}, releases: map[string]rendering{}}
+}
+
+// Compute is the function Compute for the Planner's Config and ChartSource.
+func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
+	if err := p.cfg.Validate(); err != nil {
+		return State{}, err
+	}
+	d := draft{Planner: p, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0}}
+	if d.plan.Installed && !hosted.CA.Exists() {
+		return State{}, errors.New("computing the installation: there is no mesh CA yet")
+	}
+	// CRDs and releases have nothing in common, neither fields of the plan nor what is remembered.
+	var crdsErr, releasesErr error
+	var crds sync.WaitGroup
+	crds.Go(func() { crdsErr = d.addCRDs() })
+	if d.plan.Installed {
+		releasesErr = errors.Join(d.addReleases(), d.addOwn())
+	}
+	crds.Wait()
+	if err := errors.Join(crdsErr, releasesErr); err != nil {
+		return State{}, err
+	}
+	if err := d.refuseTwins(); err != nil {
+		return State{}, err
+	}
+	d.plan.sort()
+	return d.plan, nil
+}
+
+// unknownCRDs are those of the names that are not remembered.
+func (p *Planner) unknownCRDs(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, known := p.crds[name]
+		return known
+	})
+}
+
+// crdReader reads and parses CRDs, which takes several milliseconds.
+type crdReader func() ([]*unstructured.Unstructured, error)
+
+// placeCRDs adds CRDs to the plan: those of the names that are remembered, and the unread ones, which are read at the same time. A CRD is
+// remembered unless it has a conversion webhook: how that is reached depends on the mesh CA.
+func (p *draft) placeCRDs(names []string, unread []crdReader) error {
+	for _, name := range names {
+		if o, known := p.crds[name]; known {
+			p.plan.CRDs = append(p.plan.CRDs, o)
+		}
+	}
+	type crd struct {
+		GuestObject
+		forGood bool
+	}
+	read, errs := make([][]crd, len(unread)), make([]error, len(unread))
+	var reading sync.WaitGroup
+	for i, from := range unread {
+		reading.Go(func() {
+			list, err := from()
+			errs[i] = err
+			for _, u := range list {
+				o, err := mintGuest(u, p.cfg)
+				_, converted, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook")
+				read[i], errs[i] = append(read[i], crd{o, !converted}), errors.Join(errs[i], err)
+			}
+		})
+	}
+	reading.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, o := range slices.Concat(read...) {
+		p.plan.CRDs = append(p.plan.CRDs, o.GuestObject)
+		if o.forGood {
+			p.crds[o.Key().Name] = o.GuestObject
+		}
+	}
+	return nil
+}
+
+// render renders and routes a release, unless it was rendered with the same values last time. The caller must not change the objects.
+func (p *Planner) render(r charts.Release) ([]routed, error) {
+	values, err := json.Marshal(r.Values)
+	if err != nil {
+		return nil, fmt.Errorf("comparing the values of release %s: %w", r.Name, err)
+	}
+	if last, known := p.releases[r.Name]; known && bytes.Equal(last.values, values) {
+		return last.objects, nil
+	}
+	rendered, err := p.source.Render(r)
+	if err != nil {
+		return nil, err
+	}
+	table := routes(p.cfg)
+	objects, errs := make([]routed, 0, len(rendered)), []error{}
+	for _, u := range rendered {
+		to, err := routeOf(table, release(r.Name), p.cfg, u)
+		if _, dropped := to.(drop); dropped {
+			u = identityOf(u)
+		}
+		objects, errs = append(objects, routed{u, to}), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	p.releases[r.Name] = rendering{values, objects}
+	return objects, nil
+}
+
+// identityOf is all that is said of an object that goes nowhere.
+func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	small := &unstructured.Unstructured{}
+	small.SetGroupVersionKind(u.GroupVersionKind())
+	small.SetNamespace(u.GetNamespace())
+	small.SetName(u.GetName())
+	return small
+}

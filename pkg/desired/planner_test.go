@@ -1,0 +1,114 @@
+package desired_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// countingSource counts what it is asked for.
+type countingSource struct {
+	desired.ChartSource
+	renders, crds *int
+}
+
+func (s countingSource) Render(r charts.Release) ([]*unstructured.Unstructured, error) {
+	*s.renders++
+	return s.ChartSource.Render(r)
+}
+
+func (s countingSource) CRDs(names []string) ([]*unstructured.Unstructured, error) {
+	*s.crds += len(names)
+	return s.ChartSource.CRDs(names)
+}
+
+// TestAPlannersHistoryDoesNotShow: whatever a Planner computed before, it gives what Compute gives, and renders only what differs.
+func TestAPlannersHistoryDoesNotShow(t *testing.T) {
+	otherCA := withOtherCA(t)
+	ours := asking("a")
+	ours.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": crds.FactOf(true, false), "gateways.gateway.networking.k8s.io": crds.FactOf(false, false)}
+	proven := asking("a")
+	proven.Webhook = desired.Proven
+	for _, topology := range bothTopologies() {
+		cfg := config(topology)
+		renders, read := 0, 0
+		planner := desired.NewPlanner(cfg, countingSource{embedded(t), &renders, &read})
+		for i, step := range []struct {
+			what          string
+			hosted        desired.Hosted
+			guest         desired.Guest
+			renders, crds int
+		}{
+			{"no class", installed(t), asking(), 0, 0},
+			{"a class", installed(t), asking("a"), 2, 3},
+			{"the same again", installed(t), asking("a"), 0, 0},
+			{"its webhook is proven", installed(t), proven, 0, 0},
+			{"istiod is gone", desired.Hosted{CA: testCA(t)}, asking("a"), 0, 0},
+			{"some CRDs are ours, some are others'", installed(t), ours, 0, 0},
+			{"another class", installed(t), asking("a", "b"), 1, 0},
+			{"another CA", otherCA, asking("a", "b"), 1, 0},
+			{"no class any more", otherCA, asking(), 0, 0},
+			{"the first class again", installed(t), asking("a"), 1, 0},
+		} {
+			name := fmt.Sprintf("%s, step %d: %s", topology, i, step.what)
+			renders, read = 0, 0
+			got, err := planner.Compute(step.hosted, step.guest)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if diff := cmp.Diff(everything(compute(t, cfg, embedded(t), step.hosted, step.guest)), everything(got)); diff != "" {
+				t.Errorf("%s, -Compute +Planner:\n%s", name, diff)
+			}
+			if renders != step.renders || read != step.crds {
+				t.Errorf("%s: rendered %d releases and read %d of Istio's CRDs, want %d and %d", name, renders, read, step.renders, step.crds)
+			}
+		}
+	}
+}
+
+// freshCRDs gives a CRD that is parsed anew each time.
+type freshCRDs struct {
+	desired.ChartSource
+	parse func() *unstructured.Unstructured
+}
+
+func (s freshCRDs) CRDs([]string) ([]*unstructured.Unstructured, error) {
+	return []*unstructured.Unstructured{s.parse()}, nil
+}
+
+// TestAPlannerRemembersNoConversionWebhook: how a CRD's webhook is reached changes with the CA.
+func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
+	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
+	planner := desired.NewPlanner(config(desired.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
+	bundles := map[string]bool{}
+	for _, hosted := range []desired.Hosted{installed(t), withOtherCA(t), installed(t)} {
+		state, err := planner.Compute(hosted, asking("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range state.CRDs {
+			if _, bundle, found := strings.Cut(string(o.JSON()), `"caBundle":"`); found {
+				bundles[bundle] = true
+			}
+		}
+	}
+	if len(bundles) != 2 {
+		t.Errorf("the conversion webhook has %d CA bundles in plans with two CAs", len(bundles))
+	}
+}
+
+// withOtherCA is a management side with another CA root than installed has.
+func withOtherCA(t *testing.T) desired.Hosted {
+	t.Helper()
+	hosted := installed(t)
+	hosted.CA.Root, hosted.CA.Chain = hosted.CA.Cert, hosted.CA.Cert
+	return hosted
+}

@@ -1,0 +1,243 @@
+package guest_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+var (
+	theCRDs       = fakeapi.Collection{Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
+	theNamespaces = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
+	theClasses    = fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/v1/gatewayclasses", APIVersion: "gateway.networking.k8s.io/v1", Kind: "GatewayClass"}
+)
+
+const classCRD = "gatewayclasses.gateway.networking.k8s.io"
+
+func config() desired.Config {
+	return desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+		ControllerName: "openshift.io/gateway-controller/v1", IstioResources: desired.LayeredProductResources(),
+	}
+}
+
+// fixture is a guest that runs against a fake API server.
+type fixture struct {
+	*testing.T
+	gomega.Gomega
+	api      *fakeapi.Server
+	guest    *guest.Cluster
+	notified chan struct{}
+}
+
+// start begins to watch a guest that has what prepare put there. The kinds that only package apply watches are not served.
+func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
+	t.Helper()
+	f := &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t), notified: make(chan struct{}, 1000)}
+	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	prepare(f.api)
+	var err error
+	f.guest, err = guest.New(f.api.Config(), config())
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(f.guest.Start(klog.NewContext(t.Context(), logr.Discard()), func() { f.notified <- struct{}{} })).To(gomega.Succeed())
+	return f
+}
+
+// observed waits for the guest to be known and returns what it shows.
+func (f *fixture) observed() desired.Guest {
+	f.Helper()
+	var seen desired.Guest
+	f.Eventually(func() (err error) {
+		seen, err = f.guest.Observe()
+		return err
+	}).Should(gomega.Succeed())
+	return seen
+}
+
+func crd(name, more string) string {
+	return fmt.Sprintf("{metadata: {name: %s, uid: u-%s%s}}", name, name, more)
+}
+
+func class(name, controller, more string) string {
+	return fmt.Sprintf("{metadata: {name: %s, uid: u-%s, generation: 3%s}, spec: {controllerName: %s}}", name, name, more, controller)
+}
+
+func forbidden(resource string) *apierrors.StatusError {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+}
+
+func TestAnEmptyGuest(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theCRDs)
+		api.Put(theNamespaces)
+	})
+	if diff := cmp.Diff(desired.Guest{CRDs: map[string]crds.Fact{}}, f.observed()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	f.Expect(f.guest.Check()).To(gomega.Succeed())
+	f.Expect(f.api.Requests(theClasses)).To(gomega.BeEmpty(), "GatewayClasses are not asked for before their CRD is there")
+}
+
+func TestOnlyOurClasses(t *testing.T) {
+	const ours, leaving = "openshift.io/gateway-controller/v1", ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [x.example.com/y]"
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theCRDs, crd(classCRD, ""))
+		api.Put(theNamespaces, "{metadata: {name: openshift-ingress}}")
+		api.Put(theClasses, class("z", ours, ""), class("foreign", "example.com/other", ""), class("a", ours, ""), class("leaving", ours, leaving))
+	})
+	seen := f.observed()
+	if diff := cmp.Diff([]desired.GatewayClass{{Name: "a", Generation: 3}, {Name: "z", Generation: 3}}, seen.Classes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if seen.Namespace != desired.Present {
+		t.Error("the namespace is there, and is not seen")
+	}
+}
+
+// TestCouldNotListIsNotEmpty: only a list that is known to be empty uninstalls.
+func TestCouldNotListIsNotEmpty(t *testing.T) {
+	for name, tc := range map[string]struct {
+		collection fakeapi.Collection
+		resource   string
+	}{
+		"CRDs": {theCRDs, "customresourcedefinitions"}, "the namespace": {theNamespaces, "namespaces"}, "classes": {theClasses, "gatewayclasses"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, func(api *fakeapi.Server) {
+				api.Put(theCRDs, crd(classCRD, ""))
+				api.Put(theNamespaces)
+				api.Put(theClasses)
+				api.Fail(tc.collection, forbidden(tc.resource))
+			})
+			f.Eventually(func() error {
+				_, err := f.guest.Observe()
+				return err
+			}).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("(waiting for "+tc.resource+")"), gomega.ContainSubstring("is forbidden"))))
+			_, err := f.guest.Observe()
+			unknown, _ := errors.AsType[guest.NotSyncedError](err)
+			f.Expect(unknown.Missing).To(gomega.Equal([]string{tc.resource}))
+			f.Expect(f.guest.Check()).To(gomega.MatchError(err.Error()))
+
+			f.api.Fail(tc.collection, nil)
+			f.observed()
+			f.Eventually(f.guest.Check).Should(gomega.Succeed())
+		})
+	}
+}
+
+func TestAnOutageChangesNothing(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theCRDs, crd(classCRD, ""))
+		api.Put(theNamespaces)
+		api.Put(theClasses, class("a", config().ControllerName, ""))
+	})
+	before := f.observed()
+	f.api.Fail(theClasses, forbidden("gatewayclasses"))
+	f.Eventually(f.guest.Check).Should(gomega.MatchError(gomega.ContainSubstring("watching gatewayclasses")), "the health check tells")
+	if diff := cmp.Diff(before, f.observed()); diff != "" {
+		t.Errorf("-before +during:\n%s", diff)
+	}
+}
+
+func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theCRDs)
+		api.Put(theNamespaces)
+	})
+	f.observed()
+	f.api.Put(theClasses, class("a", config().ControllerName, ""))
+	f.api.Put(theCRDs, crd(classCRD, ""))
+	f.Eventually(func() []desired.GatewayClass { return f.observed().Classes }).Should(gomega.HaveLen(1))
+}
+
+// TestCRDFacts: ours are known by our label or by what we applied, whichever is left; another revision's are foreign.
+func TestCRDFacts(t *testing.T) {
+	managed := func(manager, operation string) string {
+		return fmt.Sprintf(", managedFields: [{manager: %s, operation: %s, apiVersion: v1}]", manager, operation)
+	}
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theClasses)
+		api.Put(theCRDs,
+			crd("gateways.gateway.networking.k8s.io", ", labels: {gateway.hypergate.dev/owner: openshift-gateway.guest}"),
+			crd("grpcroutes.gateway.networking.k8s.io", ", labels: {gateway.hypergate.dev/owner: other.guest}"),
+			crd("httproutes.gateway.networking.k8s.io", managed("hypergate", "Apply")),
+			crd("referencegrants.gateway.networking.k8s.io", managed("kubectl", "Apply")),
+			crd("backendtlspolicies.gateway.networking.k8s.io", managed("hypergate", "Update")),
+			crd("wasmplugins.extensions.istio.io", ", labels: {gateway.hypergate.dev/owner: openshift-gateway.guest}, deletionTimestamp: 2026-11-21T12:00:00Z"),
+			crd("things.example.com", ""),
+			crd("virtualservices.networking.istio.io", ""),
+		)
+	})
+	want := map[string]crds.Fact{
+		"gateways.gateway.networking.k8s.io":           crds.FactOf(true, false),
+		"grpcroutes.gateway.networking.k8s.io":         crds.FactOf(false, false),
+		"httproutes.gateway.networking.k8s.io":         crds.FactOf(true, false),
+		"referencegrants.gateway.networking.k8s.io":    crds.FactOf(false, false),
+		"backendtlspolicies.gateway.networking.k8s.io": crds.FactOf(false, false),
+		"wasmplugins.extensions.istio.io":              crds.FactOf(true, true),
+	}
+	if diff := cmp.Diff(want, f.observed().CRDs); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestOtherPeoplesCRDsAreNoNews: a guest may have hundreds, and they come and go.
+func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theCRDs)
+		api.Put(theNamespaces)
+	})
+	f.observed()
+	quiet := func() bool {
+		select {
+		case <-f.notified:
+			return false
+		case <-time.After(300 * time.Millisecond):
+			return true
+		}
+	}
+	f.Eventually(quiet).Should(gomega.BeTrue(), "it ends to tell of the start")
+	asked := len(f.api.Requests(theCRDs))
+	f.api.Put(theCRDs, crd("things.example.com", ""))
+	f.Eventually(func() int { return len(f.api.Requests(theCRDs)) }).Should(gomega.BeNumerically(">", asked))
+	f.Expect(quiet()).To(gomega.BeTrue())
+
+	f.api.Put(theCRDs, crd("things.example.com", ""), crd("gateways.gateway.networking.k8s.io", ""))
+	f.Eventually(f.notified).Should(gomega.Receive(), "one that a plan may hold is news")
+}
+
+func TestNamespaceUID(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces, "{metadata: {name: a, uid: 5f0b}}", "{metadata: {name: b, uid: 77aa}}")
+	})
+	for name, want := range map[string]string{"b": "77aa", "none": ""} {
+		got, err := f.guest.NamespaceUID(t.Context(), name)
+		f.Expect(err).NotTo(gomega.HaveOccurred())
+		f.Expect(string(got)).To(gomega.Equal(want))
+	}
+	f.api.Fail(theNamespaces, forbidden("namespaces"))
+	_, err := f.guest.NamespaceUID(t.Context(), "b")
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("reading namespaces in the guest")), "could not ask is not none")
+}
+
+func TestAGuestWithoutACAIsRefused(t *testing.T) {
+	restConfig := fakeapi.New(t).Config()
+	restConfig.CAData, restConfig.Insecure = nil, true
+	if _, err := guest.New(restConfig, config()); err == nil {
+		t.Error("istiod would have nothing to verify the guest's API server with")
+	}
+}
