@@ -42,9 +42,13 @@ clean: ## Remove what make built in the checkout. The cache of servers and tools
 ##@ Demo
 
 .PHONY: demo
-demo: servers build ## Start a management and a guest cluster, install hypergate, serve a Gateway, show both sides. Needs root.
+demo: need-root servers build ## Start a management and a guest cluster, install hypergate, serve a Gateway, show both sides. Needs root.
 	@hack/system-packages.sh
 	go run ./hack/demo up $(DEMO_FLAGS)
+
+.PHONY: need-root
+need-root:
+	@if [ "$$(id -u)" -ne 0 ]; then echo "make demo starts a real node (kubelet and containerd in namespaces of their own) and needs root: sudo make demo" >&2; exit 1; fi
 
 .PHONY: demo-down
 demo-down: ## Remove everything that make demo started.

@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 
 grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pkg cmd test hack | sed 's/func //' | while IFS=: read -r file name; do
 	echo "fuzz: $name in $(dirname "$file") for $1"
-	go test -run '^$' -fuzz "^$name\$" -fuzztime "$1" "./$(dirname "$file")"
+	go test -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$1" "./$(dirname "$file")"
 done

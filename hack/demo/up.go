@@ -57,10 +57,10 @@ func up(ctx context.Context, o options) error {
 			if err != nil {
 				return err
 			}
-			if err := h.Ready(ctx, "readyz"); err != nil {
+			if err := record(o.dir, "hypergate", h.PID()); err != nil {
 				return err
 			}
-			return record(o.dir, "hypergate", h.PID())
+			return h.Ready(ctx, "readyz")
 		}},
 		{"guest admin: create GatewayClass " + class, "its log is " + filepath.Join(o.dir, "hypergate.log"), func(ctx context.Context) error {
 			if err := w.Apply(ctx, "class.yaml", map[string]string{"name": class}); err != nil {
@@ -93,7 +93,10 @@ func (s step) run(ctx context.Context) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if err := s.do(ctx); err != nil {
+	switch err := s.do(ctx); {
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return fmt.Errorf("interrupted at step %q; what runs stays until you remove it with `make demo-down`", s.name)
+	case err != nil:
 		return fmt.Errorf("step %q failed: %w\nwhat to do: %s", s.name, err, s.hint)
 	}
 	fmt.Printf("    done in %.1f s\n", time.Since(start).Seconds())

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 )
@@ -21,11 +24,32 @@ type proof struct {
 	proven bool
 	delay  time.Duration
 	next   time.Time
+	// err is what the last try ended with, if not with a rejection; tries counts them.
+	err   error
+	tries int
+}
+
+// patience is how many tries may fail before that is worth mentioning: the guest's API server takes a moment to load a webhook.
+const patience = 4
+
+// why says, in words that the guest may read, why there is still no proof; empty as long as that is no wonder.
+func (p *proof) why() string {
+	switch {
+	case p.proven || p.tries == 0:
+		return ""
+	case p.err != nil:
+		cause := apply.Classify(p.err, "create", schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"})
+		return "its webhook to be seen rejecting an object, until when it is not enforced (guest side: " + cause.String() + ")"
+	case p.tries >= patience:
+		return "its webhook to be seen rejecting an object, until when it is not enforced (the guest's API server accepts what it would reject)"
+	default:
+		return ""
+	}
 }
 
 // of is the state of the proof now, and how long to wait before it is tried again; zero means that there is nothing to try.
 func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted, now time.Time) (desired.WebhookProof, time.Duration) {
-	if hosted.Istiod != desired.Available || !g.HasWebhook() {
+	if hosted.Istiod != desired.Available || !g.HasWebhook() || !g.CanProveWebhook() {
 		*p = proof{}
 		return desired.Unproven, 0
 	}
@@ -38,10 +62,12 @@ func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted,
 	if now.Before(p.next) {
 		return desired.Unproven, p.next.Sub(now)
 	}
-	if g.ProveWebhook(ctx) == desired.Proven {
+	var result desired.WebhookProof
+	if result, p.err = g.ProveWebhook(ctx); result == desired.Proven {
 		p.proven = true
 		return desired.Proven, 0
 	}
+	p.tries++
 	p.delay = min(max(2*p.delay, firstProofDelay), maxProofDelay)
 	p.next = now.Add(p.delay)
 	return desired.Unproven, p.delay

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -78,9 +80,10 @@ func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duratio
 	if err != nil {
 		return status.Outcome{Refused: err, Classes: seen.Classes}, 0, err
 	}
-	retryProof := time.Duration(0)
+	retryProof, unproven := time.Duration(0), ""
 	if len(seen.Classes) > 0 {
 		seen.Webhook, retryProof = r.proof.of(ctx, r.Guest, hosted, r.Clock.Now())
+		unproven = r.proof.why()
 	}
 	plan, err := r.compute(ctx, hosted, seen)
 	if err != nil {
@@ -89,6 +92,9 @@ func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duratio
 	outcome := status.Outcome{Plan: plan, Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince}
 	renew := r.applyAll(ctx, &outcome, hosted)
 	r.prune(ctx, &outcome)
+	if outcome.Waiting == "" {
+		outcome.Waiting = unproven
+	}
 	outcome.MgmtWatches, outcome.GuestWatches = r.Mgmt.WatchProblems(), r.Guest.WatchProblems()
 	return outcome, soonest(retryProof, renew), nil
 }
@@ -158,7 +164,8 @@ func (r *Reconciler) applyAll(ctx context.Context, o *status.Outcome, hosted des
 	workload, renew, err := r.workload(ctx, o.Plan)
 	if err != nil {
 		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
-		o.Waiting = "a token of istiod's service account in the guest"
+		cause := apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
+		o.Waiting = "a token of istiod's service account in the guest (guest side: " + cause.String() + ")"
 		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
 	}
 	o.Mgmt = o.Mgmt.And(r.Mgmt.Apply(ctx, workload))
@@ -176,7 +183,7 @@ func (r *Reconciler) workload(ctx context.Context, plan desired.State) ([]desire
 	credential, now := r.Mgmt.Credential(), r.Clock.Now()
 	var err error
 	account := r.Guest.IstiodAccount()
-	stale := account != "" && account != credential.Account()
+	stale := (account != "" && account != credential.Account()) || !r.Guest.Reaches(credential, r.GuestServer)
 	if credential.Token == "" || stale || !now.Before(credential.RenewAt()) {
 		var fresh desired.Credential
 		if fresh, err = r.Guest.MintCredential(ctx, r.GuestServer, r.TokenLifetime, now); err == nil {
@@ -206,11 +213,6 @@ func (r *Reconciler) prune(ctx context.Context, o *status.Outcome) {
 	}
 	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Guest, o.Plan.Admission)
 	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
-	if credential := r.Mgmt.Credential(); o.Plan.Installed && credential.Token != "" {
-		if secret, err := desired.CredentialSecret(r.Config, credential); err == nil {
-			keepMgmt = append(keepMgmt, secret)
-		}
-	}
 	if o.Guest = o.Guest.And(r.Guest.PruneWebhooks(ctx, keepGuest)); !o.Guest.Complete() {
 		return
 	}

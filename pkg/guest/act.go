@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,19 +35,34 @@ func (c *Cluster) IstiodAccount() types.UID {
 // MintCredential asks the guest for a token of istiod's service account there. server is the guest's API server as istiod's pod reaches it;
 // empty means: as this process does.
 func (c *Cluster) MintCredential(ctx context.Context, server string, lifetime time.Duration, now time.Time) (desired.Credential, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.cfg.IstiodName(), request, metav1.CreateOptions{})
 	if err != nil {
 		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", err)
 	}
-	if server == "" {
-		server = c.server
-	}
 	return desired.Credential{
-		Server: server, CABundle: c.caBundle, Token: got.Status.Token, Issued: now, Expires: got.Status.ExpirationTimestamp.Time,
+		Server: c.serverFor(server), CABundle: c.caBundle, Token: got.Status.Token, Issued: now, Expires: got.Status.ExpirationTimestamp.Time,
 	}, nil
 }
+
+// Reaches says whether a credential leads to this guest as it is now: the same server, verified by the same CA.
+func (c *Cluster) Reaches(credential desired.Credential, server string) bool {
+	return credential.Server == c.serverFor(server) && bytes.Equal(credential.CABundle, c.caBundle)
+}
+
+func (c *Cluster) serverFor(server string) string {
+	if server == "" {
+		return c.server
+	}
+	return server
+}
+
+// requestTimeout ends a request of ours that the guest does not answer. The dry run of the proof takes as long as the webhook, whose own
+// timeout is ten seconds; one worker does everything, and must not wait for that.
+const requestTimeout = 3 * time.Second
 
 func caOf(restConfig *rest.Config) ([]byte, error) {
 	if len(restConfig.CAData) > 0 {
@@ -62,12 +78,17 @@ func caOf(restConfig *rest.Config) ([]byte, error) {
 	return data, nil
 }
 
+// CanProveWebhook says whether there is an object to prove the webhook with: a DestinationRule.
+func (c *Cluster) CanProveWebhook() bool {
+	return slices.ContainsFunc(c.cfg.IstioResources, func(r desired.IstioResource) bool { return r.Resource == "destinationrules" })
+}
+
 // ProveWebhook sends the guest's API server an object that istiod's webhook must refuse, as a dry run. Proven means that the webhook refused
-// it: the way from the guest's API server to istiod works, name, certificate and port. Anything else is Unproven.
-func (c *Cluster) ProveWebhook(ctx context.Context) desired.WebhookProof {
-	if !slices.ContainsFunc(c.cfg.IstioResources, func(r desired.IstioResource) bool { return r.Resource == "destinationrules" }) {
-		return desired.Unproven
-	}
+// it: the way from the guest's API server to istiod works, name, certificate and port. Otherwise it is Unproven, with an error if the object
+// was refused for another reason, and without one if it was accepted.
+func (c *Cluster) ProveWebhook(ctx context.Context) (desired.WebhookProof, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	probe := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
 		"metadata": map[string]any{
@@ -80,9 +101,9 @@ func (c *Cluster) ProveWebhook(ctx context.Context) desired.WebhookProof {
 	resource := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
 	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil && !apierrors.IsForbidden(err) && strings.Contains(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
-		return desired.Proven
+		return desired.Proven, nil
 	}
-	return desired.Unproven
+	return desired.Unproven, err
 }
 
 // Conditions are the conditions that a GatewayClass has now, as far as the watch shows.

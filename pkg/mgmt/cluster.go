@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
@@ -241,9 +242,17 @@ func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply
 	return apply.Apply(ctx, c.objects, objects)
 }
 
-// Prune deletes what is ours and not in keep.
+// Prune deletes what is ours and not in keep. If anything is kept, so is istiod's credential, whether or not a plan could make one now: a pod
+// that restarts needs it.
 func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
-	return c.objects.Prune(ctx, apply.IDs(keep)...)
+	spared := apply.IDs(keep)
+	if len(keep) > 0 {
+		spared = append(spared, apply.ID{
+			GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
+			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CredentialSecretName},
+		})
+	}
+	return c.objects.Prune(ctx, spared...)
 }
 
 // WatchProblems are the kinds of the management side whose watch does not work.

@@ -7,6 +7,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -68,6 +69,7 @@ type Watch struct {
 	mu     sync.Mutex
 	synced bool
 	err    error
+	log    logr.Logger
 }
 
 // New prepares a watch. Nothing happens before Run.
@@ -102,9 +104,10 @@ func backoff() wait.Backoff {
 	return wait.Backoff{Duration: firstDelay, Cap: maxDelay, Steps: 10, Factor: 2, Jitter: 1}
 }
 
-// Run watches until ctx ends. Errors do not end it; see Err. client-go's own logging of every failed attempt is switched off: whoever asks for
-// Err decides what is worth a line.
+// Run watches until ctx ends. Errors do not end it; see Err. client-go's own logging of every failed attempt is switched off: there is a line,
+// to the logger in ctx, when attempts begin to fail and when one works again.
 func (w *Watch) Run(ctx context.Context) {
+	w.setLog(logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name))
 	ctx = klog.NewContext(ctx, logr.Discard())
 	delay := backoff()
 	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -141,9 +144,21 @@ func (w *Watch) Get(key string) (any, bool) {
 // List is all objects, in no order.
 func (w *Watch) List() []any { return w.store.List() }
 
+func (w *Watch) setLog(log logr.Logger) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = log
+}
+
 func (w *Watch) record(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	switch {
+	case err != nil && w.err == nil && !errors.Is(err, context.Canceled):
+		w.log.Info("A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
+	case err == nil && w.err != nil:
+		w.log.Info("The watch works again")
+	}
 	w.err = err
 }
 

@@ -71,7 +71,7 @@ func (s *Server) Config() *rest.Config {
 // not served. Watches of it are told that they know too little, and begin anew.
 func (s *Server) Put(in Collection, objects ...string) {
 	s.tb.Helper()
-	parsed := []*unstructured.Unstructured{}
+	parsed := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, text := range objects {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
@@ -188,7 +188,7 @@ type snapshot struct {
 }
 
 func (s snapshot) list(r *http.Request) map[string]any {
-	items := []any{}
+	items := make([]any, 0, len(s.objects))
 	for _, u := range s.objects {
 		items = append(items, form(r, u))
 	}

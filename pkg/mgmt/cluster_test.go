@@ -1,0 +1,261 @@
+package mgmt_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+var (
+	theDeployments = fakeapi.Collection{Path: "/apis/apps/v1/namespaces/clusters-guest1/deployments", APIVersion: "apps/v1", Kind: "Deployment"}
+	theSecrets     = fakeapi.Collection{Path: "/api/v1/namespaces/clusters-guest1/secrets", APIVersion: "v1", Kind: "Secret"}
+	theNamespaces  = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
+)
+
+func config() desired.Config {
+	return desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+	}
+}
+
+// fixture is a management cluster that is read from a fake API server.
+type fixture struct {
+	*testing.T
+	gomega.Gomega
+	api  *fakeapi.Server
+	mgmt *mgmt.Cluster
+}
+
+// start begins to watch a cluster that has what prepare put there. The kinds that only package apply watches are not served.
+func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
+	t.Helper()
+	f := &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t)}
+	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	f.api.Put(theDeployments)
+	f.api.Put(theSecrets)
+	prepare(f.api)
+	var err error
+	f.mgmt, err = mgmt.New(f.api.Config(), config())
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(f.mgmt.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
+	return f
+}
+
+// observed waits for the cluster to be known and returns what it shows.
+func (f *fixture) observed() desired.Hosted {
+	f.Helper()
+	var hosted desired.Hosted
+	f.Eventually(func() (err error) {
+		hosted, err = f.mgmt.Observe(f.Context())
+		return err
+	}).Should(gomega.Succeed())
+	return hosted
+}
+
+func forbidden(resource string) *apierrors.StatusError {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+}
+
+const istiod = "istiod-openshift-gateway"
+
+func TestAvailability(t *testing.T) {
+	const (
+		available   = "{type: Available, status: 'True', lastTransitionTime: 2026-11-21T10:00:00Z}"
+		rolledOut   = "{type: Progressing, status: 'True', reason: NewReplicaSetAvailable, lastUpdateTime: 2026-11-21T11:00:00Z}"
+		rolledFirst = "{type: Progressing, status: 'True', reason: NewReplicaSetAvailable, lastUpdateTime: 2026-11-21T09:00:00Z}"
+		rolling     = "{type: Progressing, status: 'True', reason: ReplicaSetUpdated, lastUpdateTime: 2026-11-21T12:00:00Z}"
+	)
+	deployment := func(name, meta string, observed, ready int, conditions ...string) string {
+		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u, generation: 2%s}, status: {observedGeneration: %d, readyReplicas: %d, conditions: [%s]}}",
+			name, meta, observed, ready, strings.Join(conditions, ", "))
+	}
+	at := func(hour int) time.Time { return time.Date(2026, 11, 21, hour, 0, 0, 0, time.UTC) }
+	for name, tc := range map[string]struct {
+		deployments []string
+		want        desired.Availability
+		since       time.Time
+	}{
+		"no Deployment":            {nil, desired.Absent, time.Time{}},
+		"another's Deployment":     {[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{}},
+		"just created":             {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}},
+		"not ready":                {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}},
+		"status is of another":     {[]string{deployment(istiod, "", 1, 1, available)}, desired.Unavailable, time.Time{}},
+		"ready and not available":  {[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable, time.Time{}},
+		"available":                {[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10)},
+		"available, rolled since":  {[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11)},
+		"available, still rolling": {[]string{deployment(istiod, "", 2, 1, available, rolling)}, desired.Available, at(10)},
+		"going":                    {[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)}, desired.Absent, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, func(api *fakeapi.Server) { api.Put(theDeployments, tc.deployments...) })
+			got := f.observed()
+			if got.Istiod != tc.want {
+				t.Errorf("availability %d, want %d", got.Istiod, tc.want)
+			}
+			if tc.want == desired.Available && !got.IstiodSince.Equal(tc.since) {
+				t.Errorf("since %s, want %s", got.IstiodSince, tc.since)
+			}
+		})
+	}
+}
+
+// secret is the YAML of a Secret without apiVersion and kind.
+func secret(name string, annotations map[string]string, data map[string][]byte) string {
+	quote := func(m map[string]string) string {
+		var out []string
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			out = append(out, fmt.Sprintf("%q: %q", k, m[k]))
+		}
+		return "{" + strings.Join(out, ", ") + "}"
+	}
+	encoded := map[string]string{}
+	for k, v := range data {
+		encoded[k] = base64.StdEncoding.EncodeToString(v)
+	}
+	return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, annotations: %s}, data: %s}", name, quote(annotations), quote(encoded))
+}
+
+func caData() map[string][]byte {
+	return map[string][]byte{"ca-cert.pem": []byte("cert"), "ca-key.pem": []byte("key"), "cert-chain.pem": []byte("chain"), "root-cert.pem": []byte("root")}
+}
+
+func ca() pki.CA {
+	return pki.CA{Cert: []byte("cert"), Key: []byte("key"), Chain: []byte("chain"), Root: []byte("root")}
+}
+
+var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+func credentialSecret(data map[string][]byte) string {
+	return secret(desired.CredentialSecretName, map[string]string{
+		desired.IssuedAnnotation: issued.Format(time.RFC3339), desired.ExpiresAnnotation: issued.Add(time.Hour).Format(time.RFC3339),
+	}, data)
+}
+
+func credentialData() map[string][]byte {
+	return map[string][]byte{"config": []byte("clusters: [{cluster: {server: https://guest:6443}}]"), "token": []byte("t"), "ca.crt": []byte("c")}
+}
+
+// TestSecretsAreReadOnce, when a process begins to lead: afterwards it knows what it wrote.
+func TestSecretsAreReadOnce(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theSecrets, secret(desired.CASecretName, nil, caData()), credentialSecret(credentialData()))
+	})
+	want := desired.Credential{Server: "https://guest:6443", CABundle: []byte("c"), Token: "t", Issued: issued, Expires: issued.Add(time.Hour)}
+	for range 3 {
+		if diff := cmp.Diff(ca(), f.observed().CA); diff != "" {
+			t.Fatalf("CA, -want +got:\n%s", diff)
+		}
+		if diff := cmp.Diff(want, f.mgmt.Credential()); diff != "" {
+			t.Fatalf("credential, -want +got:\n%s", diff)
+		}
+	}
+	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+		reads := slices.DeleteFunc(f.api.Requests(theSecrets), func(r string) bool { return !strings.HasPrefix(r, "GET "+theSecrets.Path+"/"+name+"?") })
+		f.Expect(reads).To(gomega.HaveLen(1), name)
+	}
+
+	t.Log("what is new is kept, and after an uninstallation nothing is")
+	f.mgmt.KeepCA(pki.CA{Root: []byte("new")})
+	f.mgmt.KeepCredential(desired.Credential{Token: "new"})
+	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
+	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
+	f.mgmt.ForgetSecrets()
+	f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
+	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
+}
+
+func TestWithoutSecretsThereIsNoCA(t *testing.T) {
+	f := start(t, func(*fakeapi.Server) {})
+	f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
+	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
+}
+
+// TestASpoiledCredentialIsForgotten: a new one costs nothing.
+func TestASpoiledCredentialIsForgotten(t *testing.T) {
+	data := credentialData()
+	delete(data, "ca.crt")
+	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(data)) })
+	f.observed()
+	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
+}
+
+// TestASpoiledCAIsAnError: a new one would take their trust from running gateways.
+func TestASpoiledCAIsAnError(t *testing.T) {
+	data := caData()
+	delete(data, "ca-key.pem")
+	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, data)) })
+	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
+	f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
+	f.Expect(f.observed().CA.Exists()).To(gomega.BeTrue(), "it is looked at again")
+}
+
+func (f *fixture) observeError() error {
+	_, err := f.mgmt.Observe(f.Context())
+	return err
+}
+
+// TestCouldNotReadIsNotAbsent: neither the CA nor istiod is taken for missing because nobody could look.
+func TestCouldNotReadIsNotAbsent(t *testing.T) {
+	t.Run("the CA", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("reading Secret cacerts on the management side")))
+		f.Expect(apierrors.IsForbidden(f.observeError())).To(gomega.BeTrue())
+	})
+	t.Run("istiod", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"))))
+		_, unknown := errors.AsType[mgmt.NotSyncedError](f.observeError())
+		f.Expect(unknown).To(gomega.BeTrue())
+		f.Expect(f.mgmt.Check()).To(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
+
+		f.api.Fail(theDeployments, nil)
+		f.observed()
+		f.Eventually(f.mgmt.Check).Should(gomega.Succeed())
+	})
+}
+
+// TestEveryRequestIsForOneNamespace: a namespaced Role must be enough. Only the namespace itself is read by its name.
+func TestEveryRequestIsForOneNamespace(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}", "{metadata: {name: clusters-guest2, uid: 77aa}}")
+	})
+	f.observed()
+	uid, err := f.mgmt.NamespaceUID(t.Context())
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(string(uid)).To(gomega.Equal("5f0b"))
+	all := f.api.Requests(fakeapi.Collection{})
+	f.Expect(len(all)).To(gomega.BeNumerically(">", 5))
+	for _, r := range all {
+		if !strings.Contains(r, "/namespaces/clusters-guest1/") && !strings.Contains(r, "/namespaces/clusters-guest1?") {
+			t.Errorf("%s is not for the namespace", r)
+		}
+	}
+}
+
+func TestWithoutItsNamespace(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) { api.Put(theNamespaces) })
+	_, err := f.mgmt.NamespaceUID(t.Context())
+	f.Expect(err).To(gomega.MatchError(mgmt.ErrNoNamespace))
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(`"clusters-guest1": create it, or name another with --namespace`)))
+	f.api.Fail(theNamespaces, forbidden("namespaces"))
+	_, err = f.mgmt.NamespaceUID(t.Context())
+	f.Expect(err).NotTo(gomega.MatchError(mgmt.ErrNoNamespace))
+	f.Expect(err).To(gomega.HaveOccurred())
+}

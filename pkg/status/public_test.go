@@ -1,0 +1,67 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// TestMessagesTellNothingOfTheManagementSide generates outcomes of which each error is full of names, and looks for them.
+func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
+	secrets := func(err error) error { return fmt.Errorf("applying secret-object to secret-host: %w", err) }
+	raw := []func() error{forbidden, denied, unreachable, conflict, invalid, func() error { return errors.New("secret-host: secret-object") }}
+	for i := range 1 << len(raw) {
+		var outcomes []apply.Outcome
+		var watches []apply.WatchProblem
+		for bit, newError := range raw {
+			if i>>bit&1 == 1 {
+				outcomes = append(outcomes, failed(deployment, secrets(newError())))
+				watches = append(watches, apply.WatchProblem{GVK: deployment.GVK, Cause: apply.Classify(secrets(newError()), "watch", deployments)})
+			}
+		}
+		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
+			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
+				o := status.Outcome{Refused: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches}
+				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, "1.29.1", nil, now))
+			}
+		}
+	}
+}
+
+// checkPublic: nothing secret, and all that the GatewayClass's CRD and metav1.Condition ask for.
+func checkPublic(t *testing.T, conditions []metav1.Condition) {
+	t.Helper()
+	// Eight is the most that a GatewayClass takes; istiod needs two of them, and others may want some.
+	if len(conditions) > 2 {
+		t.Errorf("there are %d conditions of ours", len(conditions))
+	}
+	for _, c := range conditions {
+		if strings.Contains(c.Message, "secret") {
+			t.Errorf("%s tells of the management side: %s", c.Type, c.Message)
+		}
+		if c.Message == "" || len(c.Message) > 32768 || c.Reason == "" || c.LastTransitionTime.IsZero() || c.ObservedGeneration != 1 {
+			t.Errorf("not a whole condition: %+v", c)
+		}
+	}
+}
+
+// TestAllErrorsAreSecret proves that checkPublic can fail: the errors do have the names in them.
+func TestAllErrorsAreSecret(t *testing.T) {
+	for _, err := range []error{forbidden(), denied(), unreachable(), conflict(), invalid()} {
+		if !strings.Contains(err.Error()+fmt.Sprintf("%+v", err), "secret") {
+			t.Errorf("%v has nothing secret in it", err)
+		}
+	}
+	for _, cause := range []apply.Cause{apply.Classify(denied(), "patch", deployments), apply.Classify(conflict(), "patch", deployments), apply.Classify(invalid(), "patch", deployments)} {
+		if !strings.Contains(cause.String(), "secret") {
+			t.Errorf("the cause %q names nothing, so that leaving it out proves nothing", cause)
+		}
+	}
+}
