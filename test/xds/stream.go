@@ -1,7 +1,9 @@
 package xds
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -131,7 +133,12 @@ func (s *stream) subscribe(typeURL string, names map[string]bool) error {
 
 func (s *stream) request(typeURL string) error {
 	sub := s.types[typeURL]
-	return s.ads.Send(&discoveryv3.DiscoveryRequest{
+	err := s.ads.Send(&discoveryv3.DiscoveryRequest{
 		Node: s.node, TypeUrl: typeURL, ResourceNames: sub.names, VersionInfo: sub.version, ResponseNonce: sub.nonce,
 	})
+	if errors.Is(err, io.EOF) {
+		// The stream has ended, and gRPC tells why only to who receives.
+		_, err = s.ads.Recv()
+	}
+	return err
 }
