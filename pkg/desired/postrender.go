@@ -10,7 +10,7 @@ import (
 )
 
 // allowGuestWebhooks lets a webhook in the guest point at a Service of the HCP namespace. HyperShift deletes a guest's webhook configuration
-// whose URL starts like the URL of a Service without this label (hypershift.md 5: hostedclusterconfigoperator/controllers/webhookvalidation),
+// whose URL starts like the URL of a Service without this label (openshift/hypershift control-plane-operator/hostedclusterconfigoperator/controllers/webhookvalidation),
 // so it is on the Service from its creation on. It is HyperShift's hyperv1.AllowGuestWebhooksServiceLabel.
 const allowGuestWebhooks = "hypershift.openshift.io/allow-guest-webhooks"
 

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+const auditLines = `{"stage":"ResponseStarted","verb":"watch","userAgent":"hypergate/v1","requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}
+{"stage":"ResponseComplete","verb":"watch","userAgent":"hypergate/v1","requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}
+{"stage":"ResponseComplete","verb":"get","userAgent":"hypergate/v1","requestURI":"/api/v1/namespaces/a/secrets/b","objectRef":{"resource":"secrets","namespace":"a","name":"b"}}
+{"stage":"ResponseComplete","verb":"get","userAgent":"hypergate/v1","requestURI":"/version"}
+{"stage":"ResponseComplete","verb":"update","userAgent":"hypergate/v1/leader-election","requestURI":"/apis","objectRef":{"resource":"leases","namespace":"a","name":"c"}}
+{"stage":"ResponseComplete","verb":"create","userAgent":"hypergate/v1","requestURI":"/apis?dryRun=All","objectRef":{"resource":"destinationrules","namespace":"a","name":"d"}}
+{"stage":"ResponseComplete","verb":"create","userAgent":"hypergate/v1","requestURI":"/api","objectRef":{"resource":"serviceaccounts","subresource":"token","namespace":"a","name":"e"}}
+{"stage":"ResponseComplete","verb":"patch","userAgent":"hypergate/v1","requestURI":"/apis","objectRef":{"resource":"gatewayclasses","subresource":"status","name":"f"}}
+{"stage":"ResponseComplete","verb":"patch","userAgent":"Go-http-client/2.0","requestURI":"/api","objectRef":{"resource":"configmaps","namespace":"a","name":"g"}}
+{"stage":"ResponseComplete","verb":"patch","userAgent":"bench","requestURI":"/api","objectRef":{"resource":"configmaps","namespace":"a","name":"g"}}
+{"stage":"ResponseComplete","verb":"update","userAgent":"kube-apiserver/v1","requestURI":"/apis","objectRef":{"resource":"customresourcedefinitions","name":"h"}}
+`
+
+// TestAuditLog: every request is of one kind, and nothing that the controller sends passes for somebody else's, whatever it calls itself.
+func TestAuditLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	audit, err := openAudit(desired.SideGuest, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The reader comes by in the middle of a line.
+	for _, part := range []string{auditLines[:300], auditLines[300:]} {
+		if _, err := log.WriteString(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := audit.read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, e := range audit.events {
+		if e.byController() {
+			got = append(got, string(e.kind())+" of "+e.id())
+		}
+	}
+	want := []string{
+		"watch of guest secrets ", "read of guest secrets a/b", "read of guest  ", "lease of guest leases a/c", "dry run of guest destinationrules a/d",
+		"token of guest serviceaccounts a/e", "status of guest gatewayclasses f", "write of guest configmaps a/g",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the controller's requests, -want +got:\n%s", diff)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[len(hundred)-1-i] = time.Duration(i + 1)
+	}
+	for _, tc := range []struct {
+		values        []time.Duration
+		percent, want int
+	}{{nil, 50, 0}, {hundred[:1], 99, 100}, {hundred, 1, 1}, {hundred, 50, 50}, {hundred, 99, 99}, {hundred, 100, 100}, {[]time.Duration{3, 1, 2}, 50, 2}} {
+		if got := percentile(tc.values, tc.percent); got != time.Duration(tc.want) {
+			t.Errorf("percentile %d of %d values is %d, want %d", tc.percent, len(tc.values), got, tc.want)
+		}
+	}
+}
+
+// TestCourse: the clock starts with the GatewayClass and stops with the first write of the last object; a second write of one is an error.
+func TestCourse(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(n int, agent, verb, resource, subresource string) event {
+		e := event{Side: desired.SideGuest, Verb: verb, UserAgent: agent, RequestReceivedTimestamp: start.Add(time.Duration(n) * time.Millisecond)}
+		e.StageTimestamp = e.RequestReceivedTimestamp.Add(time.Millisecond)
+		e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, e.ResponseStatus.Code = resource, subresource, "x", 201
+		return e
+	}
+	guest := &side{name: desired.SideGuest}
+	objects := []body{
+		{side: guest, resource: schema.GroupVersionResource{Resource: "roles"}, name: "x"}, {side: guest, resource: schema.GroupVersionResource{Resource: "services"}, name: "x"},
+	}
+	events := []event{
+		at(-5, "hypergate", "get", "secrets", ""), at(0, benchAgent, "create", "gatewayclasses", ""), at(2, "hypergate", "get", "secrets", ""),
+		at(3, "hypergate", "patch", "roles", ""), at(4, "hypergate", "create", "serviceaccounts", "token"), at(5, "kube-apiserver/v1", "create", "ipaddresses", ""),
+		at(6, "hypergate", "patch", "services", ""), at(9, "hypergate", "patch", "gatewayclasses", "status"),
+	}
+	got, err := course(events, objects)
+	want := installed{took: 7 * time.Millisecond, toFirst: 3 * time.Millisecond, toToken: 5 * time.Millisecond, reads: 1, writes: 3}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	twice := slices.Concat(events[:4], []event{at(5, "hypergate", "patch", "roles", "")})
+	if _, err := course(twice, objects); err == nil {
+		t.Error("an object that was written twice went unnoticed")
+	}
+}
