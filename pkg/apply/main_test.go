@@ -265,6 +265,17 @@ func (w *world) create(text string) *unstructured.Unstructured {
 	return got
 }
 
+// createAsUs makes an object that an earlier process of ours applied.
+func (w *world) createAsUs(text string) *unstructured.Unstructured {
+	w.t.Helper()
+	u := w.parse(text)
+	got, err := w.resource(u).Apply(w.t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: manager})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got
+}
+
 // patch changes an object as somebody else.
 func (w *world) patch(o object, patch string, subresources ...string) {
 	w.t.Helper()

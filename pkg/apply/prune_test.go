@@ -19,7 +19,7 @@ func TestPruneDeletesOursAndKeepsTheRest(t *testing.T) {
 		t.Fatal(r.Err())
 	}
 	foreign := w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: NS, labels: {` + ownerKey + `: somebody-else}}}`)
-	member := w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stray, namespace: NS, labels: {` + ownerKey + `: ` + w.owner + `}}}`)
+	member := w.createAsUs(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stray, namespace: NS, labels: {` + ownerKey + `: ` + w.owner + `}}}`)
 	w.settle(c, append(slices.Clone(objs), w.bare(member)))
 
 	kept := objs[:len(objs)-2] // all but the webhook configurations

@@ -279,6 +279,8 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 				delete(t.kinds[kind].records, key) // deleted by somebody else, and no longer wanted
 			}
 			continue
+		} else if r.seen.fields == 0 {
+			continue // somebody gave our label to what we never applied
 		}
 		if v.uid == "" || kept[key] || r.deleted == v.uid && !v.terminating {
 			continue

@@ -255,35 +255,36 @@ func TestTrackerVictims(t *testing.T) {
 		kept map[types.NamespacedName]bool
 		want []victim
 	}{
-		"a member":      {tell: func(s *story) { s.shows("5", "a", 0) }, want: []victim{{tracked, "a", "5", false}}},
-		"kept":          {tell: func(s *story) { s.shows("5", "a", 0) }, kept: kept},
-		"gone":          {tell: func(s *story) { s.wrote(1, "4", "a", 0); s.showsGone("5") }},
-		"not shown yet": {tell: func(s *story) { s.wrote(1, "4", "a", 0) }, want: []victim{{tracked, "a", "4", false}}},
+		"a member": {tell: func(s *story) { s.shows("5", "a", 1) }, want: []victim{{tracked, "a", "5", false}}},
+		"kept":     {tell: func(s *story) { s.shows("5", "a", 1) }, kept: kept},
+		"never applied by us, somebody gave it our label": {tell: func(s *story) { s.shows("5", "a", 0) }},
+		"gone":          {tell: func(s *story) { s.wrote(1, "4", "a", 1); s.showsGone("5") }},
+		"not shown yet": {tell: func(s *story) { s.wrote(1, "4", "a", 1) }, want: []victim{{tracked, "a", "4", false}}},
 		"made anew, and only the deletion was shown": {
-			tell: func(s *story) { s.shows("3", "a", 0); s.showsGone("4"); s.wrote(1, "6", "b", 0); s.showsGone("5") },
+			tell: func(s *story) { s.shows("3", "a", 1); s.showsGone("4"); s.wrote(1, "6", "b", 1); s.showsGone("5") },
 			want: []victim{{tracked, "b", "6", false}},
 		},
-		"written, then changed by others": {tell: func(s *story) { s.wrote(1, "4", "a", 0); s.shows("5", "a", 0) }, want: []victim{{tracked, "a", "5", false}}},
+		"written, then changed by others": {tell: func(s *story) { s.wrote(1, "4", "a", 1); s.shows("5", "a", 1) }, want: []victim{{tracked, "a", "5", false}}},
 		"being deleted":                   {tell: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
-		"deleted by us, not shown":        {tell: func(s *story) { s.shows("5", "a", 0); s.tracker.forget(0, tracked, "a") }},
+		"deleted by us, not shown":        {tell: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a") }},
 		"deleted by us, a late event": {
-			tell: func(s *story) { s.wrote(1, "4", "a", 0); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 0) },
+			tell: func(s *story) { s.wrote(1, "4", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 1) },
 		},
 		"deleted by us, with a finalizer": {
 			tell: func(s *story) {
-				s.shows("5", "a", 0)
+				s.shows("5", "a", 1)
 				s.tracker.forget(0, tracked, "a")
 				s.showsTerminating("6", "a")
 			},
 			want: []victim{{tracked, "a", "6", true}},
 		},
 		"deleted by us, and made anew by somebody": {
-			tell: func(s *story) { s.shows("5", "a", 0); s.tracker.forget(0, tracked, "a"); s.shows("7", "b", 0) },
+			tell: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("7", "b", 1) },
 			want: []victim{{tracked, "b", "7", false}},
 		},
 		"deleted by us, and written again": {
 			tell: func(s *story) {
-				s.shows("5", "a", 0)
+				s.shows("5", "a", 1)
 				s.tracker.forget(0, tracked, "a")
 				s.begin(1, planWriteUnknown) // whatever has the name now need not be ours
 				s.tracker.wrote(0, tracked, memo{hash: 1, rv: "8", uid: "b"})

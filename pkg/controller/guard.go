@@ -21,11 +21,11 @@ func Guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cl
 	if err != nil || cfg.Topology == desired.TopologyStandalone {
 		return err
 	}
-	guestUID, err := g.NamespaceUID(ctx, cfg.MgmtNamespace)
+	same, err := g.HasNamespace(ctx, uid)
 	if err != nil {
 		return fmt.Errorf("making sure that the guest is not the management cluster: %w", err)
 	}
-	if guestUID == uid {
+	if same {
 		return ErrSameCluster
 	}
 	return nil

@@ -61,7 +61,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, nil
 	}
 	statusErr := r.report(ctx, outcome)
-	if err := errors.Join(err, outcome.Mgmt.Err(), outcome.Guest.Err(), statusErr); err != nil {
+	if statusErr != nil {
+		return reconcile.Result{}, statusErr // first: beside a terminal error it would not be tried again
+	}
+	if err := errors.Join(err, outcome.Mgmt.Err(), outcome.Guest.Err()); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: next}, nil
@@ -169,7 +172,8 @@ func (r *Reconciler) applyAll(ctx context.Context, o *status.Outcome, hosted des
 		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
 	}
 	o.Mgmt = o.Mgmt.And(r.Mgmt.Apply(ctx, workload))
-	if hosted.Istiod == desired.Available || r.Guest.HasWebhook() {
+	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
+	if (hosted.Istiod == desired.Available && o.Mgmt.Complete()) || r.Guest.HasWebhook() {
 		o.Guest = o.Guest.And(r.Guest.Apply(ctx, o.Plan.Admission))
 	}
 	return renew
@@ -208,12 +212,13 @@ func (r *Reconciler) workload(ctx context.Context, plan desired.State) ([]desire
 // prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nobody would answer; then istiod,
 // until its pods are gone, so that they give back their leases in the guest while they still may; then the rest of the guest.
 func (r *Reconciler) prune(ctx context.Context, o *status.Outcome) {
-	if !o.Mgmt.Complete() || !o.Guest.Complete() {
+	if o.Plan.Installed && (!o.Mgmt.Complete() || !o.Guest.Complete()) {
 		return
 	}
 	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Guest, o.Plan.Admission)
 	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
-	if o.Guest = o.Guest.And(r.Guest.PruneWebhooks(ctx, keepGuest)); !o.Guest.Complete() {
+	// When nobody asks for us any more, nothing that the guest does or refuses keeps istiod running.
+	if o.Guest = o.Guest.And(r.Guest.PruneWebhooks(ctx, keepGuest)); o.Plan.Installed && !o.Guest.Complete() {
 		return
 	}
 	if o.Mgmt = o.Mgmt.And(r.Mgmt.Prune(ctx, keepMgmt)); !o.Mgmt.Complete() {

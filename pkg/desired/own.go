@@ -153,4 +153,4 @@ func (c Credential) Account() types.UID {
 }
 
 // RenewAt is when a token should be replaced: after 80 % of its life.
-func (c Credential) RenewAt() time.Time { return c.Issued.Add(c.Expires.Sub(c.Issued) * 8 / 10) }
+func (c Credential) RenewAt() time.Time { return c.Issued.Add(c.Expires.Sub(c.Issued) / 10 * 8) }

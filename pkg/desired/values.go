@@ -130,6 +130,8 @@ func istiodEnv(cfg Config) map[string]any {
 		"ISTIOD_CUSTOM_HOST":             strings.Join(certificateHosts(cfg), ","),
 		// One election less, which in a split would be written to the guest for nothing.
 		"PILOT_ENABLE_IP_AUTOALLOCATE": "false",
+		// Names that the guest writes are not looked up in the management network's DNS.
+		"RESOLVE_HOSTNAME_GATEWAYS": "false",
 		// The chart would trust <management namespace>/ztunnel of the guest to impersonate any workload.
 		"CA_TRUSTED_NODE_ACCOUNTS": cfg.GuestNamespace + "/ztunnel",
 	}

@@ -35,7 +35,7 @@ func (c *Cluster) IstiodAccount() types.UID {
 // MintCredential asks the guest for a token of istiod's service account there. server is the guest's API server as istiod's pod reaches it;
 // empty means: as this process does.
 func (c *Cluster) MintCredential(ctx context.Context, server string, lifetime time.Duration, now time.Time) (desired.Credential, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -43,9 +43,12 @@ func (c *Cluster) MintCredential(ctx context.Context, server string, lifetime ti
 	if err != nil {
 		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", err)
 	}
-	return desired.Credential{
-		Server: c.serverFor(server), CABundle: c.caBundle, Token: got.Status.Token, Issued: now, Expires: got.Status.ExpirationTimestamp.Time,
-	}, nil
+	// The guest's admin can change the request on its way. A longer life than we asked for is not made use of.
+	expires := got.Status.ExpirationTimestamp.Time
+	if longest := now.Add(lifetime); expires.After(longest) {
+		expires = longest
+	}
+	return desired.Credential{Server: c.serverFor(server), CABundle: c.caBundle, Token: got.Status.Token, Issued: now, Expires: expires}, nil
 }
 
 // Reaches says whether a credential leads to this guest as it is now: the same server, verified by the same CA.
@@ -59,6 +62,9 @@ func (c *Cluster) serverFor(server string) string {
 	}
 	return server
 }
+
+// tokenTimeout is longer than a webhook of the guest may take (30 s) that looks at everything and does not answer: without a token istiod ends.
+const tokenTimeout = 35 * time.Second
 
 // requestTimeout ends a request of ours that the guest does not answer. The dry run of the proof takes as long as the webhook, whose own
 // timeout is ten seconds; one worker does everything, and must not wait for that.
@@ -111,6 +117,8 @@ func (c *Cluster) Conditions(class string) []metav1.Condition { return c.classes
 
 // ApplyConditions writes conditions of a GatewayClass, and no others: server-side apply, by our own types.
 func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	status := gatewayapply.GatewayClassStatus()
 	for _, condition := range conditions {
 		status.WithConditions(metaapply.Condition().

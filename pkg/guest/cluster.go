@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -198,14 +199,11 @@ func (c *Cluster) HasWebhook() bool {
 	return slices.ContainsFunc(c.objects.Members(), func(id apply.ID) bool { return id.GVK.Kind == "ValidatingWebhookConfiguration" })
 }
 
-// NamespaceUID is the UID of a namespace in the guest, empty when it has none of that name.
-func (c *Cluster) NamespaceUID(ctx context.Context, name string) (types.UID, error) {
-	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+// HasNamespace says whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log.
+func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
+	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return "", fmt.Errorf("reading namespaces in the guest: %w", err)
+		return false, fmt.Errorf("reading namespaces in the guest: %w", err)
 	}
-	for _, ns := range list.Items {
-		return ns.UID, nil
-	}
-	return "", nil
+	return slices.ContainsFunc(list.Items, func(ns corev1.Namespace) bool { return ns.UID == uid }), nil
 }

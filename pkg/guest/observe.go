@@ -127,11 +127,26 @@ func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName st
 			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 				return client.Watch(ctx, o)
 			},
-			Example: &gatewayv1.GatewayClass{}, Client: client, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
+			Example: &gatewayv1.GatewayClass{}, Transform: classOnly, Client: client, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
 		}),
 		controllerName: controllerName,
 		served:         make(chan struct{}, 1),
 	}
+}
+
+// classOnly keeps of a GatewayClass what is decided by: a guest may have many, with annotations as large as it likes.
+func classOnly(obj any) (any, error) {
+	class, ok := obj.(*gatewayv1.GatewayClass)
+	if !ok {
+		return obj, nil
+	}
+	return &gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Generation: class.Generation, DeletionTimestamp: class.DeletionTimestamp,
+		},
+		Spec:   gatewayv1.GatewayClassSpec{ControllerName: class.Spec.ControllerName},
+		Status: gatewayv1.GatewayClassStatus{Conditions: class.Status.Conditions},
+	}, nil
 }
 
 // begin says that the CRD is there. Only the first call matters.

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -220,17 +221,17 @@ func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
 	f.Eventually(f.notified).Should(gomega.Receive(), "one that a plan may hold is news")
 }
 
-func TestNamespaceUID(t *testing.T) {
+func TestHasNamespace(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, "{metadata: {name: a, uid: 5f0b}}", "{metadata: {name: b, uid: 77aa}}")
 	})
-	for name, want := range map[string]string{"b": "77aa", "none": ""} {
-		got, err := f.guest.NamespaceUID(t.Context(), name)
+	for uid, want := range map[types.UID]bool{"77aa": true, "77ab": false} {
+		got, err := f.guest.HasNamespace(t.Context(), uid)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
-		f.Expect(string(got)).To(gomega.Equal(want))
+		f.Expect(got).To(gomega.Equal(want))
 	}
 	f.api.Fail(theNamespaces, forbidden("namespaces"))
-	_, err := f.guest.NamespaceUID(t.Context(), "b")
+	_, err := f.guest.HasNamespace(t.Context(), "77aa")
 	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("reading namespaces in the guest")), "could not ask is not none")
 }
 

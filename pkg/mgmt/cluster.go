@@ -167,7 +167,8 @@ func (c *Cluster) availability() (desired.Availability, time.Time) {
 	if !ok || d.DeletionTimestamp != nil {
 		return desired.Absent, time.Time{}
 	}
-	if d.Status.ObservedGeneration < d.Generation || d.Status.ReadyReplicas == 0 {
+	// Whatever the generation is: during a rollout the old pod serves, and that is what counts.
+	if d.Status.ReadyReplicas == 0 {
 		return desired.Unavailable, time.Time{}
 	}
 	available, since := desired.Unavailable, time.Time{}

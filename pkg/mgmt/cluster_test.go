@@ -96,7 +96,7 @@ func TestAvailability(t *testing.T) {
 		"another's Deployment":     {[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{}},
 		"just created":             {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}},
 		"not ready":                {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}},
-		"status is of another":     {[]string{deployment(istiod, "", 1, 1, available)}, desired.Unavailable, time.Time{}},
+		"changed a moment ago":     {[]string{deployment(istiod, "", 1, 1, available)}, desired.Available, at(10)},
 		"ready and not available":  {[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable, time.Time{}},
 		"available":                {[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10)},
 		"available, rolled since":  {[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11)},

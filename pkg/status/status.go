@@ -140,8 +140,7 @@ func waiting(o Outcome) string {
 }
 
 // failures are the distinct causes of failure, each with its side.
-func failures(o Outcome) []string {
-	var out []string
+func failures(o Outcome) (out []string) {
 	seen := map[string]bool{}
 	add := func(side desired.Side, kind string, cause apply.Cause) {
 		text := fmt.Sprintf("%s side: %s%s", side, kind, words(side, cause))
@@ -150,6 +149,12 @@ func failures(o Outcome) []string {
 			out = append(out, text)
 		}
 	}
+	defer func() {
+		// A message has 32 KiB at most, and the guest decides how much can go wrong there.
+		if len(out) > fewFailures {
+			out = append(out[:fewFailures:fewFailures], fmt.Sprintf("and %d more", len(out)-fewFailures))
+		}
+	}()
 	for _, side := range []struct {
 		side    desired.Side
 		report  apply.Report
@@ -166,6 +171,9 @@ func failures(o Outcome) []string {
 	}
 	return out
 }
+
+// fewFailures is how many failures a message names.
+const fewFailures = 5
 
 // words are what may be said of a cause. The names in it are shown of the guest alone: on the management side a webhook, a policy or a field
 // manager is somebody's whom the guest must not know.
