@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,10 +31,10 @@ func (w *world) installOnce(ctx context.Context) error {
 	return err
 }
 
-// install starts the controller on cleared clusters, asks for an installation, plays what it waits for, and returns when all is done: the webhook
+// install clears both clusters, starts the controller, asks for an installation, plays what it waits for, and returns when all is done: the webhook
 // proven, the controller silent. The mark is the moment of asking.
 func (w *world) install(ctx context.Context) (mark, error) {
-	if err := w.startController(ctx); err != nil {
+	if err := errors.Join(w.clear(ctx), w.startController(ctx)); err != nil {
 		return mark{}, err
 	}
 	m, err := w.mark()

@@ -272,14 +272,15 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 	var out []victim
 	for key, r := range t.kinds[kind].records {
 		v := victim{key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating}
-		if r.memo.exists() && !r.outdated() {
+		switch {
+		case r.memo.exists() && !r.outdated():
 			v.uid, v.rv = r.memo.uid, r.memo.rv
-		} else if r.seen.state == gone {
+		case r.seen.state == gone:
 			if !kept[key] {
 				delete(t.kinds[kind].records, key) // deleted by somebody else, and no longer wanted
 			}
 			continue
-		} else if r.seen.fields == 0 {
+		case r.seen.fields == 0:
 			continue // somebody gave our label to what we never applied
 		}
 		if v.uid == "" || kept[key] || r.deleted == v.uid && !v.terminating {
