@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,6 +78,8 @@ func (c *Cluster) admitOne(j *job) error {
 		return fmt.Errorf("its namespace is %q, and namespaced is %t for its kind", j.id.Key.Namespace, k.Namespaced)
 	case k.Namespaced && c.opts.Namespace != "" && j.id.Key.Namespace != c.opts.Namespace:
 		return fmt.Errorf("its namespace is not %q", c.opts.Namespace)
+	case len(k.Names) > 0 && !slices.Contains(k.Names, j.id.Key.Name):
+		return fmt.Errorf("its name is not on the list of its kind: %s", strings.Join(k.Names, ", "))
 	case c.tracker.knows(kind, j.id.Key, j.hash):
 		return nil // these bytes were checked when they were written
 	}
@@ -159,15 +162,19 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 		if n > 0 && c.barrier(jobs[order[n-1]].kind, j.kind) {
 			_ = running.Wait() // outcomes hold the errors
 		}
-		switch p := c.tracker.begin(j.kind, j.id.Key, j.hash); p {
+		switch p, pause := c.tracker.begin(j.kind, j.id.Key, j.hash); p {
 		case planNothing:
 			outcomes[i] = Unchanged(j.id)
 		case planWait:
 			outcomes[i] = Waiting(j.id)
+		case planDamped:
+			outcomes[i] = pause.outcome(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:
 			running.Go(func() error {
-				if outcomes[i] = c.write(ctx, j, p); errors.Is(outcomes[i].err, context.DeadlineExceeded) {
-					stop(outcomes[i].err)
+				outcomes[i] = c.write(ctx, j, p)
+				c.tracker.ended(j.kind, outcomes[i])
+				if err := outcomes[i].err; errors.Is(err, context.DeadlineExceeded) {
+					stop(err)
 				}
 				return nil
 			})

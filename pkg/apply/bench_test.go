@@ -113,7 +113,7 @@ func BenchmarkUnchanged(b *testing.B) {
 // BenchmarkDrift measures from the end of somebody's write to the end of ours that undoes it.
 func BenchmarkDrift(b *testing.B) {
 	w := newWorld(b)
-	c, objs := w.started(), w.sample()
+	c, objs := w.started(hurried), w.sample()
 	if r := apply.Apply(b.Context(), c, objs); r.Err() != nil {
 		b.Fatal(r.Err())
 	}

@@ -63,6 +63,18 @@ func (c Class) String() string {
 	return names[c]
 }
 
+// Passes says whether a cause goes away without anybody putting it right.
+func (c Class) Passes() bool {
+	switch c {
+	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
+		return true
+	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Other:
+		return false
+	default:
+		return false
+	}
+}
+
 // Cause is why an object could not be applied, deleted or watched. What it says names no host, object, namespace or user, so that anybody
 // may read it; the error beside it is for logs.
 type Cause struct {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -77,6 +78,10 @@ type Kind struct {
 	// Barrier makes objects of later kinds wait until those of this kind and of the kinds before it are written: what is in a namespace needs
 	// the namespace, and a binding its role (RBAC looks it up, unless the writer has the verb bind).
 	Barrier bool
+	// Names are the only names that objects of this kind may have; empty means any. Each is watched by itself, with a field selector, which
+	// RBAC can allow without allowing to list the others: it knows names, and no labels. An object with our label and another name is not
+	// seen, and so never pruned.
+	Names []string
 }
 
 func (k Kind) gvr() schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }
@@ -100,6 +105,8 @@ type Options struct {
 	Concurrency int
 	// Timeout ends a request that gets no answer; 0 means 35 s. Watches have none.
 	Timeout time.Duration
+	// Clock tells how often an object was written lately; nil means the system's.
+	Clock clock.PassiveClock
 }
 
 func (o Options) validate() error {
@@ -111,16 +118,24 @@ func (o Options) validate() error {
 		errs = append(errs, errors.New("a namespaced-only cluster needs a namespace"))
 	}
 	for i, k := range o.Kinds {
-		switch {
-		case k.GVK.Kind == "" || k.Resource == "":
-			errs = append(errs, fmt.Errorf("kind %s (resource %q) is incomplete", k.GVK, k.Resource))
-		case slices.ContainsFunc(o.Kinds[:i], func(other Kind) bool { return other.GVK == k.GVK }):
-			errs = append(errs, fmt.Errorf("kind %s is listed twice", k.GVK))
-		case o.NamespacedOnly && !k.Namespaced:
-			errs = append(errs, fmt.Errorf("kind %s is cluster-scoped, and only namespaced kinds may be applied here", k.GVK))
-		}
+		errs = append(errs, o.validateKind(k, o.Kinds[:i]))
 	}
 	return errors.Join(errs...)
+}
+
+// validateKind says what is wrong with a kind that comes after others.
+func (o Options) validateKind(k Kind, before []Kind) error {
+	switch {
+	case k.GVK.Kind == "" || k.Resource == "":
+		return fmt.Errorf("kind %s (resource %q) is incomplete", k.GVK, k.Resource)
+	case slices.ContainsFunc(before, func(other Kind) bool { return other.GVK == k.GVK }):
+		return fmt.Errorf("kind %s is listed twice", k.GVK)
+	case slices.Contains(k.Names, "") || len(k.Names) != len(slices.Compact(slices.Sorted(slices.Values(k.Names)))):
+		return fmt.Errorf("kind %s has a name that is empty or listed twice", k.GVK)
+	case o.NamespacedOnly && !k.Namespaced:
+		return fmt.Errorf("kind %s is cluster-scoped, and only namespaced kinds may be applied here", k.GVK)
+	}
+	return nil
 }
 
 // Cluster applies objects to one cluster and watches them. Its methods are safe for concurrent use, but two overlapping calls of Apply may
@@ -139,8 +154,14 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 		return nil, fmt.Errorf("preparing to apply to the %s cluster: %w", opts.Name, err)
 	}
 	opts.Kinds = slices.Clone(opts.Kinds)
+	for i, k := range opts.Kinds {
+		opts.Kinds[i].Names = slices.Clone(k.Names)
+	}
 	opts.Concurrency = cmp.Or(max(opts.Concurrency, 0), defaultConcurrency)
 	opts.Timeout = cmp.Or(max(opts.Timeout, 0), defaultTimeout)
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
 	cfg = rest.CopyConfig(cfg)
 	// The API server has priority and fairness; a limit of our own only adds latency.
 	cfg.QPS, cfg.RateLimiter = -1, nil
@@ -156,7 +177,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	for i, k := range opts.Kinds {
 		c.kinds[k.GVK] = i
 	}
-	c.tracker = newTracker(len(opts.Kinds))
+	c.tracker = newTracker(opts.Kinds, opts.Clock)
 	return c, nil
 }
 

@@ -2,16 +2,20 @@
 //
 // # Workflow
 //
-//	New ─► Start ─► reflectors (one per kind, label-selected, metadata only) ─► tracker ─► notify
-//	                                                                             │
-//	Apply(objects)  ─► admit (refuse the whole call, or none) ─► plan ◄──────────┤
-//	                    └► server-side apply of those that need it ─► Report     │
-//	Prune(keep)     ─► members that are not kept, by UID ◄───────────────────────┘
+//	New ─► Start ─► reflectors (one per kind or name, by label, metadata only) ─► tracker ─► notify
+//	                                                                               │
+//	Apply(objects)  ─► admit (refuse the whole call, or none) ─► plan ◄────────────┤
+//	                    └► server-side apply of those that need it ─► Report       │
+//	Prune(keep)     ─► members that are not kept, by UID ◄─────────────────────────┘
 //
 // An object needs a write when its JSON changed, or when the watch has shown, with a resourceVersion newer than that of our last write,
 // that it is gone, is another object by UID, or that our entry in its managedFields changed. The last is how drift is seen without reading
 // objects: the API server takes a field out of our entry as soon as somebody else changes it, and leaves our entry alone when somebody
-// writes the status, or a field that is not ours.
+// writes the status, or a field that is not ours. Somebody who writes in our own name, such as another process of ours with other flags,
+// may leave our fields the same and change their values: then the time of our entry is newer. It has whole seconds, so one thing stays
+// unseen: other values for exactly our fields, in our name, within the second of our own write.
+//
+// Kinds that are known (Known) are those that were listed, and those whose watch has met a problem that waiting does not mend.
 //
 // # Invariants
 //
@@ -23,6 +27,8 @@
 //     watch shows such an object, so nobody is notified when it goes away: try again later.
 //     Kinds that are not pruned are shared: an object of somebody else gets our fields where they do not collide.
 //   - Only members are pruned, by UID and resourceVersion, and only when the watches of all prunable kinds have shown what there is.
+//   - Nobody drives us to write without end: of each object a burst of writes and deletions is sent, then one every ten seconds
+//     (VerdictDamped). There are no timers here: Report.RetryAfter tells the caller when to come again.
 //   - The failure of one object stops no other one; only an API server that does not answer at all ends the call.
 //   - No discovery, no OpenAPI, no REST mapping: the kinds are a closed table given by the caller.
 package apply

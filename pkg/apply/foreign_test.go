@@ -131,6 +131,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	if c.Synced() {
 		t.Error("synced, although Secrets are not watched")
 	}
+	w.Eventually(c.Known).Should(gomega.BeTrue(), "nothing is known, although waiting will not help")
 
 	// It is tried more than once.
 	attempts := &requests{}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Verdict is what became of one object.
@@ -20,6 +23,9 @@ const (
 	// VerdictWaiting cannot be dealt with until the watch says more: the object is being deleted, or, when it stands for a kind, the kind's
 	// objects are not known yet. There will be a notification.
 	VerdictWaiting
+	// VerdictDamped was left as it is, because it was written too often: somebody undoes what we write. Nothing will tell when it may be
+	// written again but Report.RetryAfter.
+	VerdictDamped
 	// VerdictSkipped was not tried, because the call was refused or its context ended.
 	VerdictSkipped
 	// VerdictFailed has a cause.
@@ -28,7 +34,7 @@ const (
 
 // String is the verdict in a word.
 func (v Verdict) String() string {
-	names := []string{"unchanged", "applied", "deleted", "waiting", "skipped", "failed"}
+	names := []string{"unchanged", "applied", "deleted", "waiting", "damped", "skipped", "failed"}
 	if v < 0 || int(v) >= len(names) {
 		return fmt.Sprintf("verdict %d", int(v))
 	}
@@ -42,6 +48,7 @@ type Outcome struct {
 	cause   Cause
 	err     error
 	writes  int
+	retry   time.Duration
 }
 
 // Unchanged says that the object was as it should be, or is no longer ours to prune.
@@ -55,6 +62,11 @@ func Deleted(id ID) Outcome { return Outcome{id: id, verdict: VerdictDeleted} }
 
 // Waiting says that the watch must show something first.
 func Waiting(id ID) Outcome { return Outcome{id: id, verdict: VerdictWaiting} }
+
+// Damped says that the object was written too often, and may be written again after a while.
+func Damped(id ID, retry time.Duration) Outcome {
+	return Outcome{id: id, verdict: VerdictDamped, retry: retry}
+}
 
 // Skipped says that nothing was tried.
 func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
@@ -112,9 +124,28 @@ func (r Report) Err() error {
 	return errors.Join(append(errs, r.stopped)...)
 }
 
-// Complete says that every object is as it should be: nothing failed, waits or was skipped.
+// Holds says that every object of the kinds that are asked for is there as it should be.
+func (r Report) Holds(asked func(schema.GroupVersionKind) bool) bool {
+	return !slices.ContainsFunc(r.outcomes, func(o Outcome) bool {
+		return asked(o.id.GVK) && o.verdict != VerdictUnchanged && o.verdict != VerdictApplied
+	})
+}
+
+// Complete says that every object is as it should be: nothing failed, waits, is damped or was skipped.
 func (r Report) Complete() bool {
-	return r.stopped == nil && r.Count(VerdictWaiting)+r.Count(VerdictSkipped)+r.Count(VerdictFailed) == 0
+	return r.stopped == nil && r.Count(VerdictUnchanged)+r.Count(VerdictApplied)+r.Count(VerdictDeleted) == len(r.outcomes)
+}
+
+// RetryAfter is after how long the first of the objects that were left alone for having been written too often may be written again; zero
+// when there is none. Among them are objects that failed so often that they were not tried this time: their verdict is still VerdictFailed.
+func (r Report) RetryAfter() time.Duration {
+	var first time.Duration
+	for _, o := range r.outcomes {
+		if o.retry > 0 && (first == 0 || o.retry < first) {
+			first = o.retry
+		}
+	}
+	return first
 }
 
 // Count is how many objects have the verdict.

@@ -19,7 +19,7 @@ const pruneAttempts = 3
 // there is; the report then has one outcome for each kind that is missing. keep is everything that was applied to this cluster, by all calls
 // of Apply. An empty keep clears the cluster.
 //
-// The report has an outcome for each object that was deleted, could not be, or is still being deleted.
+// The report has an outcome for each object that was deleted, could not be, is still being deleted, or was written and deleted too often.
 func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 	if missing := c.unsynced(); len(missing) > 0 {
 		return Report{outcomes: missing}
@@ -71,7 +71,13 @@ func (c *Cluster) pruneKind(ctx context.Context, kind int, kept map[types.Namesp
 			continue
 		}
 		running.Go(func() error {
+			pause := c.tracker.beginDelete(kind, v.key)
+			if pause.wait > 0 {
+				outcomes[i] = pause.outcome(id)
+				return nil
+			}
 			outcomes[i] = c.remove(ctx, kind, id, v)
+			c.tracker.ended(kind, outcomes[i])
 			return nil
 		})
 	}

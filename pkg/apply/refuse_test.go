@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,13 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 			bad:    func(w *world) object { return w.object(configMap) },
 			change: func(_ *world, o *apply.Options) { o.Namespace = "elsewhere" },
 			want:   `its namespace is not "elsewhere"`,
+		},
+		"another name": {
+			bad: func(w *world) object { return w.object(configMap) },
+			change: func(_ *world, o *apply.Options) {
+				o.Kinds[slices.IndexFunc(o.Kinds, func(k apply.Kind) bool { return k.GVK.Kind == "ConfigMap" })].Names = []string{"y", "z"}
+			},
+			want: "its name is not on the list of its kind: y, z",
 		},
 		"no namespace": {
 			bad:  func(w *world) object { return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}`) },
@@ -119,6 +127,9 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"no namespace":               {func(o *apply.Options) { o.NamespacedOnly, o.Kinds = true, nil }, "needs a namespace"},
 		"cluster-scoped kind":        {func(o *apply.Options) { o.NamespacedOnly, o.Namespace = true, "x" }, "only namespaced kinds may be applied here"},
 		"kind twice":                 {func(o *apply.Options) { o.Kinds = append(o.Kinds, o.Kinds[0]) }, "is listed twice"},
+		"empty name":                 {func(o *apply.Options) { o.Kinds[0].Names = []string{""} }, "a name that is empty or listed twice"},
+		"name twice":                 {func(o *apply.Options) { o.Kinds[0].Names = []string{"a", "b", "a"} }, "a name that is empty or listed twice"},
+		"two names":                  {func(o *apply.Options) { o.Kinds[0].Names = []string{"b", "a"} }, ""},
 		"kind without resource":      {func(o *apply.Options) { o.Kinds[0].Resource = "" }, "is incomplete"},
 		"kind without group or kind": {func(o *apply.Options) { o.Kinds[0].GVK = schema.GroupVersionKind{} }, "is incomplete"},
 	}

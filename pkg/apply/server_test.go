@@ -160,6 +160,9 @@ func TestNoAnswer(t *testing.T) {
 			if got := c.WatchProblems()[0].Cause; got.Class() != test.class || got.String() != test.want {
 				t.Errorf("watch: %s %q, want %s %q", got.Class(), got, test.class, test.want)
 			}
+			if c.Known() {
+				t.Error("an outage is taken for knowledge")
+			}
 		})
 	}
 }
@@ -211,7 +214,7 @@ func TestOutage(t *testing.T) {
 	if len(r.Failures()) != 1 || r.Failures()[0].Cause().Class() != apply.Unreachable || r.Count(apply.VerdictUnchanged) != len(objs)-1 {
 		t.Errorf("during the outage: %s: %v", r, r.Err())
 	}
-	if !c.Synced() {
+	if !c.Synced() || !c.Known() {
 		t.Error("what the watches had shown is forgotten")
 	}
 

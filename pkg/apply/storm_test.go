@@ -20,7 +20,7 @@ import (
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c, objs := w.started(), w.sample()[2:]
+	c, objs := w.started(hurried), w.sample()[2:]
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
 	}

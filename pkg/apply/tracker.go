@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
 )
 
 // state is what a watch says of an object.
@@ -24,7 +25,7 @@ type sighting struct {
 	state  state
 	rv     string
 	uid    types.UID
-	fields uint64 // hash of our entry in managedFields; 0 when there is none
+	fields uint64 // hash of our entry in managedFields, with its time; 0 when there is none
 }
 
 // exists says that there is an object with our label.
@@ -78,6 +79,7 @@ const (
 	planWriteOurs         // it is ours
 	planWriteNew          // the watch shows no object of ours, and we wrote none: nothing is there, or somebody else's object
 	planWriteUnknown      // we wrote it, and it is gone or lost our label; or there is no watch
+	planDamped            // it was written too often
 )
 
 // awaited says that the object is being deleted: a write would be in vain. A former object of the name, from before our write, is not meant.
@@ -85,7 +87,7 @@ func (r *record) awaited() bool {
 	return r.seen.state == terminating && (!r.memo.exists() || !newer(r.memo.rv, r.seen.rv))
 }
 
-// plan decides what to do with the object, whose JSON has the given hash. synced says that the kind was listed.
+// plan decides what to do with the object, whose JSON has the given hash. synced says that a list would have had the object.
 func (r *record) plan(hash uint64, synced bool) plan {
 	current := r.memo.exists() && !r.outdated()
 	switch {
@@ -118,21 +120,24 @@ func newer(a, b string) bool {
 type tracker struct {
 	mu      sync.Mutex
 	kinds   []kindRecords
+	damper  damper
+	clock   clock.PassiveClock
 	started bool
 	notify  func()
 }
 
+// kindRecords are the objects of one kind, and the watches that show them: one, or one for each name.
 type kindRecords struct {
-	synced  bool
-	rv      string // the newest that the watch has shown
-	problem *WatchProblem
+	feeds   []feed
 	records map[types.NamespacedName]*record
 }
 
-func newTracker(kinds int) *tracker {
-	t := &tracker{kinds: make([]kindRecords, kinds), notify: func() {}}
-	for i := range t.kinds {
-		t.kinds[i].records = map[types.NamespacedName]*record{}
+func newTracker(kinds []Kind, now clock.PassiveClock) *tracker {
+	t := &tracker{
+		kinds: make([]kindRecords, len(kinds)), damper: damper{buckets: map[place]bucket{}, swept: now.Now()}, clock: now, notify: func() {},
+	}
+	for i, k := range kinds {
+		t.kinds[i] = kindRecords{feeds: feedsOf(k), records: map[types.NamespacedName]*record{}}
 	}
 	return t
 }
@@ -164,16 +169,39 @@ func (t *tracker) knows(kind int, key types.NamespacedName, hash uint64) bool {
 	return ok && r.memo.exists() && r.memo.hash == hash
 }
 
-// begin decides what to do with an object whose JSON has the given hash. When that is a write, wrote or failed must follow.
-func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) plan {
+// begin decides what to do with an object whose JSON has the given hash. When that is a write, wrote or failed must follow. When the object
+// was written too often, it is planDamped, with the pause.
+func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, pause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.record(kind, key)
-	p := r.plan(hash, t.kinds[kind].synced)
-	if p != planNothing && p != planWait {
-		r.busy, r.stirred = true, false
+	r, known := t.kinds[kind].records[key]
+	if !known {
+		r = &record{}
 	}
-	return p
+	p := r.plan(hash, t.kinds[kind].listed(key))
+	if p == planNothing || p == planWait {
+		return p, pause{}
+	}
+	if pause := t.damper.take(place{kind, key}, t.clock.Now()); pause.wait > 0 {
+		return planDamped, pause
+	}
+	r.busy, r.stirred = true, false
+	t.kinds[kind].records[key] = r
+	return p, pause{}
+}
+
+// beginDelete counts a deletion as a write, or has the pause that must come before it.
+func (t *tracker) beginDelete(kind int, key types.NamespacedName) pause {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.damper.take(place{kind, key}, t.clock.Now())
+}
+
+// ended takes what a write or a deletion came to.
+func (t *tracker) ended(kind int, o Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.damper.ended(place{kind, o.id.Key}, o)
 }
 
 // uid is that of the object that we wrote last; empty when there is none.
@@ -205,10 +233,10 @@ func (t *tracker) failed(kind int, key types.NamespacedName) {
 }
 
 // saw takes one event of a watch.
-func (t *tracker) saw(kind int, key types.NamespacedName, s sighting) {
+func (t *tracker) saw(from source, key types.NamespacedName, s sighting) {
 	t.change(func() bool {
-		t.kinds[kind].rv = s.rv
-		return t.put(kind, key, s)
+		t.feed(from).rv = s.rv
+		return t.put(from.kind, key, s)
 	})
 }
 
@@ -231,27 +259,28 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	return matters
 }
 
-// listed takes everything that a watch shows at one resource version; what is not there is gone.
-func (t *tracker) listed(kind int, all map[types.NamespacedName]sighting, rv string) {
+// listed takes everything that a watch shows at one resource version; what the watch is about and is not there is gone.
+func (t *tracker) listed(from source, all map[types.NamespacedName]sighting, rv string) {
 	t.change(func() bool {
-		k := &t.kinds[kind]
-		matters := !k.synced
-		if k.synced && newer(k.rv, rv) {
+		f, records := t.feed(from), t.kinds[from.kind].records
+		about := slices.DeleteFunc(slices.Collect(maps.Keys(records)), func(key types.NamespacedName) bool { return !f.shows(key) })
+		matters := !f.synced
+		if f.synced && newer(f.rv, rv) {
 			// The list is older than what the watch had shown, which a reflector never asks for: the API server was restored from a backup,
 			// and what we remember of later versions is void.
-			for _, r := range k.records {
-				r.memo = memo{}
+			for _, key := range about {
+				records[key].memo = memo{}
 			}
 			matters = true
 		}
-		k.synced, k.rv = true, rv
-		for _, key := range slices.Collect(maps.Keys(k.records)) {
+		f.synced, f.rv = true, rv
+		for _, key := range about {
 			if _, ok := all[key]; !ok {
-				matters = t.put(kind, key, sighting{state: gone, rv: rv}) || matters
+				matters = t.put(from.kind, key, sighting{state: gone, rv: rv}) || matters
 			}
 		}
 		for key, s := range all {
-			matters = t.put(kind, key, s) || matters
+			matters = t.put(from.kind, key, s) || matters
 		}
 		return matters
 	})

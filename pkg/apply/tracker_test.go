@@ -5,10 +5,12 @@ import (
 	"hash/maphash"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
 var tracked = types.NamespacedName{Namespace: "ns", Name: "x"}
@@ -22,7 +24,7 @@ type story struct {
 
 func newStory(t *testing.T) *story {
 	t.Helper()
-	s := &story{t: t, tracker: newTracker(1)}
+	s := &story{t: t, tracker: newTracker(make([]Kind, 1), clock.RealClock{})}
 	if !s.tracker.start(func() { s.notified++ }) {
 		t.Fatal("the tracker was started before")
 	}
@@ -32,7 +34,7 @@ func newStory(t *testing.T) *story {
 // begin checks what the tracker would have done with the object, and ends it without a write.
 func (s *story) begin(hash uint64, want plan) {
 	s.t.Helper()
-	if got := s.tracker.begin(0, tracked, hash); got != want {
+	if got, _ := s.tracker.begin(0, tracked, hash); got != want {
 		s.t.Errorf("plan = %d, want %d", got, want)
 	}
 }
@@ -40,26 +42,26 @@ func (s *story) begin(hash uint64, want plan) {
 // wrote is a write that succeeded.
 func (s *story) wrote(hash uint64, rv string, uid types.UID, fields uint64) {
 	s.t.Helper()
-	if p := s.tracker.begin(0, tracked, hash); p == planNothing || p == planWait {
+	if p, _ := s.tracker.begin(0, tracked, hash); p == planNothing || p == planWait {
 		s.t.Errorf("plan = %d, want a write", p)
 	}
 	s.tracker.wrote(0, tracked, memo{hash: hash, rv: rv, uid: uid, fields: fields})
 }
 
 func (s *story) shows(rv string, uid types.UID, fields uint64) {
-	s.tracker.saw(0, tracked, sighting{state: present, rv: rv, uid: uid, fields: fields})
+	s.tracker.saw(source{}, tracked, sighting{state: present, rv: rv, uid: uid, fields: fields})
 }
 
 func (s *story) showsTerminating(rv string, uid types.UID) {
-	s.tracker.saw(0, tracked, sighting{state: terminating, rv: rv, uid: uid, fields: 1})
+	s.tracker.saw(source{}, tracked, sighting{state: terminating, rv: rv, uid: uid, fields: 1})
 }
 
 func (s *story) showsGone(rv string) {
-	s.tracker.saw(0, tracked, sighting{state: gone, rv: rv})
+	s.tracker.saw(source{}, tracked, sighting{state: gone, rv: rv})
 }
 
 func (s *story) lists(rv string, all map[types.NamespacedName]sighting) {
-	s.tracker.listed(0, all, rv)
+	s.tracker.listed(source{}, all, rv)
 }
 
 // expect checks how often the caller was notified since the last time.
@@ -311,7 +313,7 @@ func TestTrackerForgetsWhatIsGoneAndNotWanted(t *testing.T) {
 		key := types.NamespacedName{Name: fmt.Sprint(i)}
 		s.tracker.begin(0, key, 1)
 		s.tracker.wrote(0, key, memo{hash: 1, rv: fmt.Sprint(10 + i), uid: types.UID(fmt.Sprint(i))})
-		s.tracker.saw(0, key, sighting{state: gone, rv: fmt.Sprint(200 + i)})
+		s.tracker.saw(source{}, key, sighting{state: gone, rv: fmt.Sprint(200 + i)})
 	}
 	s.tracker.victims(0, map[types.NamespacedName]bool{{Name: "7"}: true})
 	if n := len(s.tracker.kinds[0].records); n != 1 {
@@ -364,7 +366,9 @@ func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
 		change func(*metav1.ManagedFieldsEntry)
 		want   func(uint64) bool
 	}{
-		"later":              {func(e *metav1.ManagedFieldsEntry) { e.Time = new(metav1.Now()) }, func(h uint64) bool { return h == want }},
+		"the same":           {same, func(h uint64) bool { return h == want }},
+		"later":              {func(e *metav1.ManagedFieldsEntry) { e.Time = new(metav1.NewTime(e.Time.Add(time.Second))) }, func(h uint64) bool { return h != want && h != 0 }},
+		"without a time":     {func(e *metav1.ManagedFieldsEntry) { e.Time = nil }, func(h uint64) bool { return h != want && h != 0 }},
 		"other fields":       {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1.SetRawString(`{}`) }, func(h uint64) bool { return h != want && h != 0 }},
 		"other version":      {func(e *metav1.ManagedFieldsEntry) { e.APIVersion = "v2" }, func(h uint64) bool { return h != want && h != 0 }},
 		"somebody else":      {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},

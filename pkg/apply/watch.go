@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"io"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,15 +42,18 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	// The reflector would log each failed attempt; we log each change, below.
 	quiet := klog.NewContext(ctx, logr.Discard())
 	for i, k := range c.opts.Kinds {
-		reflector := cache.NewReflectorWithOptions(c.listWatch(log, i, k), &metav1.PartialObjectMetadata{},
-			store{c.tracker, i, c.fields()}, cache.ReflectorOptions{
-				Name:            c.opts.Name,
-				TypeDescription: k.Resource,
-				Logger:          new(logr.Discard()),
-				// client-go's backoff ends at a minute. A cluster that is back must be ours again within half of that.
-				Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second},
-			})
-		go reflector.RunWithContext(quiet)
+		for n, f := range feedsOf(k) {
+			from := source{i, n}
+			reflector := cache.NewReflectorWithOptions(c.listWatch(log, from, k, f), &metav1.PartialObjectMetadata{},
+				store{c.tracker, from, c.fields()}, cache.ReflectorOptions{
+					Name:            c.opts.Name,
+					TypeDescription: k.Resource,
+					Logger:          new(logr.Discard()),
+					// client-go's backoff ends at a minute. A cluster that is back must be ours again within half of that.
+					Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second},
+				})
+			go reflector.RunWithContext(quiet)
+		}
 	}
 	return nil
 }
@@ -64,8 +68,20 @@ func (c *Cluster) Synced() bool {
 	return true
 }
 
+// Known says whether waiting brings nothing new: of each kind the watch has shown what there is, or had a problem that does not pass by
+// itself, such as a permission that is missing. An API server that cannot be reached, or does not take the credentials, leaves it unknown.
+// What is known stays known.
+func (c *Cluster) Known() bool {
+	for i := range c.opts.Kinds {
+		if !c.tracker.known(i) {
+			return false
+		}
+	}
+	return true
+}
+
 // WatchProblems are the kinds whose watch does not work now, in the order of Kinds. A kind that is just being listed for the first time is
-// none.
+// none. A kind that is watched by name has one problem at most, that of the first name that has any.
 func (c *Cluster) WatchProblems() []WatchProblem {
 	var out []WatchProblem
 	for i := range c.opts.Kinds {
@@ -76,21 +92,25 @@ func (c *Cluster) WatchProblems() []WatchProblem {
 	return out
 }
 
-// listWatch is how the reflector of one kind lists and watches. It sees each error before the reflector does: the reflector has no hook
+// listWatch is how the reflector of one feed lists and watches. It sees each error before the reflector does: the reflector has no hook
 // for that.
-func (c *Cluster) listWatch(log logr.Logger, kind int, k Kind) *cache.ListWatch {
+func (c *Cluster) listWatch(log logr.Logger, from source, k Kind, f feed) *cache.ListWatch {
+	log = log.WithValues("resource", k.Resource)
+	if f.name != "" {
+		log = log.WithValues("name", f.name)
+	}
 	report := func(verb string, err error) {
 		problem := watchProblem(k, verb, err)
-		switch changed := c.tracker.setProblem(kind, problem); {
+		switch changed := c.tracker.setProblem(from, problem); {
 		case changed && problem != nil:
-			log.Info("A watch fails and is tried again; until it works, changes of these objects go unnoticed", "resource", k.Resource, "cause", problem.Cause.String(), "err", problem.err)
+			log.Info("A watch fails and is tried again; until it works, changes of these objects go unnoticed", "cause", problem.Cause.String(), "err", problem.err)
 		case changed:
-			log.Info("The watch works again", "resource", k.Resource)
+			log.Info("The watch works again")
 		}
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			opts.LabelSelector = c.selector()
+			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			list, err := c.resource(k, c.opts.Namespace).List(ctx, opts)
 			if err != nil { // a list that works proves nothing: the watch comes after it
 				report("list", err)
@@ -98,7 +118,7 @@ func (c *Cluster) listWatch(log logr.Logger, kind int, k Kind) *cache.ListWatch 
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.LabelSelector = c.selector()
+			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			w, err := c.resource(k, c.opts.Namespace).Watch(ctx, opts)
 			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
 			if streaming := opts.SendInitialEvents != nil; err == nil || !streaming || Classify(err, "watch", k.resource()).Class() == Unreachable {
@@ -131,37 +151,11 @@ func (t *tracker) start(notify func()) bool {
 	return true
 }
 
-func (t *tracker) synced(kind int) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.kinds[kind].synced
-}
-
-func (t *tracker) problem(kind int) *WatchProblem {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.kinds[kind].problem
-}
-
-// setProblem keeps the problem of a kind's watch, or that there is none, and says whether that is news. The same problem with other words
-// is not.
-func (t *tracker) setProblem(kind int, p *WatchProblem) (changed bool) {
-	t.change(func() bool {
-		old := t.kinds[kind].problem
-		changed = (old == nil) != (p == nil) || p != nil && old.Cause.Class() != p.Cause.Class()
-		if changed {
-			t.kinds[kind].problem = p
-		}
-		return changed
-	})
-	return changed
-}
-
-// store is where the reflector of one kind puts what it learns. It takes the place of an informer's queue, store and listeners: the tracker
+// store is where the reflector of one feed puts what it learns. It takes the place of an informer's queue, store and listeners: the tracker
 // needs a few words per object, at once, and the resource version of every list.
 type store struct {
 	tracker *tracker
-	kind    int
+	from    source
 	fields  fieldsOf
 }
 
@@ -188,7 +182,7 @@ func (s store) saw(obj any, deleted bool) error {
 	if deleted {
 		seen = sighting{state: gone, rv: m.ResourceVersion}
 	}
-	s.tracker.saw(s.kind, m.key(), seen)
+	s.tracker.saw(s.from, m.key(), seen)
 	return nil
 }
 
@@ -202,7 +196,7 @@ func (s store) Replace(objs []any, resourceVersion string) error {
 		}
 		all[m.key()] = m.sighting()
 	}
-	s.tracker.listed(s.kind, all, resourceVersion)
+	s.tracker.listed(s.from, all, resourceVersion)
 	return nil
 }
 
@@ -249,7 +243,9 @@ type fieldsOf struct {
 	manager string
 }
 
-// hash is a hash of the fields that the manager applied, without the time; 0 when it applied none.
+// hash is a hash of the fields that the manager applied and of when it last changed one of them; 0 when it applied none. The time tells
+// another value of the same fields, written in our name: the API server sets it when an apply changes something, and leaves it alone
+// when an apply changes nothing or somebody else writes.
 func (f fieldsOf) hash(entries []metav1.ManagedFieldsEntry) uint64 {
 	for _, e := range entries {
 		if e.Manager != f.manager || e.Operation != metav1.ManagedFieldsOperationApply || e.Subresource != "" || e.FieldsV1 == nil {
@@ -258,6 +254,9 @@ func (f fieldsOf) hash(entries []metav1.ManagedFieldsEntry) uint64 {
 		var h maphash.Hash
 		h.SetSeed(f.seed)
 		_, _ = h.WriteString(e.APIVersion)
+		if e.Time != nil {
+			_, _ = h.WriteString(strconv.FormatInt(e.Time.Unix(), 10))
+		}
 		_, _ = h.Write(e.FieldsV1.GetRawBytes())
 		return max(h.Sum64(), 1)
 	}

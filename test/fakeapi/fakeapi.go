@@ -121,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, name := s.find(r.URL.Path)
 	if c == nil {
 		s.mu.Unlock()
-		fail(w, apierrors.NewNotFound(schema.GroupResource{}, name))
+		http.NotFound(w, r) // no Status: an API server knows nothing of this path
 		return
 	}
 	query := r.URL.Query()
