@@ -167,33 +167,15 @@ func twice(container map[string]any, entry any) {
 	container["env"] = append(container["env"].([]any), entry)
 }
 
-// TestAServiceWithoutLabelsIsLabelled: the transform must not need labels to be there.
-func TestAServiceWithoutLabelsIsLabelled(t *testing.T) {
-	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
-		for _, u := range rendered {
-			if u.GetKind() == "Service" {
-				u.SetLabels(nil)
-			}
-		}
-		return rendered
-	}}
-	state := compute(t, config(desired.TopologyHosted), source, installed(t), withForeignCRDs(asking("a")))
-	for _, s := range hyperShiftsView(t, state) {
-		if !s.Labelled {
-			t.Errorf("Service %s is not labelled", s.Name)
-		}
-	}
-}
-
 // TestAWebhookThatLeadsElsewhereIsRefused: a chart whose webhook names another Service, or a URL of somebody else's.
 func TestAWebhookThatLeadsElsewhereIsRefused(t *testing.T) {
 	for name, client := range map[string]map[string]any{
 		"another Service": {"service": map[string]any{"name": "evil", "namespace": "openshift-ingress", "path": "/validate"}},
 		"a URL":           {"url": "https://evil.example.com/validate"},
 		"http":            {"url": "http://istiod-openshift-gateway/validate"},
-		"a query":         {"url": "https://istiod-openshift-gateway:443/validate?x=y"},
-		"a fragment":      {"url": "https://istiod-openshift-gateway:443/validate#x"},
-		"user info":       {"url": "https://me:secret@istiod-openshift-gateway:443/validate"},
+		"a query":         {"url": "https://gw-webhook-openshift-gateway:443/validate?x=y"},
+		"a fragment":      {"url": "https://gw-webhook-openshift-gateway:443/validate#x"},
+		"user info":       {"url": "https://me:secret@gw-webhook-openshift-gateway:443/validate"},
 		"nothing":         {},
 	} {
 		t.Run(name, func(t *testing.T) {

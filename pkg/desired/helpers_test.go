@@ -32,8 +32,10 @@ func config(topology desired.Topology) desired.Config {
 		PilotImage:     "registry.example.com/pilot:1.29.1",
 		ProxyImage:     "registry.example.com/proxyv2:1.29.1",
 		XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
-		WebhookHost:    "istiod-openshift-gateway",
+		WebhookHost:    "gw-webhook-openshift-gateway",
 		IstioResources: desired.LayeredProductResources(),
+
+		NetworkPolicies: desired.HyperShiftPeers(),
 	}
 	if topology == desired.TopologyStandalone {
 		cfg.MgmtNamespace = cfg.GuestNamespace

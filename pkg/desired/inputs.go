@@ -58,6 +58,10 @@ type Config struct {
 	IstioResources []IstioResource
 	// SidecarInjection adds the pod-mutating webhook.
 	SidecarInjection bool
+	// NetworkPolicies is what fences istiod's pod in. Hosted only.
+	NetworkPolicies NetworkPolicies
+	// GuestServer is the URL of the guest's API server as istiod's pod reaches it; empty: as hypergate does.
+	GuestServer string
 }
 
 // OwnerValue is the value of OwnerLabel for one side. It holds the revision, so that two revisions do not prune each other, and the side,
@@ -74,6 +78,11 @@ func (c Config) istioResources() []IstioResource {
 
 // IstiodName is the name that the chart gives istiod's Deployment, Service and ServiceAccount.
 func (c Config) IstiodName() string { return "istiod-" + c.Revision }
+
+// WebhookService is the name of the Service that the guest's kube-apiserver calls istiod's webhooks at; hosted only. It must not begin with
+// istiod's name: HyperShift deletes a webhook whose host begins with the name of a Service that is not labelled for webhooks, and istiod's
+// other Service is not. With the longest revision it is as long as a Service's name may be.
+func (c Config) WebhookService() string { return "gw-webhook-" + c.Revision }
 
 // HostPort is a host name or address, and a port.
 type HostPort struct {
@@ -123,11 +132,39 @@ func LayeredProductResources() []IstioResource {
 type Hosted struct {
 	// CA signs istiod's serving certificate and the gateways' certificates.
 	CA pki.CA
+	// CAOwner is who made it and looks after it.
+	CAOwner Owner
+	// Rotation is where the rotation of the CA stands.
+	Rotation pki.Rotation
+	// RotationRequest is what RotateAnnotation says on the CA's Secret. Nothing is computed from it but by the rotation.
+	RotationRequest string
+	// SpoiledCA is why a CA that is there cannot be read; CA is then empty, and must not be replaced.
+	SpoiledCA error
 	// Istiod is whether istiod serves.
 	Istiod Availability
 	// IstiodSince is since when istiod serves. Nothing is computed from it; a proof that istiod's webhook is reached holds for one value of it.
 	IstiodSince time.Time
+	// Rollout is how far istiod's newest version is. Nothing is computed from it.
+	Rollout Rollout
+	// API is how hypergate reaches the management API. Nothing is computed from it: it is looked for where it must not be.
+	API MgmtAPI
 }
+
+// MgmtAPI is the management cluster's API server: its URL, and what it is verified with.
+type MgmtAPI struct {
+	Server   string
+	CABundle []byte
+}
+
+// Owner is who looks after an object.
+type Owner int
+
+const (
+	// Ours: hypergate made it, keeps it as it is, and deletes it with the installation.
+	Ours Owner = iota
+	// Theirs: somebody else put it there for us to use. It is never written.
+	Theirs
+)
 
 // Availability is whether a workload serves.
 type Availability int
@@ -141,8 +178,29 @@ const (
 	Available
 )
 
+// Rollout is how far the newest version of a workload is.
+type Rollout int
+
+const (
+	// RolledOut: all pods are of the newest version, and ready.
+	RolledOut Rollout = iota
+	// Rolling: not yet.
+	Rolling
+	// Stuck: its time is up (progressDeadlineSeconds), and it still is not ready.
+	Stuck
+)
+
+// GuestAPI is how istiod's pod reaches the guest's API server.
+type GuestAPI struct {
+	// Server is its URL, CABundle what it is verified with.
+	Server   string
+	CABundle []byte
+}
+
 // Guest is what the guest shows.
 type Guest struct {
+	// API is what istiod's guest kubeconfig says beside the token.
+	API GuestAPI
 	// Classes are the GatewayClasses that name our controller, sorted by name.
 	Classes []GatewayClass
 	// CRDs are the facts about each CRD that we might install, by name.

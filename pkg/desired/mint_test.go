@@ -20,7 +20,8 @@ func TestMint(t *testing.T) {
 		want   []string // of the error; none: it is minted
 	}{
 		"a ConfigMap for management":        {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: clusters-guest1}}", nil},
-		"a Secret for management":           {mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: clusters-guest1}}", nil},
+		"a Secret for management":           {mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: clusters-guest1}}", nil},
+		"another Secret for management":     {mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: etcd-client, namespace: clusters-guest1}}", []string{"Secret clusters-guest1/etcd-client", "name"}},
 		"a ConfigMap for the guest":         {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress}}", nil},
 		"a ClusterRole for the guest":       {guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", nil},
 		"a ClusterRole for management":      {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", []string{"ClusterRole a", "ClusterRole.rbac"}},
@@ -84,6 +85,9 @@ func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 	for _, k := range desired.MgmtKinds() {
 		if !k.Namespaced || k.Kept || slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}, k.GVK.Group) {
 			t.Errorf("%s may stand on the management side", k.GVK)
+		}
+		if k.GVK.Kind == "Secret" && len(k.Names) == 0 {
+			t.Errorf("%s is watched by label: a hosted control plane's namespace holds the keys of the guest's etcd", k.GVK)
 		}
 	}
 	for _, k := range desired.GuestKinds() {

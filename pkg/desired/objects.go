@@ -3,6 +3,7 @@ package desired
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,20 +56,26 @@ type Kind struct {
 	GVK        schema.GroupVersionKind
 	Resource   string
 	Namespaced bool
+	// Names are the only ones that objects of the kind may have; empty means any. They are watched by name, so that the others of the
+	// namespace need not be shown to hypergate.
+	Names []string
 	// Kept kinds are never pruned.
 	Kept bool
 	// First kinds are written before any later kind: those could not be made otherwise.
 	First bool
+	// Needed kinds must be there before istiod is: without them it would come up and not be able to do what it is for.
+	Needed bool
 }
 
 // MgmtKinds are all kinds that may stand on the management side, in the order of applying; pruning goes backwards. The list is closed: it
 // holds nothing cluster-scoped, no RBAC and nothing that hypergate's namespaced Role would have to be widened for.
 func MgmtKinds() []Kind {
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, Needed: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true, Needed: true, Names: []string{CASecretName, CredentialSecretName}},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true, Needed: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, Resource: "networkpolicies", Namespaced: true, Needed: true},
 		{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Namespaced: true},
 	}
 }
@@ -78,18 +85,32 @@ func MgmtKinds() []Kind {
 func GuestKinds() []Kind {
 	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Kept: true, First: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles"},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true, First: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Kept: true, First: true, Needed: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, Needed: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles", Needed: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true, First: true, Needed: true},
 		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", Kept: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings"},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings", Needed: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true, Needed: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"}, Resource: "mutatingwebhookconfigurations"},
 		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingWebhookConfiguration"}, Resource: "validatingwebhookconfigurations"},
 	}
+}
+
+// NeededOnMgmt says whether istiod's pod needs what is planned of this kind on the management side when it starts: it runs as an account and
+// mounts Secrets and ConfigMaps, and the fence around it stands before it does.
+func NeededOnMgmt(gvk schema.GroupVersionKind) bool {
+	kind, _ := kindOf(MgmtKinds(), gvk)
+	return kind.Needed
+}
+
+// NeededInGuest says whether istiod needs what is planned of this kind in the guest when it starts. It waits for CRDs by itself, and reads
+// ConfigMaps and Services as they come.
+func NeededInGuest(gvk schema.GroupVersionKind) bool {
+	kind, _ := kindOf(GuestKinds(), gvk)
+	return kind.Needed
 }
 
 // mint checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
@@ -102,6 +123,9 @@ func mint(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (ob
 	kind, known := kindOf(kinds, u.GroupVersionKind())
 	if !known {
 		return object{}, fmt.Errorf("%s must not stand on the %s side: its kind %s is not on that side's list", name, side, u.GroupVersionKind().GroupKind())
+	}
+	if len(kind.Names) > 0 && !slices.Contains(kind.Names, key.Name) {
+		return object{}, fmt.Errorf("%s must not stand on the %s side: its name is not on the list of its kind", name, side)
 	}
 	if want := cfg.namespaceOn(side, kind); key.Namespace != want {
 		return object{}, fmt.Errorf("%s must not stand on the %s side: its namespace must be %q", name, side, want)

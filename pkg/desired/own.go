@@ -19,19 +19,58 @@ func namespaceObject(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
 }
 
-// caSecret is the mesh CA under the names that istiod looks for in /etc/cacerts (security/pkg/pki/ca). It stands on the management side only;
-// the guest gets no more than the root, as a caBundle and in the ConfigMaps that istiod writes for its gateways.
-func caSecret(cfg Config, ca pki.CA) *unstructured.Unstructured {
-	return secret(cfg.MgmtNamespace, caName, nil, map[string][]byte{
-		"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root,
-	})
+// The files of the mesh CA, under the names that istiod looks for in /etc/cacerts (security/pkg/pki/ca).
+const (
+	caCertFile  = "ca-cert.pem"
+	caKeyFile   = "ca-key.pem"
+	caChainFile = "cert-chain.pem"
+	caRootFile  = "root-cert.pem"
+)
+
+// nextPrefix is before the names of the files of the CA that will issue next. They are in the same Secret, so that a rotation is written in one
+// piece, and are not mounted: whoever gets hold of istiod has the key that issues, and shall not have the one that replaces it.
+const nextPrefix = "next-"
+
+// Annotations on the Secret of the mesh CA.
+const (
+	// RotateAnnotation asks for a rotation of the CA, by a value that it did not have before. It is for others to write: hypergate rotate-ca does.
+	RotateAnnotation = "gateway.hypergate.dev/rotate-ca"
+	// PhaseAnnotation and PhaseSinceAnnotation say where a rotation stands, FollowedAnnotation which request was followed last.
+	PhaseAnnotation      = "gateway.hypergate.dev/ca-phase"
+	PhaseSinceAnnotation = "gateway.hypergate.dev/ca-phase-since"
+	FollowedAnnotation   = "gateway.hypergate.dev/ca-rotated-for"
+)
+
+// caSecret is the mesh CA and where its rotation stands. It stands on the management side only; the guest gets no more than the roots, as a
+// caBundle and in the ConfigMaps that istiod writes for its gateways.
+func caSecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstructured {
+	data := map[string][]byte{caCertFile: ca.Cert, caKeyFile: ca.Key, caChainFile: ca.Chain, caRootFile: ca.Root}
+	next := rotation.Next
+	for name, content := range map[string][]byte{caCertFile: next.Cert, caKeyFile: next.Key, caChainFile: next.Chain, caRootFile: next.Root} {
+		if len(content) > 0 {
+			data[nextPrefix+name] = content
+		}
+	}
+	var annotations map[string]string
+	annotate := func(key, value string) {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[key] = value
+	}
+	if rotation.Phase != pki.Steady {
+		annotate(PhaseAnnotation, string(rotation.Phase))
+		annotate(PhaseSinceAnnotation, rotation.Since.UTC().Format(time.RFC3339))
+	}
+	if rotation.Request != "" {
+		annotate(FollowedAnnotation, rotation.Request)
+	}
+	return secret(cfg.MgmtNamespace, caName, annotations, data)
 }
 
 // Credential is how istiod's pod reaches the guest's API server: as its own least-privilege service account.
 type Credential struct {
-	// Server is the URL of the guest's API server as the pod reaches it, CABundle what it is verified with.
-	Server   string
-	CABundle []byte
+	GuestAPI
 	// Token is a service account token, valid from Issued to Expires.
 	Token           string
 	Issued, Expires time.Time
@@ -89,16 +128,29 @@ const (
 	CredentialSecretName = kubeconfigName
 )
 
-// CAFromSecret reads a CA back from the Secret that caSecret makes. A Secret that lacks a part is an error: making a new CA in its place would
-// take their trust from running gateways.
-func CAFromSecret(data map[string][]byte) (pki.CA, error) {
-	ca := pki.CA{Cert: data["ca-cert.pem"], Key: data["ca-key.pem"], Chain: data["cert-chain.pem"], Root: data["root-cert.pem"]}
-	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"} {
+// CAFromSecret reads back from the Secret that caSecret makes: the CA and where its rotation stands. A Secret that lacks a part is an error:
+// making a new CA in its place would take their trust from running gateways.
+func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA, pki.Rotation, error) {
+	for _, key := range []string{caCertFile, caKeyFile, caChainFile, caRootFile} {
 		if len(data[key]) == 0 {
-			return pki.CA{}, fmt.Errorf("the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", caName, key)
+			return pki.CA{}, pki.Rotation{}, fmt.Errorf(
+				"the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", caName, key)
 		}
 	}
-	return ca, nil
+	rotation := pki.Rotation{Phase: pki.Phase(annotations[PhaseAnnotation]), Next: caFrom(data, nextPrefix), Request: annotations[FollowedAnnotation]}
+	if rotation.Phase != pki.Steady {
+		since, err := time.Parse(time.RFC3339, annotations[PhaseSinceAnnotation])
+		if err != nil {
+			return pki.CA{}, pki.Rotation{}, fmt.Errorf("the Secret %s is %s since nobody knows when: give its annotation %s a time (RFC 3339): %w",
+				caName, rotation.Phase, PhaseSinceAnnotation, err)
+		}
+		rotation.Since = since
+	}
+	return caFrom(data, ""), rotation, nil
+}
+
+func caFrom(data map[string][]byte, prefix string) pki.CA {
+	return pki.CA{Cert: data[prefix+caCertFile], Key: data[prefix+caKeyFile], Chain: data[prefix+caChainFile], Root: data[prefix+caRootFile]}
 }
 
 // CredentialFromSecret reads back what CredentialSecret made. What lacks a part is an error, so that a new one is made in its place.
@@ -121,7 +173,7 @@ func CredentialFromSecret(annotations map[string]string, data map[string][]byte)
 	if err := yaml.Unmarshal(data["config"], &config); err != nil || len(config.Clusters) != 1 {
 		return Credential{}, fmt.Errorf("reading Secret %s: config is no kubeconfig of ours", kubeconfigName)
 	}
-	c := Credential{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"], Token: string(data["token"]), Issued: issued, Expires: expires}
+	c := Credential{GuestAPI: GuestAPI{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"]}, Token: string(data["token"]), Issued: issued, Expires: expires}
 	if !c.complete() {
 		return Credential{}, fmt.Errorf("reading Secret %s: server, CA and token are not all there", kubeconfigName)
 	}

@@ -87,7 +87,7 @@ func TestConversionWebhooks(t *testing.T) {
 	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
 	state := compute(t, config(desired.TopologyHosted), ours, installed(t), guest)
 	i := slices.IndexFunc(state.CRDs, func(o desired.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
-	if text := string(state.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://istiod-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
+	if text := string(state.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://gw-webhook-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
 		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
 	}
 	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
@@ -221,7 +221,7 @@ func TestSidecarInjection(t *testing.T) {
 	state = compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 	u := theOnly(t, guestObjects(state), "MutatingWebhookConfiguration")
 	for _, w := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, u).Webhooks {
-		if got := *w.ClientConfig.URL; got != "https://istiod-openshift-gateway:443/inject" {
+		if got := *w.ClientConfig.URL; got != "https://gw-webhook-openshift-gateway:443/inject" {
 			t.Errorf("webhook %s leads to %s", w.Name, got)
 		}
 	}

@@ -63,10 +63,10 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 	if err := errors.Join(crdsErr, releasesErr); err != nil {
 		return State{}, err
 	}
-	if err := d.refuseTwins(); err != nil {
+	d.plan.sort()
+	if err := errors.Join(d.refuseTwins(), d.refuseLeaks()); err != nil {
 		return State{}, err
 	}
-	d.plan.sort()
 	return d.plan, nil
 }
 

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// allowGuestWebhooks lets a webhook in the guest point at a Service of the HCP namespace. HyperShift deletes a guest's webhook configuration
-// whose URL starts like the URL of a Service without this label (openshift/hypershift control-plane-operator/hostedclusterconfigoperator/controllers/webhookvalidation),
-// so it is on the Service from its creation on. It is HyperShift's hyperv1.AllowGuestWebhooksServiceLabel.
-const allowGuestWebhooks = "hypershift.openshift.io/allow-guest-webhooks"
-
-// caRootHash makes a change of the CA's root roll istiod, which does not take up a new root while it runs.
+// caRootHash makes a change of the roots roll istiod, which does not take up a new root while it runs. Another issuing CA under the same roots
+// it does take up.
 const caRootHash = "gateway.hypergate.dev/ca-root-hash"
+
+// guestAPIHash makes a change of how istiod reaches the guest's API server roll istiod: client-go reads a token file again, but neither the
+// server nor its CA.
+const guestAPIHash = "gateway.hypergate.dev/guest-api-hash"
 
 // transform changes one rendered object in place. It gets a copy that is its own.
 type transform struct {
@@ -28,10 +28,11 @@ type transform struct {
 func mgmtTransforms() []transform {
 	return []transform{
 		{"the service account lives where the pod does and has no token", "ServiceAccount", powerlessAccount},
-		{"guest webhooks may point at this Service", "Service", labelForGuestWebhooks},
+		{"the Service for xDS leads to nothing else", "Service", withoutWebhook},
 		{"the pod holds no management credential", "Deployment", withoutMgmtCredentials},
 		{"the pod does not start without what it needs", "Deployment", requireVolumes},
 		{"a new CA root rolls istiod", "Deployment", hashCARoot},
+		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
 		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
 	}
 }
@@ -67,16 +68,6 @@ func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Gues
 
 func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
 	u.Object["automountServiceAccountToken"] = false
-	return nil
-}
-
-func labelForGuestWebhooks(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
-	if cfg.Topology == TopologyStandalone {
-		return nil
-	}
-	if err := unstructured.SetNestedField(u.Object, "true", "metadata", "labels", allowGuestWebhooks); err != nil {
-		return fmt.Errorf("labelling it: %w", err)
-	}
 	return nil
 }
 
@@ -139,13 +130,30 @@ func requireVolumes(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) e
 			return fmt.Errorf("volume %s is not a Secret", name)
 		}
 		secret["optional"] = false
+		if name == caName {
+			secret["items"] = caFiles()
+		}
 	}
 	return nil
+}
+
+// caFiles are the files of the CA that issues, and not those of the one that will.
+func caFiles() []any {
+	out := make([]any, 0, 4)
+	for _, name := range []string{caCertFile, caKeyFile, caChainFile, caRootFile} {
+		out = append(out, map[string]any{"key": name, "path": name})
+	}
+	return out
 }
 
 func hashCARoot(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
 	sum := sha256.Sum256(hosted.CA.Root)
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
+}
+
+func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest) error {
+	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), guest.API.CABundle...))
+	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
 }
 
 // refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.

@@ -50,6 +50,12 @@ func (s *recordingSource) Render(r charts.Release) ([]*unstructured.Unstructured
 // ownObjects are what no chart renders, as "<release> <kind> <name>" like the rest: hypergate makes them for the side of that release.
 func ownObjects(cfg desired.Config, guest desired.Guest) []string {
 	own := []string{"istiod Secret cacerts"}
+	if cfg.Topology == desired.TopologyHosted {
+		own = append(own, "istiod Service "+cfg.WebhookService())
+	}
+	if slices.ContainsFunc(cfg.MgmtKinds(), func(k desired.Kind) bool { return k.GVK.Kind == "NetworkPolicy" }) {
+		own = append(own, "istiod NetworkPolicy "+cfg.IstiodName())
+	}
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		own = append(own, "istiod-remote "+kind+" "+cfg.IstiodName())
 	}
@@ -90,13 +96,14 @@ func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.Hosted,
 	// Revisions that look like parts of the names that the chart makes.
 	cfg.Revision = one(random, "openshift-gateway", "a", "1", "true", "1-29-1", "revision-tag-canary", "sidecar-injector", "x-gatewayclass-y",
 		"validator", strings.Repeat("r", 52))
-	cfg.WebhookHost = one(random, cfg.IstiodName(), "istiod.example.com", "192.0.2.1")
+	cfg.WebhookHost = one(random, cfg.WebhookService(), "webhook.example.com", "192.0.2.1")
 	cfg.GuestNamespace = one(random, "openshift-ingress", "istio-system", strings.Repeat("n", 63))
 	cfg.MgmtNamespace = one(random, mgmtNamespace, "ocm-production-2f0c8-guest1")
 	if cfg.Topology == desired.TopologyStandalone {
 		cfg.MgmtNamespace = cfg.GuestNamespace
 	}
 	cfg.SidecarInjection = one(random, true, false)
+	cfg.NetworkPolicies = one[desired.NetworkPolicies](random, desired.NoPolicies{}, desired.HyperShiftPeers())
 	cfg.IstioResources = one(random, nil, desired.LayeredProductResources(), desired.KnownIstioResources(), desired.KnownIstioResources()[:1])
 	cfg.XDS = one(random, cfg.XDS, desired.HostPort{Host: "192.0.2.1", Port: 15012}, desired.HostPort{Host: "2001:db8::1", Port: 443})
 	hosted := desired.Hosted{CA: testCA(tb), Istiod: one(random, desired.Absent, desired.Unavailable, desired.Available)}
@@ -149,7 +156,7 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 			[]string{"ConfigMap clusters-guest1/istio-openshift-gateway", "must not stand on the management side", "kind"},
 		},
 		"an object of another namespace for management": {
-			"istiod", "{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}}",
+			"istiod", "{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}, spec: {ports: [{name: grpc-xds}, {name: https-webhook}]}}",
 			[]string{"Service kube-system/istiod-openshift-gateway", "must not stand on the management side", `"clusters-guest1"`},
 		},
 		"an object of another namespace for the guest": {

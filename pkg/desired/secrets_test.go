@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,7 +21,7 @@ var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 func credential() desired.Credential {
 	return desired.Credential{
-		Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle"), Token: "a token", Issued: issued, Expires: issued.Add(time.Hour),
+		GuestAPI: desired.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued, Expires: issued.Add(time.Hour),
 	}
 }
 
@@ -29,21 +31,77 @@ func TestTheCASurvivesItsSecret(t *testing.T) {
 	if secret.Name != desired.CASecretName {
 		t.Errorf("the Secret is %s, and is looked for as %s", secret.Name, desired.CASecretName)
 	}
-	got, err := desired.CAFromSecret(secret.Data)
+	got, rotation, err := desired.CAFromSecret(secret.Annotations, secret.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(testCA(t), got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	if diff := cmp.Diff(pki.Rotation{}, rotation); diff != "" {
+		t.Errorf("rotation, -want +got:\n%s", diff)
+	}
 	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"} {
 		broken := maps.Clone(secret.Data)
 		delete(broken, key)
-		got, err := desired.CAFromSecret(broken)
+		got, _, err := desired.CAFromSecret(secret.Annotations, broken)
 		mustFail(t, err, desired.CASecretName, key, "restore it from a backup")
 		if diff := cmp.Diff(pki.CA{}, got); diff != "" {
 			t.Errorf("without %s there is a CA all the same: %s", key, diff)
 		}
+	}
+}
+
+// TestARotationSurvivesItsSecret, in each phase, and the pod gets to see the CA that issues alone.
+func TestARotationSurvivesItsSecret(t *testing.T) {
+	ca := testCA(t)
+	for _, rotation := range []pki.Rotation{
+		{Request: "a"},
+		{Phase: pki.Spreading, Since: issued, Next: pki.CA{Cert: []byte("c"), Key: []byte("k"), Chain: []byte("h"), Root: []byte("r")}, Request: "a"},
+		{Phase: pki.Settling, Since: issued, Next: pki.CA{Root: []byte("r")}, Request: "a"},
+	} {
+		hosted := installed(t)
+		hosted.Rotation = rotation
+		state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
+		secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(state), "Secret"))
+		gotCA, got, err := desired.CAFromSecret(secret.Annotations, secret.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(ca, gotCA) + cmp.Diff(rotation, got); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", rotation.Phase, diff)
+		}
+		var mounted []string
+		for _, v := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Spec.Volumes {
+			if v.Name == "cacerts" {
+				for _, item := range v.Secret.Items {
+					mounted = append(mounted, item.Path)
+				}
+			}
+		}
+		if diff := cmp.Diff([]string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"}, mounted); diff != "" {
+			t.Errorf("mounted, -want +got:\n%s", diff)
+		}
+	}
+	_, _, err := desired.CAFromSecret(map[string]string{desired.PhaseAnnotation: "spreading"}, map[string][]byte{
+		"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root,
+	})
+	mustFail(t, err, desired.PhaseSinceAnnotation, "since nobody knows when")
+}
+
+// TestACAThatIsSomebodyElsesIsUsedAndNotWritten.
+func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
+	hosted := installed(t)
+	hosted.CAOwner = desired.Theirs
+	state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
+	for _, o := range mgmtObjects(state) {
+		if o.GVK().Kind == "Secret" {
+			t.Errorf("%s is planned", o)
+		}
+	}
+	webhook := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(state), "ValidatingWebhookConfiguration"))
+	if diff := cmp.Diff(testCA(t).Root, webhook.Webhooks[0].ClientConfig.CABundle); diff != "" {
+		t.Errorf("the webhook's caBundle, -want +got:\n%s", diff)
 	}
 }
 

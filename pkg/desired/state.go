@@ -206,7 +206,8 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 	return webhookurl.Rewrite(u, endpoint)
 }
 
-// addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA.
+// addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA, the network
+// policies, the webhook's Service.
 func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
 	if p.guest.Namespace == Missing {
@@ -217,7 +218,13 @@ func (p *draft) addOwn() error {
 			return err
 		}
 	}
-	return p.addMgmt(&p.plan.Mgmt, caSecret(p.cfg, p.hosted.CA))
+	if err := errors.Join(p.addNetworkPolicies(), p.addWebhookService()); err != nil {
+		return err
+	}
+	if p.hosted.CAOwner == Theirs {
+		return nil
+	}
+	return p.addMgmt(&p.plan.Mgmt, caSecret(p.cfg, p.hosted.CA, p.hosted.Rotation))
 }
 
 // refuseTwins refuses a plan with two objects of one identity on one cluster: which of them counts is not to be guessed, and standalone the two

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -42,10 +43,13 @@ func (c Config) Validate() error {
 	add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
 	if c.Topology == TopologyHosted {
 		add(isHost(c.WebhookHost), "webhook-host", "%q is no host name", c.WebhookHost)
+		add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
+			"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
 	}
 	for _, r := range c.IstioResources {
 		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
 	}
+	c.validatePolicies(add)
 	return errors.Join(errs...)
 }
 

@@ -57,12 +57,16 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"pilot image without a registry": {func(c *desired.Config) { c.PilotImage = "pilot:1.29.1" }, []string{"--pilot-image", `"pilot:1.29.1"`, "registry"}},
 		"proxy image with a bad digest":  {func(c *desired.Config) { c.ProxyImage = "example.com/proxyv2@sha256:beef" }, []string{"--proxy-image", "beef"}},
 		"image with a space":             {func(c *desired.Config) { c.ProxyImage = "example.com/proxyv2 --privileged" }, []string{"--proxy-image"}},
-		"xds host":                       {func(c *desired.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"}},
-		"no xds host":                    {func(c *desired.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
-		"no xds port":                    {func(c *desired.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
-		"webhook host with a port":       {func(c *desired.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},
-		"webhook host with user info":    {func(c *desired.Config) { c.WebhookHost = "me@istiod" }, []string{"--webhook-host"}},
-		"webhook host with a query":      {func(c *desired.Config) { c.WebhookHost = "istiod?x" }, []string{"--webhook-host"}},
+		"webhook host that HyperShift deletes": {
+			func(c *desired.Config) { c.WebhookHost = "istiod-openshift-gateway.clusters-guest1.svc" },
+			[]string{"--webhook-host", `"istiod-openshift-gateway.clusters-guest1.svc"`, "gw-webhook-openshift-gateway"},
+		},
+		"xds host":                    {func(c *desired.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"}},
+		"no xds host":                 {func(c *desired.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
+		"no xds port":                 {func(c *desired.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
+		"webhook host with a port":    {func(c *desired.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},
+		"webhook host with user info": {func(c *desired.Config) { c.WebhookHost = "me@istiod" }, []string{"--webhook-host"}},
+		"webhook host with a query":   {func(c *desired.Config) { c.WebhookHost = "istiod?x" }, []string{"--webhook-host"}},
 		"unknown resource": {
 			func(c *desired.Config) {
 				c.IstioResources = []desired.IstioResource{{Group: "networking.istio.io", Resource: "dragons"}}

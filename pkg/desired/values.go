@@ -17,6 +17,9 @@ const (
 	kubeconfigPath = "/var/run/secrets/remote/config"
 )
 
+// plaintextXDS leaves the plaintext xDS port to the pod itself. Without an address istiod would serve it on its HTTP port (pilot/pkg/bootstrap/server.go).
+const plaintextXDS = "--grpcAddr=127.0.0.1:15010"
+
 // Names that the chart or istiod fixes.
 const (
 	caName         = "cacerts"
@@ -36,7 +39,7 @@ func mgmtValues(cfg Config) map[string]any {
 		"resources":          map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "160Mi"}},
 		"seccompProfile":     map[string]any{"type": "RuntimeDefault"},
 		"env":                istiodEnv(cfg),
-		"extraContainerArgs": []any{"--namespace=" + cfg.GuestNamespace, "--cniNamespace=" + cfg.GuestNamespace, "--kubeconfig=" + kubeconfigPath},
+		"extraContainerArgs": []any{"--namespace=" + cfg.GuestNamespace, "--cniNamespace=" + cfg.GuestNamespace, "--kubeconfig=" + kubeconfigPath, plaintextXDS},
 		"volumes": []any{
 			map[string]any{"name": "mesh", "configMap": map[string]any{"name": "istio-" + cfg.Revision}},
 			map[string]any{"name": "inject", "configMap": map[string]any{"name": "istio-sidecar-injector-" + cfg.Revision}},
@@ -130,6 +133,10 @@ func istiodEnv(cfg Config) map[string]any {
 		"ISTIOD_CUSTOM_HOST":             strings.Join(certificateHosts(cfg), ","),
 		// One election less, which in a split would be written to the guest for nothing.
 		"PILOT_ENABLE_IP_AUTOALLOCATE": "false",
+		// The debug pages show every Secret that a gateway uses.
+		"ENABLE_DEBUG_ON_HTTP": "false",
+		// What a RequestAuthentication of the guest names is fetched by the gateway, not from the management network.
+		"PILOT_JWT_ENABLE_REMOTE_JWKS": "envoy",
 		// Names that the guest writes are not looked up in the management network's DNS.
 		"RESOLVE_HOSTNAME_GATEWAYS": "false",
 		// The chart would trust <management namespace>/ztunnel of the guest to impersonate any workload.

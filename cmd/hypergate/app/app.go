@@ -47,7 +47,7 @@ and what must stand beside the gateways - RBAC, webhooks, CRDs - in the guest. S
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newRender(), newVersion())
+	root.AddCommand(newRun(), newRender(), newRotateCA(), newVersion())
 	return root
 }
 

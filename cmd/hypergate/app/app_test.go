@@ -157,7 +157,7 @@ func TestBadFlagsOfRun(t *testing.T) {
 		"no guest":                 {flags("--management-kubeconfig=" + good), []string{"--guest-kubeconfig must be given"}},
 		"management not there":     {flags("--management-kubeconfig=/does/not/exist"), []string{"--management-kubeconfig", "there is no file /does/not/exist", "volume"}},
 		"guest not there":          {flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"), []string{"--guest-kubeconfig", "there is no file /does/not/exist", "volume"}},
-		"guest is a folder":        {flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()), []string{"--guest-kubeconfig", "is a directory"}},
+		"guest is a folder":        {flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()), []string{"--guest-kubeconfig", "neither a file kubeconfig", "nor value", "check the Secret's keys"}},
 		"guest of a standalone":    {flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good), []string{"--guest-kubeconfig", "standalone", "--topology hosted"}},
 		"standalone apart":         {flags("--topology=standalone"), []string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"}},
 		"a token too short":        {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},

@@ -23,6 +23,7 @@ type planOptions struct {
 	xdsAddress, webhookHost             string
 	istioResources                      []string
 	sidecarInjection                    bool
+	networkPolicies                     peerOptions
 	chartsDir                           string
 }
 
@@ -35,10 +36,11 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.pilotImage, "pilot-image", "", "istiod's image, from the control plane's release payload")
 	flags.StringVar(&o.proxyImage, "proxy-image", "", "the gateways' image, from the guest's release payload")
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod (standalone: istiod's Service)")
-	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of istiod's Service, "+
+	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of its Service, "+
 		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing)")
 	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none (the webhook is proven with a DestinationRule, and stays at Ignore without)")
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
+	o.networkPolicies.addFlags(flags)
 	flags.StringVar(&o.chartsDir, "charts-dir", "", "take Istio's charts from this directory (Istio's manifests/charts or sail-operator's resources/<version>/charts) and not the embedded ones")
 }
 
@@ -68,9 +70,9 @@ func (o *planOptions) config() (desired.Config, error) {
 		cfg.MgmtNamespace = cfg.GuestNamespace
 	}
 	if cfg.WebhookHost == "" {
-		cfg.WebhookHost = cfg.IstiodName()
+		cfg.WebhookHost = cfg.WebhookService()
 	}
-	var xdsErr, resourcesErr error
+	var xdsErr, resourcesErr, peersErr error
 	switch {
 	case o.xdsAddress != "":
 		cfg.XDS, xdsErr = parseHostPort(o.xdsAddress)
@@ -80,7 +82,8 @@ func (o *planOptions) config() (desired.Config, error) {
 		xdsErr = errors.New("--xds-address must be given: the host:port at which the guest's gateways reach istiod, such as istiod.apps.example.com:443")
 	}
 	cfg.IstioResources, resourcesErr = parseIstioResources(o.istioResources)
-	if err := errors.Join(o.missing(), xdsErr, resourcesErr); err != nil {
+	cfg.NetworkPolicies, peersErr = o.networkPolicies.config()
+	if err := errors.Join(o.missing(), xdsErr, resourcesErr, peersErr); err != nil {
 		return desired.Config{}, err
 	}
 	return cfg, cfg.Validate()

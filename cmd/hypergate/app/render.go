@@ -71,7 +71,7 @@ func (o *renderOptions) run(out io.Writer) error {
 		return err
 	}
 	hosted := desired.Hosted{CA: pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}}
-	guest := desired.Guest{}
+	guest := desired.Guest{API: guestAPI()}
 	for _, name := range o.classes {
 		if name != "" {
 			guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name})
@@ -97,7 +97,7 @@ func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject
 	if !state.Installed {
 		return nil, nil
 	}
-	secret, err := desired.CredentialSecret(cfg, desired.Credential{Server: "https://guest.invalid:6443", CABundle: redacted(), Token: string(redacted())})
+	secret, err := desired.CredentialSecret(cfg, desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())})
 	return []desired.MgmtObject{secret}, err
 }
 
@@ -152,6 +152,11 @@ func (o *renderOptions) print(out io.Writer, objects []any) error {
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
+}
+
+// guestAPI stands for the way to a guest's API server.
+func guestAPI() desired.GuestAPI {
+	return desired.GuestAPI{Server: "https://guest.invalid:6443", CABundle: redacted()}
 }
 
 // redacted stands for a value that only a cluster has.

@@ -68,7 +68,9 @@ func mgmtObjects() []string {
 		"Secret clusters-guest1/cacerts",
 		"ConfigMap clusters-guest1/istio-openshift-gateway",
 		"ConfigMap clusters-guest1/istio-sidecar-injector-openshift-gateway",
+		"Service clusters-guest1/gw-webhook-openshift-gateway",
 		"Service clusters-guest1/istiod-openshift-gateway",
+		"NetworkPolicy clusters-guest1/istiod-openshift-gateway",
 		"Secret clusters-guest1/istio-kubeconfig",
 		"Deployment clusters-guest1/istiod-openshift-gateway",
 	}
@@ -167,7 +169,7 @@ func TestRenderStandalone(t *testing.T) {
 			t.Errorf("%s is in another namespace", o)
 		}
 	}
-	if want := len(guestObjects()) + len(mgmtObjects()) - 1; len(got) != want { // one service account serves both
+	if want := len(guestObjects()) + len(mgmtObjects()) - 3; len(got) != want { // one service account and one Service serve both, and nothing is fenced in
 		t.Errorf("%d objects, want %d: %q", len(got), want, got)
 	}
 }
@@ -184,7 +186,7 @@ func TestRenderOtherFlags(t *testing.T) {
 		"images":              {[]string{"--pilot-image=example.com/p:1", "--proxy-image=example.com/q:2", "--side=management"}, []string{"image: example.com/p:1", "example.com/q:2"}},
 		"xds address":         {[]string{"--xds-address=[2001:db8::1]:8443", "--side=management"}, []string{"discoveryAddress: '[2001:db8::1]:8443'"}},
 		"webhook host":        {[]string{"--webhook-host=hooks.example.com", "--side=guest"}, []string{"url: https://hooks.example.com:443/validate"}},
-		"webhook host unset":  {[]string{"--revision=blue", "--side=guest"}, []string{"url: https://istiod-blue:443/validate"}},
+		"webhook host unset":  {[]string{"--revision=blue", "--side=guest"}, []string{"url: https://gw-webhook-blue:443/validate"}},
 		"sidecar injection":   {[]string{"--sidecar-injection", "--side=guest"}, []string{"kind: MutatingWebhookConfiguration"}},
 		"Istio resources":     {[]string{"--istio-resources=telemetries, virtualservices.networking.istio.io", "--side=guest"}, []string{"- telemetries", "- virtualservices"}},
 		"no Istio resources":  {[]string{"--istio-resources=", "--side=dropped"}, []string{"nothing to validate"}},

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -26,7 +23,7 @@ import (
 type runOptions struct {
 	planOptions
 	mgmtKubeconfig, guestKubeconfig, istiodGuestServer string
-	tokenLifetime                                      time.Duration
+	tokenLifetime, caOverlap                           time.Duration
 	leaderElect                                        bool
 	healthAddress, metricsAddress                      string
 	verbosity                                          int
@@ -38,7 +35,7 @@ func newRun() *cobra.Command {
 		Use:   "run",
 		Short: "Run the controller",
 		Example: `  # In a hosted control plane's namespace, as HyperShift deploys it
-  hypergate run --namespace clusters-guest1 --guest-kubeconfig /etc/kubernetes/kubeconfig \
+  hypergate run --namespace clusters-guest1 --guest-kubeconfig /etc/kubernetes \
     --xds-address istiod-clusters-guest1.apps.example.com:443 \
     --pilot-image registry.example.com/pilot:1.29.1 --proxy-image registry.example.com/proxyv2:1.29.1
 
@@ -50,9 +47,12 @@ func newRun() *cobra.Command {
 	o.addFlags(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster (default: the pod's own service account)")
-	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "kubeconfig of the guest; not used when standalone")
+	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "kubeconfig of the guest, which may be replaced at any time: a file, or a folder "+
+		"that a Secret is mounted to and that holds it under the key kubeconfig (HyperShift's) or value (Cluster API's); not used when standalone")
 	flags.StringVar(&o.istiodGuestServer, "istiod-guest-server", "", "URL of the guest's kube-apiserver as istiod's pod reaches it (default: the server in --guest-kubeconfig)")
 	flags.DurationVar(&o.tokenLifetime, "token-lifetime", time.Hour, "life of istiod's guest token; it is renewed after 80 % of it")
+	flags.DurationVar(&o.caOverlap, "ca-overlap", 24*time.Hour, "how long old and new root are both trusted before and after the switch of a rotation of the mesh CA; "+
+		"a gateway's certificate lives 24h, and one that hears of the new root too late loses istiod")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "hold a Lease in --namespace while working")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 switches it off")
@@ -69,9 +69,13 @@ func (o *runOptions) run(ctx context.Context) error {
 	if o.tokenLifetime < 10*time.Minute {
 		return fmt.Errorf("--token-lifetime: %s is less than 10m, the shortest that Kubernetes grants", o.tokenLifetime)
 	}
+	if o.caOverlap <= 0 {
+		return fmt.Errorf("--ca-overlap: %s is no time for anybody to hear of a new root", o.caOverlap)
+	}
 	if err := checkServer(o.istiodGuestServer); err != nil {
 		return fmt.Errorf("--istiod-guest-server: %w", err)
 	}
+	cfg.GuestServer = o.istiodGuestServer
 	source, err := chartSource(o.chartsDir)
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guestConfig, err := o.guestConfig(cfg, mgmtConfig)
+	guestConfig, loadGuest, err := o.guestConfig(cfg, mgmtConfig)
 	if err != nil {
 		return err
 	}
@@ -92,8 +96,9 @@ func (o *runOptions) run(ctx context.Context) error {
 		Source:         source,
 		MgmtConfig:     mgmtConfig,
 		GuestConfig:    guestConfig,
-		GuestServer:    o.istiodGuestServer,
+		LoadGuest:      loadGuest,
 		TokenLifetime:  o.tokenLifetime,
+		CAOverlap:      o.caOverlap,
 		LeaderElection: o.leaderElect,
 		HealthAddress:  o.healthAddress,
 		MetricsAddress: o.metricsAddress,
@@ -111,16 +116,19 @@ func (o *runOptions) mgmtConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*rest.Config, error) {
+// guestConfig is how to reach the guest, and how to learn that again, where it may change.
+func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*rest.Config, func() (*rest.Config, error), error) {
 	switch {
 	case cfg.Topology == desired.TopologyStandalone && o.guestKubeconfig != "":
-		return nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
+		return nil, nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
 	case cfg.Topology == desired.TopologyStandalone:
-		return rest.CopyConfig(mgmtConfig), nil
+		return rest.CopyConfig(mgmtConfig), nil, nil
 	case o.guestKubeconfig == "":
-		return nil, errors.New("--guest-kubeconfig must be given: the file that HyperShift mounts from the Secret of a service account's kubeconfig")
+		return nil, nil, errors.New("--guest-kubeconfig must be given: the folder, or the file, that HyperShift mounts from the Secret of a service account's kubeconfig")
 	}
-	return loadKubeconfig("--guest-kubeconfig", o.guestKubeconfig)
+	load := func() (*rest.Config, error) { return loadGuestKubeconfig("--guest-kubeconfig", o.guestKubeconfig) }
+	config, err := load()
+	return config, load, err
 }
 
 // checkServer checks what istiod's kubeconfig gets as the guest's API server: with anything else istiod would run and never become ready.
@@ -131,50 +139,6 @@ func checkServer(server string) error {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%q is no URL of an API server: give https://host:port, such as https://kube-apiserver:6443", server)
-	}
-	return nil
-}
-
-// loadKubeconfig reads a kubeconfig file and says in plain words what is wrong with it. Files that it names are beside it, as kubectl has it.
-func loadKubeconfig(flag, path string) (*rest.Config, error) {
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%s: there is no file %s: check the Secret's name and key, and the volume that mounts it", flag, path)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	case len(bytes.TrimSpace(data)) == 0:
-		return nil, fmt.Errorf("%s: %s is empty: check the key of the Secret that it is mounted from (HyperShift writes kubeconfig, Cluster API value)", flag, path)
-	}
-	raw, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s is no kubeconfig: %w", flag, path, err)
-	}
-	if err := checkContext(raw); err != nil {
-		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
-	}
-	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
-		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
-	}
-	config, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
-	}
-	return config, nil
-}
-
-// checkContext finds what client-go takes for a kubeconfig of somebody who wants to be nobody, or for none at all.
-func checkContext(raw *clientcmdapi.Config) error {
-	context := raw.Contexts[raw.CurrentContext]
-	switch {
-	case context == nil:
-		return fmt.Errorf("its current-context is %q, and it has no context of that name", raw.CurrentContext)
-	case raw.Clusters[context.Cluster] == nil:
-		return fmt.Errorf("its context %q names the cluster %q, which it does not have", raw.CurrentContext, context.Cluster)
-	case raw.Clusters[context.Cluster].Server == "":
-		return fmt.Errorf("its cluster %q has no server", context.Cluster)
-	case raw.AuthInfos[context.AuthInfo] == nil:
-		return fmt.Errorf("its context %q names the user %q, which it does not have", raw.CurrentContext, context.AuthInfo)
 	}
 	return nil
 }

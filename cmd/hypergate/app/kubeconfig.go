@@ -1,0 +1,92 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// loadGuestKubeconfig is loadKubeconfig of a file or a folder. The config holds what the files that it names hold, so that two readings of the
+// same can be compared and a change is noticed.
+func loadGuestKubeconfig(flag, path string) (*rest.Config, error) {
+	path, err := kubeconfigIn(flag, path)
+	if err != nil {
+		return nil, err
+	}
+	config, err := loadKubeconfig(flag, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
+	}
+	config.CAFile, config.CertFile, config.KeyFile = "", "", ""
+	config.BearerTokenFile = "" // its content is in BearerToken
+	return config, nil
+}
+
+// kubeconfigIn is the kubeconfig in a folder that a Secret is mounted to; a file is itself.
+func kubeconfigIn(flag, path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, nil //nolint:nilerr // whoever reads it says what is wrong
+	}
+	for _, key := range []string{"kubeconfig", "value"} {
+		file := filepath.Join(path, key)
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s: the folder %s has neither a file kubeconfig (as HyperShift calls it) nor value (as Cluster API does): "+
+		"check the Secret's keys, and the volume that mounts it", flag, path)
+}
+
+// loadKubeconfig reads a kubeconfig file and says in plain words what is wrong with it. Files that it names are beside it, as kubectl has it.
+func loadKubeconfig(flag, path string) (*rest.Config, error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%s: there is no file %s: check the Secret's name and key, and the volume that mounts it", flag, path)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil, fmt.Errorf("%s: %s is empty: check the key of the Secret that it is mounted from (HyperShift writes kubeconfig, Cluster API value)", flag, path)
+	}
+	raw, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s is no kubeconfig: %w", flag, path, err)
+	}
+	if err := checkContext(raw); err != nil {
+		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
+	}
+	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
+		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
+	}
+	return config, nil
+}
+
+// checkContext finds what client-go takes for a kubeconfig of somebody who wants to be nobody, or for none at all.
+func checkContext(raw *clientcmdapi.Config) error {
+	context := raw.Contexts[raw.CurrentContext]
+	switch {
+	case context == nil:
+		return fmt.Errorf("its current-context is %q, and it has no context of that name", raw.CurrentContext)
+	case raw.Clusters[context.Cluster] == nil:
+		return fmt.Errorf("its context %q names the cluster %q, which it does not have", raw.CurrentContext, context.Cluster)
+	case raw.Clusters[context.Cluster].Server == "":
+		return fmt.Errorf("its cluster %q has no server", context.Cluster)
+	case raw.AuthInfos[context.AuthInfo] == nil:
+		return fmt.Errorf("its context %q names the user %q, which it does not have", raw.CurrentContext, context.AuthInfo)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package desired
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"time"
+)
+
+// HasCAs says whether a CA bundle has all the certificates of another.
+func HasCAs(bundle, wanted []byte) bool {
+	if bytes.Equal(bundle, wanted) {
+		return true
+	}
+	have, want := certificates(bundle), certificates(wanted)
+	return len(want) > 0 && !slices.ContainsFunc(want, func(der []byte) bool { return !contains(have, der) })
+}
+
+// OverlapCAs is the CA bundle for istiod where before stood the one and now holds the other. While a CA is replaced, the guest's API server may
+// still serve a certificate of the old one, so what is not expired of it is kept; the next renewal, which finds all that is wanted, drops it.
+func OverlapCAs(before, wanted []byte, now time.Time) []byte {
+	if HasCAs(before, wanted) {
+		return wanted
+	}
+	out, have := slices.Clone(wanted), certificates(wanted)
+	for _, der := range certificates(before) {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil || now.After(cert.NotAfter) || contains(have, der) {
+			continue
+		}
+		if len(out) > 0 && !bytes.HasSuffix(out, []byte("\n")) {
+			out = append(out, '\n')
+		}
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der})...)
+		have = append(have, der)
+	}
+	return out
+}
+
+const certificateBlock = "CERTIFICATE"
+
+// certificates are what a PEM bundle holds of them.
+func certificates(bundle []byte) [][]byte {
+	var out [][]byte
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == certificateBlock {
+			out = append(out, block.Bytes)
+		}
+	}
+	return out
+}
+
+func contains(all [][]byte, der []byte) bool {
+	return slices.ContainsFunc(all, func(other []byte) bool { return bytes.Equal(der, other) })
+}

@@ -1,0 +1,213 @@
+package desired_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestNetworkPolicy is what the fence is there for, each line as "<direction> <peer> <ports>". The goldens have it whole.
+func TestNetworkPolicy(t *testing.T) {
+	const kubeAPIServer, dns = "pods app=kube-apiserver", " UDP/53 TCP/53 UDP/5353 TCP/5353"
+	usual := []string{
+		"from " + kubeAPIServer + " TCP/15017",
+		"from pods app=private-router TCP/15012",
+		"from namespaces network.openshift.io/policy-group=ingress TCP/15012",
+		"from namespaces kubernetes.io/metadata.name=hypershift-sharedingress TCP/15012",
+		"from namespaces network.openshift.io/policy-group=monitoring TCP/15014",
+		"to " + kubeAPIServer + " TCP/6443",
+		"to namespaces kubernetes.io/metadata.name=openshift-dns" + dns,
+		"to namespaces kubernetes.io/metadata.name=kube-system" + dns,
+	}
+	outside := desired.Peers{
+		GuestAPI: []desired.Peer{parsePeer(t, "192.0.2.1/32")},
+		XDS:      []desired.Peer{parsePeer(t, "198.51.100.7/24"), parsePeer(t, "2001:db8::/32")},
+		DNS:      []desired.Peer{parsePeer(t, "169.254.20.10/32")},
+	}
+	for name, tc := range map[string]struct {
+		policies desired.NetworkPolicies
+		server   string
+		want     []string
+	}{
+		"HyperShift":                    {desired.HyperShiftPeers(), "", usual},
+		"HyperShift, by its short name": {desired.HyperShiftPeers(), "https://kube-apiserver:6443", usual},
+		"a guest elsewhere, and no metrics": {outside, "https://api.guest.example.com", []string{
+			"from block 192.0.2.1/32 TCP/15017", "from block 198.51.100.0/24 TCP/15012", "from block 2001:db8::/32 TCP/15012",
+			"to block 192.0.2.1/32 TCP/443", "to block 169.254.20.10/32" + dns,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default"))
+			cfg.NetworkPolicies, guest.API.Server = tc.policies, tc.server
+			policy := policyOf(t, compute(t, cfg, embedded(t), installed(t), guest))
+			if diff := cmp.Diff(tc.want, lines(policy)); diff != "" {
+				t.Errorf("the policy allows something else (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNetworkPolicyIsAboutIstiod: it selects the Deployment's pods, cuts both directions, and comes before the pods do.
+func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.Revision = "other"
+	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	policy := policyOf(t, state)
+	u, err := state.Workload[0].Unstructured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := as[appsv1.Deployment](t, u).Spec.Template.Labels
+	if selector.Empty() || !selector.Matches(labels.Set(pod)) {
+		t.Errorf("the policy selects %s, and istiod's pod has the labels %v", selector, pod)
+	}
+	if diff := cmp.Diff([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes); diff != "" {
+		t.Errorf("policy types (-want +got):\n%s", diff)
+	}
+	i := slices.IndexFunc(state.Mgmt, func(o desired.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
+	if !desired.NeededOnMgmt(state.Mgmt[i].GVK()) {
+		t.Error("istiod may start without its policy")
+	}
+}
+
+// TestNetworkPolicyFlags: where there is no policy, the kind is not watched either.
+func TestNetworkPolicyFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		topology desired.Topology
+		policies desired.NetworkPolicies
+		there    bool
+		warnings []string
+	}{
+		"hosted":     {desired.TopologyHosted, desired.HyperShiftPeers(), true, nil},
+		"off":        {desired.TopologyHosted, desired.NoPolicies{}, false, []string{"--network-policies=false"}},
+		"standalone": {desired.TopologyStandalone, desired.HyperShiftPeers(), false, nil},
+		"open to all": {desired.TopologyHosted, desired.Peers{
+			GuestAPI: []desired.Peer{parsePeer(t, "::/0")}, XDS: []desired.Peer{parsePeer(t, "10.0.0.0/8"), parsePeer(t, "1.2.3.4/0")}, DNS: []desired.Peer{parsePeer(t, "10.0.0.1/32")},
+		}, true, []string{"--guest-api-peers=::/0", "--xds-peers=0.0.0.0/0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(tc.topology)
+			cfg.NetworkPolicies = tc.policies
+			state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+			planned := slices.ContainsFunc(state.Mgmt, func(o desired.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
+			watched := slices.ContainsFunc(cfg.MgmtKinds(), func(k desired.Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
+			if planned != tc.there || watched != tc.there {
+				t.Errorf("a policy is planned: %t, the kind is watched: %t; want %t", planned, watched, tc.there)
+			}
+			var warnings []string
+			for _, w := range cfg.Warnings() {
+				flag, _, _ := strings.Cut(w, ": ")
+				warnings = append(warnings, flag)
+			}
+			if diff := cmp.Diff(tc.warnings, warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNetworkPolicyRefusals(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.NetworkPolicies = nil
+	mustFail(t, cfg.Validate(), "--network-policies")
+	cfg.NetworkPolicies = desired.Peers{}
+	mustFail(t, cfg.Validate(), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
+	for _, server := range []string{"https://kube-apiserver:0", "https://kube-apiserver:70000", "https://kube apiserver"} {
+		guest := withForeignCRDs(asking("openshift-default"))
+		guest.API.Server = server
+		_, err := desired.Compute(config(desired.TopologyHosted), embedded(t), installed(t), guest)
+		mustFail(t, err, "network policy", "guest's API server")
+	}
+}
+
+func TestParsePeer(t *testing.T) {
+	for text, want := range map[string]desired.Peer{
+		"pods:app=kube-apiserver":                            desired.PodPeer{Label: "app", Value: "kube-apiserver"},
+		"namespaces:network.openshift.io/policy-group=a.b-C": desired.NamespacePeer{Label: "network.openshift.io/policy-group", Value: "a.b-C"},
+		"192.0.2.0/24":  desired.BlockPeer{Prefix: netip.MustParsePrefix("192.0.2.0/24")},
+		"2001:db8::/32": desired.BlockPeer{Prefix: netip.MustParsePrefix("2001:db8::/32")},
+	} {
+		got := parsePeer(t, text)
+		if got != want || got.String() != text {
+			t.Errorf("%q is read as %#v (%s), want %#v", text, got, got, want)
+		}
+	}
+	for _, text := range []string{
+		"", "pods", "pods:", "pods:app", "pods:app=", "pods:=x", "pods:a b=c", "pods:a=b=c", "pods:app=x,y=z", "namespaces:", "namespaces:a/b/c=d", "nodes:a=b",
+		"192.0.2.1", "192.0.2.0/33", "2001:db8::", "any", "*",
+	} {
+		if p, err := desired.ParsePeer(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+			t.Errorf("%q is read as %v, error %v", text, p, err)
+		}
+	}
+}
+
+func parsePeer(t *testing.T, text string) desired.Peer {
+	t.Helper()
+	p, err := desired.ParsePeer(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func policyOf(t *testing.T, state desired.State) networkingv1.NetworkPolicy {
+	t.Helper()
+	for _, o := range state.Mgmt {
+		if o.GVK().Kind != "NetworkPolicy" {
+			continue
+		}
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return as[networkingv1.NetworkPolicy](t, u)
+	}
+	t.Fatal("no NetworkPolicy is planned")
+	return networkingv1.NetworkPolicy{}
+}
+
+// lines are a policy's rules. A rule without peers, which in the API means everybody, is none.
+func lines(policy networkingv1.NetworkPolicy) []string {
+	var out []string
+	add := func(direction string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
+		text := ""
+		for _, p := range ports {
+			text += fmt.Sprintf(" %s/%s", *p.Protocol, p.Port)
+		}
+		if len(peers) == 0 || len(ports) == 0 {
+			out = append(out, fmt.Sprintf("%s EVERYBODY%s", direction, text))
+		}
+		for _, p := range peers {
+			switch {
+			case p.IPBlock != nil:
+				out = append(out, direction+" block "+p.IPBlock.CIDR+text)
+			case p.PodSelector != nil:
+				out = append(out, direction+" pods "+metav1.FormatLabelSelector(p.PodSelector)+text)
+			default:
+				out = append(out, direction+" namespaces "+metav1.FormatLabelSelector(p.NamespaceSelector)+text)
+			}
+		}
+	}
+	for _, r := range policy.Spec.Ingress {
+		add("from", r.From, r.Ports)
+	}
+	for _, r := range policy.Spec.Egress {
+		add("to", r.To, r.Ports)
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package desired_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestTheLabelOpensTheWebhookOnly: the guest's admin may aim a webhook at the Service with HyperShift's label, and finds istiod's webhooks there and
+// nothing else. Each line is "<name> <labelled> <ports>".
+func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
+	for topology, want := range map[desired.Topology][]string{
+		desired.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
+		desired.TopologyStandalone: {"istiod-openshift-gateway false 15010->0 15012->0 443->15017 15014->0"},
+	} {
+		state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+		var got []string
+		for _, s := range services(t, state) {
+			_, labelled := s.Labels["hypershift.openshift.io/allow-guest-webhooks"]
+			line := fmt.Sprint(s.Name, " ", labelled)
+			for _, p := range s.Spec.Ports {
+				line += fmt.Sprintf(" %d->%s", p.Port, p.TargetPort.String())
+			}
+			got = append(got, line)
+			if diff := cmp.Diff(map[string]string{"app": "istiod", "istio.io/rev": "openshift-gateway"}, s.Spec.Selector); diff != "" {
+				t.Errorf("%s, Service %s: selector (-want +got):\n%s", topology, s.Name, diff)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", topology, diff)
+		}
+	}
+}
+
+// TestIstiodsCertificateNamesTheWebhook: one value is in the URL, in the certificate, and (by default) the Service's name.
+func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	if cfg.WebhookHost != cfg.WebhookService() {
+		t.Fatal("this is not the default")
+	}
+	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	if text := string(state.Workload[0].JSON()); !strings.Contains(text, `"value":"istiod.apps.example.com,gw-webhook-openshift-gateway"`) {
+		t.Errorf("ISTIOD_CUSTOM_HOST does not name the webhook's host:\n%s", text)
+	}
+}
+
+// TestTheWebhooksServiceHasAName with the longest revision too, and no Service of another revision forbids its URL.
+func TestTheWebhooksServiceHasAName(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	for _, revision := range []string{"a", "webhook", "gw-webhook", strings.Repeat("r", 52)} {
+		cfg.Revision = revision
+		if problems := validation.IsDNS1123Label(cfg.WebhookService()); len(problems) > 0 {
+			t.Errorf("%s: %v", cfg.WebhookService(), problems)
+		}
+		for _, other := range []string{"a", "openshift", "webhook", "gw", "gw-webhook-" + revision} {
+			if name := (desired.Config{Revision: other}).IstiodName(); strings.HasPrefix(cfg.WebhookService(), name) {
+				t.Errorf("HyperShift would delete a webhook at %s for the Service %s", cfg.WebhookService(), name)
+			}
+		}
+	}
+}
+
+// TestAServiceWithAnotherPortIsRefused: what the chart adds to istiod's Service is looked at before it is opened.
+func TestAServiceWithAnotherPortIsRefused(t *testing.T) {
+	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
+		for _, u := range rendered {
+			if u.GetKind() == "Service" && u.GetName() == "istiod-openshift-gateway" {
+				spec := u.Object["spec"].(map[string]any)
+				spec["ports"] = append(spec["ports"].([]any), map[string]any{"name": "debug", "port": int64(8080)})
+			}
+		}
+		return rendered
+	}}
+	refused(t, config(desired.TopologyHosted), source, "Service istiod-openshift-gateway", "debug", "8080")
+}
+
+func services(t *testing.T, state desired.State) []corev1.Service {
+	t.Helper()
+	var out []corev1.Service
+	for _, o := range mgmtObjects(state) {
+		if o.GVK().Kind == "Service" {
+			u, err := o.Unstructured()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, as[corev1.Service](t, u))
+		}
+	}
+	return out
+}

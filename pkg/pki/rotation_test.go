@@ -1,0 +1,173 @@
+package pki_test
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+const overlap = 24 * time.Hour
+
+func roots(t *testing.T, bundle []byte) int {
+	t.Helper()
+	n := 0
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		n++
+	}
+	return n
+}
+
+// vouched says whether an issuing CA is trusted by whoever has a bundle.
+func vouched(t *testing.T, bundle []byte, by pki.CA, at time.Time) bool {
+	t.Helper()
+	block, _ := pem.Decode(by.Cert)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	_, err = cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err == nil
+}
+
+func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string) (pki.CA, pki.Rotation) {
+	t.Helper()
+	ca, r, err := r.Step(ca, at, pki.RotationOptions{Overlap: overlap, Request: request})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ca.Check(at); err != nil {
+		t.Fatalf("phase %q: %v", r.Phase, err)
+	}
+	if err := r.Check(ca, at); err != nil {
+		t.Fatalf("phase %q: %v", r.Phase, err)
+	}
+	return ca, r
+}
+
+// TestARotationNeverIssuesWhatSomebodyDoesNotTrust: whoever is one phase behind trusts what issues now, and what issued a phase ago is trusted
+// by whoever is up to date.
+func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	old, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, r := old, pki.Rotation{}
+	var phases []pki.Phase
+	var trusted []int
+	at := start
+	for i := range 8 {
+		before := ca
+		ca, r = step(t, r, ca, at, "please")
+		if !vouched(t, before.Root, ca, at) || !vouched(t, ca.Root, before, at) {
+			t.Fatalf("step %d, phase %q: neighbours do not trust each other", i, r.Phase)
+		}
+		phases, trusted = append(phases, r.Phase), append(trusted, roots(t, ca.Root))
+		at = at.Add(overlap / 2)
+	}
+	want := []pki.Phase{"spreading", "spreading", "settling", "settling", "", "", "", ""}
+	if diff := cmp.Diff(want, phases); diff != "" {
+		t.Errorf("phases, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{2, 2, 2, 2, 1, 1, 1, 1}, trusted); diff != "" {
+		t.Errorf("roots, -want +got:\n%s", diff)
+	}
+	if vouched(t, ca.Root, old, at) {
+		t.Error("the old root is still trusted")
+	}
+	if r.Request != "please" {
+		t.Errorf("the request that was followed is %q", r.Request)
+	}
+}
+
+// TestWhoWasAwayMissesNoPhase: after a year, each phase still has its time.
+func TestWhoWasAwayMissesNoPhase(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, r := step(t, pki.Rotation{}, ca, start, "please")
+	late := start.AddDate(1, 0, 0)
+	ca, r = step(t, r, ca, late, "please")
+	if r.Phase != pki.Settling || !r.Since.Equal(late) {
+		t.Errorf("phase %q since %s, want settling since now", r.Phase, r.Since)
+	}
+	if _, again := step(t, r, ca, late, "please"); again.Phase != pki.Settling {
+		t.Errorf("phase %q at once after that", again.Phase)
+	}
+}
+
+// TestAPhaseLastsFromWhenItIsInEffect: while nobody could be told of a new root, no time for hearing of it has passed.
+func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, r := step(t, pki.Rotation{}, ca, start, "please")
+	effective := start.Add(20 * time.Hour)
+	for at, want := range map[time.Time]pki.Phase{start.Add(overlap): pki.Spreading, effective.Add(overlap): pki.Settling} {
+		_, got, err := r.Step(ca, at, pki.RotationOptions{Overlap: overlap, Effective: effective})
+		if err != nil || got.Phase != want {
+			t.Errorf("after %s: phase %q, %v, want %q", at.Sub(start), got.Phase, err, want)
+		}
+	}
+}
+
+func TestAgeBeginsARotation(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, err := pki.Rotation{}.NextStep(ca, pki.RotationOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if years := due.Sub(start).Hours() / 24 / 365; years < 3.9 || years > 4.1 {
+		t.Errorf("due after %.1f years, want four fifths of five", years)
+	}
+	if _, r := step(t, pki.Rotation{}, ca, due.Add(-time.Second), ""); r.Phase != pki.Steady {
+		t.Errorf("phase %q before it is due", r.Phase)
+	}
+	if _, r := step(t, pki.Rotation{}, ca, due, ""); r.Phase != pki.Spreading {
+		t.Errorf("phase %q when it is due", r.Phase)
+	}
+	if _, r := step(t, pki.Rotation{Request: "done"}, ca, start, "done"); r.Phase != pki.Steady {
+		t.Errorf("phase %q for a request that was followed", r.Phase)
+	}
+}
+
+func TestASpoiledRotationIsNoted(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spreading, r := step(t, pki.Rotation{}, ca, start, "please")
+	for name, tc := range map[string]struct {
+		ca       pki.CA
+		rotation pki.Rotation
+	}{
+		"the next root is not trusted":  {ca, r},
+		"the next CA is lost":           {spreading, pki.Rotation{Phase: pki.Spreading}},
+		"the next root is lost":         {spreading, pki.Rotation{Phase: pki.Settling}},
+		"a phase from another version":  {spreading, pki.Rotation{Phase: "resting", Next: r.Next}},
+		"the next CA has another's key": {spreading, pki.Rotation{Phase: pki.Spreading, Next: pki.CA{Cert: r.Next.Cert, Root: r.Next.Root, Chain: r.Next.Chain, Key: ca.Key}}},
+	} {
+		if err := tc.rotation.Check(tc.ca, start); err == nil {
+			t.Errorf("%s: not noted", name)
+		}
+	}
+	if _, _, err := (pki.Rotation{Phase: "resting"}).Step(ca, start, pki.RotationOptions{}); err == nil {
+		t.Error("an unknown phase is taken for something")
+	}
+}
