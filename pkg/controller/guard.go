@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
@@ -17,11 +21,15 @@ var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cl
 // Guard refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
 // Role may read: a guest may have a namespace of the same name, but not of the same UID.
 func Guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
+	return guard(ctx, cfg, m, g.HasNamespace)
+}
+
+func guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error)) error {
 	uid, err := m.NamespaceUID(ctx)
 	if err != nil || cfg.Topology == desired.TopologyStandalone {
 		return err
 	}
-	same, err := g.HasNamespace(ctx, uid)
+	same, err := guestHas(ctx, uid)
 	if err != nil {
 		return fmt.Errorf("making sure that the guest is not the management cluster: %w", err)
 	}
@@ -29,4 +37,26 @@ func Guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cl
 		return ErrSameCluster
 	}
 	return nil
+}
+
+// guestConn is the connection to the guest. A kubeconfig that comes while it is in use must not lead to the management cluster either.
+func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
+	if o.LoadGuest == nil {
+		return guestconn.Fixed(o.GuestConfig)
+	}
+	return guestconn.New(guestconn.Options{
+		Config: o.GuestConfig,
+		Load: func() (*rest.Config, error) {
+			config, err := o.LoadGuest()
+			if err != nil {
+				return nil, err
+			}
+			return unlimited(config), nil
+		},
+		Verify: func(ctx context.Context, candidate *rest.Config) error {
+			return guard(ctx, o.Config, m, func(ctx context.Context, uid types.UID) (bool, error) {
+				return guest.HasNamespace(ctx, candidate, uid)
+			})
+		},
+	})
 }

@@ -49,7 +49,7 @@ func (p *proof) why() string {
 
 // of is the state of the proof now, and how long to wait before it is tried again; zero means that there is nothing to try.
 func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted, now time.Time) (desired.WebhookProof, time.Duration) {
-	if hosted.Istiod != desired.Available || !g.HasWebhook() || !g.CanProveWebhook() {
+	if hosted.Istiod != desired.Available || !g.CanProveWebhook() {
 		*p = proof{}
 		return desired.Unproven, 0
 	}
@@ -58,6 +58,10 @@ func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted,
 	}
 	if p.proven {
 		return desired.Proven, 0
+	}
+	if !g.HasWebhook() {
+		// It is about to be applied, and our own write is no event.
+		return desired.Unproven, firstProofDelay
 	}
 	if now.Before(p.next) {
 		return desired.Unproven, p.next.Sub(now)

@@ -2,21 +2,18 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -24,26 +21,43 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// Reconciler makes both sides agree with what the GatewayClasses ask for. Its exported fields are set once, before it is used.
+// Reconciler makes both sides agree with what the GatewayClasses ask for.
 type Reconciler struct {
-	Config desired.Config
-	Source desired.ChartSource
-	// Version is istiod's, for messages.
-	Version string
-	Mgmt    *mgmt.Cluster
-	Guest   *guest.Cluster
-	Clock   clock.PassiveClock
-	// GuestServer is the guest's API server as istiod's pod reaches it; empty: as we do.
-	GuestServer string
-	// TokenLifetime is how long istiod's guest token lives.
-	TokenLifetime time.Duration
+	config desired.Config
+	// version is istiod's, for messages.
+	version string
+	mgmt    *mgmt.Cluster
+	guest   *guest.Cluster
+	clock   clock.PassiveClock
+	// tokenLifetime is how long istiod's guest token lives.
+	tokenLifetime time.Duration
 
+	// planner remembers what does not change from plan to plan, and last the last plan and what it was computed from.
+	planner *desired.Planner
+	last    lastPlan
+	// nextCA is for the installation that may be asked for.
+	nextCA pki.CA
+	// caOverlap is how long both roots are trusted before and after the switch of a rotation.
+	caOverlap time.Duration
+	// complete is whether the last pass found or made everything as it should be.
+	complete bool
+	// mints limits how often a token is asked for.
+	mints *rate.Limiter
 	// guarded is whether the two sides were found to be different clusters.
 	guarded bool
-	// last is the last plan and what it was computed from.
-	last lastPlan
 	// proof is what is known of the webhook.
 	proof proof
+	// trouble is what was said of failures that time alone does not mend.
+	trouble trouble
+	// passing is since when the installation is in a state that mostly ends by itself in a moment.
+	passing passing
+}
+
+func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
+	return &Reconciler{
+		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: clock.RealClock{}, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
+		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(),
+	}
 }
 
 // lastPlan lets a reconcile that changes nothing compute nothing.
@@ -52,22 +66,31 @@ type lastPlan struct {
 	state  desired.State
 }
 
-// Reconcile is one pass over everything. It returns an error only for what a retry may mend.
+// pass is what one reconcile finds and does.
+type pass struct {
+	hosted  desired.Hosted
+	seen    desired.Guest
+	outcome status.Outcome
+	// next is when it should be called again without an event; zero means never.
+	next time.Duration
+}
+
+// again asks for a further pass after some time; zero asks for nothing.
+func (p *pass) again(after time.Duration) {
+	if p.next == 0 || (after != 0 && after < p.next) {
+		p.next = after
+	}
+}
+
+// Reconcile is one pass over everything. It returns an error only for what a retry may soon mend.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	outcome, next, err := r.converge(ctx)
+	p, err := r.converge(ctx)
 	if unknown(err) {
 		// A watch will tell; nothing is decided on half of the facts.
 		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting to know both sides", "why", err.Error())
 		return reconcile.Result{}, nil
 	}
-	statusErr := r.report(ctx, outcome)
-	if statusErr != nil {
-		return reconcile.Result{}, statusErr // first: beside a terminal error it would not be tried again
-	}
-	if err := errors.Join(err, outcome.Mgmt.Err(), outcome.Guest.Err()); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: next}, nil
+	return r.report(ctx, p, err)
 }
 
 // unknown says that a side has not shown everything yet.
@@ -77,185 +100,161 @@ func unknown(err error) bool {
 	return mgmtUnknown || guestUnknown
 }
 
-// converge observes, computes and applies. next is when it should be called again without an event; zero means never.
-func (r *Reconciler) converge(ctx context.Context) (status.Outcome, time.Duration, error) {
-	hosted, seen, err := r.observe(ctx)
+// converge observes, computes and applies. An error means that there is no plan.
+func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
+	p := &pass{}
+	if err := r.observe(ctx, p); err != nil {
+		return p, err
+	}
+	plan, err := r.plan(ctx, p)
+	r.complete = r.complete && err == nil
 	if err != nil {
-		return status.Outcome{Refused: err, Classes: seen.Classes}, 0, err
+		// Nothing is changed, and what serves goes on serving: it needs its token.
+		r.keepCredential(ctx, p)
+		return p, err
 	}
-	retryProof, unproven := time.Duration(0), ""
-	if len(seen.Classes) > 0 {
-		seen.Webhook, retryProof = r.proof.of(ctx, r.Guest, hosted, r.Clock.Now())
-		unproven = r.proof.why()
+	p.outcome.Plan = plan
+	r.applyAll(ctx, p)
+	r.prune(ctx, p)
+	if p.outcome.Waiting == "" {
+		p.outcome.Waiting = r.proof.why()
 	}
-	plan, err := r.compute(ctx, hosted, seen)
-	if err != nil {
-		return status.Outcome{Refused: err, Classes: seen.Classes}, 0, err
+	r.complete = p.outcome.Mgmt.Complete() && p.outcome.Guest.Complete()
+	p.outcome.MgmtWatches, p.outcome.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
+	if !plan.Installed && r.complete {
+		r.prepare(ctx, p.seen)
 	}
-	outcome := status.Outcome{Plan: plan, Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince}
-	renew := r.applyAll(ctx, &outcome, hosted)
-	r.prune(ctx, &outcome)
-	if outcome.Waiting == "" {
-		outcome.Waiting = unproven
-	}
-	outcome.MgmtWatches, outcome.GuestWatches = r.Mgmt.WatchProblems(), r.Guest.WatchProblems()
-	return outcome, soonest(retryProof, renew), nil
+	return p, nil
 }
 
 // observe reads both sides, once they are known to be two.
-func (r *Reconciler) observe(ctx context.Context) (desired.Hosted, desired.Guest, error) {
-	seen, err := r.Guest.Observe()
+func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
+	seen, err := r.guest.Observe()
 	if err != nil {
-		return desired.Hosted{}, desired.Guest{}, err
+		return err
 	}
-	hosted, err := r.Mgmt.Observe(ctx)
+	hosted, err := r.mgmt.Observe(ctx)
 	if err != nil {
-		return desired.Hosted{}, seen, err
+		p.outcome.Classes = seen.Classes
+		return err
 	}
 	if !r.guarded {
-		if err := Guard(ctx, r.Config, r.Mgmt, r.Guest); err != nil {
-			return desired.Hosted{}, desired.Guest{}, err // no classes: not even a status may be written there
+		if err := Guard(ctx, r.config, r.mgmt, r.guest); err != nil {
+			return err // no classes: not even a status may be written there
 		}
 		r.guarded = true
 	}
-	if len(seen.Classes) == 0 {
-		return hosted, seen, nil
+	if len(seen.Classes) > 0 {
+		var retry time.Duration
+		seen.Webhook, retry = r.proof.of(ctx, r.guest, hosted, r.clock.Now())
+		p.again(retry)
 	}
-	if !hosted.CA.Exists() {
-		if hosted.CA, err = pki.New(r.Clock.Now()); err != nil {
-			return desired.Hosted{}, seen, err
-		}
-		r.Mgmt.KeepCA(hosted.CA)
-	}
-	if err := hosted.CA.Check(r.Clock.Now()); err != nil {
-		return desired.Hosted{}, seen, fmt.Errorf("the mesh CA in Secret %s cannot be used: %w", desired.CASecretName, err)
-	}
-	return hosted, seen, nil
+	p.hosted, p.seen = hosted, seen
+	p.outcome = status.Outcome{Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout}
+	return nil
 }
 
-// compute plans, or hands out the last plan if nothing that it was made from changed.
-func (r *Reconciler) compute(ctx context.Context, hosted desired.Hosted, seen desired.Guest) (desired.State, error) {
-	hosted.IstiodSince = time.Time{} // nothing is computed from it
-	inputs, err := json.Marshal([]any{hosted, seen})
+// plan computes what should exist, or hands out the last plan if nothing that it was made from changed.
+func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
+	if p.seen.Classes != nil {
+		if err := r.haveCA(p); err != nil {
+			return desired.State{}, err
+		}
+		if err := r.rotate(ctx, p); err != nil {
+			return desired.State{}, fmt.Errorf("rotating the mesh CA: %w", err)
+		}
+	}
+	hosted := p.hosted
+	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest = time.Time{}, desired.RolledOut, "" // nothing is computed from these
+	inputs, err := json.Marshal([]any{hosted, p.seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)
 	}
 	if r.last.inputs != nil && bytes.Equal(inputs, r.last.inputs) {
 		return r.last.state, nil
 	}
-	start := r.Clock.Now()
-	state, err := desired.Compute(r.Config, r.Source, hosted, seen)
+	start := r.clock.Now()
+	state, err := r.planner.Compute(hosted, p.seen)
 	if err != nil {
-		return desired.State{}, reconcile.TerminalError(fmt.Errorf("refusing the plan, nothing was changed: %w", err))
+		return desired.State{}, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
 	}
 	r.last = lastPlan{inputs: inputs, state: state}
-	logr.FromContextOrDiscard(ctx).V(1).Info("Computed a plan", "classes", len(seen.Classes), "took", r.Clock.Since(start).Round(time.Millisecond).String())
+	logr.FromContextOrDiscard(ctx).V(1).Info("Computed a plan", "classes", len(p.seen.Classes), "took", r.clock.Since(start).Round(time.Millisecond).String())
 	return state, nil
 }
 
-// applyAll applies the stages in their order and says when the credential must be renewed.
-func (r *Reconciler) applyAll(ctx context.Context, o *status.Outcome, hosted desired.Hosted) time.Duration {
-	var sides sync.WaitGroup
-	sides.Go(func() { o.Mgmt = r.Mgmt.Apply(ctx, o.Plan.Mgmt) })
-	sides.Go(func() {
-		o.Guest = r.Guest.Apply(ctx, slices.Concat(o.Plan.CRDs, o.Plan.Guest))
-	})
-	sides.Wait()
-	if !o.Plan.Installed {
-		return 0
+// haveCA makes the mesh CA where there is none, and refuses one that cannot be used.
+func (r *Reconciler) haveCA(p *pass) error {
+	if p.hosted.SpoiledCA != nil {
+		return p.hosted.SpoiledCA
 	}
-	workload, renew, err := r.workload(ctx, o.Plan)
-	if err != nil {
-		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
-		cause := apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
-		o.Waiting = "a token of istiod's service account in the guest (guest side: " + cause.String() + ")"
-		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
-	}
-	o.Mgmt = o.Mgmt.And(r.Mgmt.Apply(ctx, workload))
-	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
-	if (hosted.Istiod == desired.Available && o.Mgmt.Complete()) || r.Guest.HasWebhook() {
-		o.Guest = o.Guest.And(r.Guest.Apply(ctx, o.Plan.Admission))
-	}
-	return renew
-}
-
-// tokenRetry is how soon a token is asked for again after that failed.
-const tokenRetry = 5 * time.Second
-
-// workload is istiod with its credential, which is renewed when it is due. Without a credential there is no workload: the pod could not start.
-func (r *Reconciler) workload(ctx context.Context, plan desired.State) ([]desired.MgmtObject, time.Duration, error) {
-	credential, now := r.Mgmt.Credential(), r.Clock.Now()
-	var err error
-	account := r.Guest.IstiodAccount()
-	stale := (account != "" && account != credential.Account()) || !r.Guest.Reaches(credential, r.GuestServer)
-	if credential.Token == "" || stale || !now.Before(credential.RenewAt()) {
-		var fresh desired.Credential
-		if fresh, err = r.Guest.MintCredential(ctx, r.GuestServer, r.TokenLifetime, now); err == nil {
-			r.Mgmt.KeepCredential(fresh)
-			credential = fresh
+	now := r.clock.Now()
+	if !p.hosted.CA.Exists() {
+		ca, err := r.newCA()
+		if err != nil {
+			return err
 		}
+		r.mgmt.KeepCA(ca, pki.Rotation{})
+		p.hosted.CA = ca
 	}
-	if credential.Token == "" {
-		return nil, tokenRetry, err
+	if err := cmp.Or(p.hosted.CA.Check(now), p.hosted.Rotation.Check(p.hosted.CA, now)); err != nil {
+		return fmt.Errorf("the mesh CA in Secret %s cannot be used: %w", desired.CASecretName, err)
 	}
-	renew := credential.RenewAt().Sub(now)
+	return nil
+}
+
+// rotate takes the step of the CA's rotation that is due. A phase is over only when everything was as the phase wants it, istiod included, for as
+// long as the overlap.
+func (r *Reconciler) rotate(ctx context.Context, p *pass) error {
+	settled := p.hosted.Istiod == desired.Available && p.hosted.Rollout == desired.RolledOut && r.complete
+	if p.hosted.CAOwner == desired.Theirs || !settled {
+		return nil // what ends this is an event
+	}
+	options := pki.RotationOptions{Overlap: r.caOverlap, Effective: p.hosted.IstiodSince, Request: p.hosted.RotationRequest}
+	was := p.hosted.Rotation.Phase
+	ca, rotation, err := p.hosted.Rotation.Step(p.hosted.CA, r.clock.Now(), options)
 	if err != nil {
-		renew = tokenRetry
+		return err
 	}
-	secret, mintErr := desired.CredentialSecret(r.Config, credential)
-	if mintErr != nil {
-		return nil, tokenRetry, mintErr
+	if rotation.Phase != was {
+		logr.FromContextOrDiscard(ctx).Info("Rotating the mesh CA", "phase", cmp.Or(string(rotation.Phase), "done"), "overlap", r.caOverlap.String())
+		r.mgmt.KeepCA(ca, rotation)
+		p.hosted.CA, p.hosted.Rotation = ca, rotation
 	}
-	return append([]desired.MgmtObject{secret}, plan.Workload...), renew, err
+	next, err := rotation.NextStep(ca, options)
+	if err != nil {
+		return err
+	}
+	p.again(max(next.Sub(r.clock.Now()), time.Second))
+	return nil
 }
 
-// prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nobody would answer; then istiod,
-// until its pods are gone, so that they give back their leases in the guest while they still may; then the rest of the guest.
-func (r *Reconciler) prune(ctx context.Context, o *status.Outcome) {
-	if o.Plan.Installed && (!o.Mgmt.Complete() || !o.Guest.Complete()) {
-		return
+// newCA is the CA that was made ahead, or another.
+func (r *Reconciler) newCA() (pki.CA, error) {
+	if ca := r.nextCA; ca.Exists() {
+		r.nextCA = pki.CA{}
+		return ca, nil
 	}
-	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Guest, o.Plan.Admission)
-	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
-	// When nobody asks for us any more, nothing that the guest does or refuses keeps istiod running.
-	if o.Guest = o.Guest.And(r.Guest.PruneWebhooks(ctx, keepGuest)); o.Plan.Installed && !o.Guest.Complete() {
-		return
-	}
-	if o.Mgmt = o.Mgmt.And(r.Mgmt.Prune(ctx, keepMgmt)); !o.Mgmt.Complete() {
-		return
-	}
-	if !o.Plan.Installed {
-		r.Mgmt.ForgetSecrets()
-		r.proof = proof{}
-	}
-	o.Guest = o.Guest.And(r.Guest.Prune(ctx, keepGuest))
+	return pki.New(r.clock.Now())
 }
 
-// report writes the conditions that changed, and says what was done.
-func (r *Reconciler) report(ctx context.Context, o status.Outcome) error {
-	if o.Mgmt.Writes()+o.Guest.Writes() > 0 {
-		logr.FromContextOrDiscard(ctx).Info("Applied", "management", o.Mgmt.String(), "guest", o.Guest.String())
-		// What rendering and applying needed goes back to the system: at rest this process is small.
-		defer debug.FreeOSMemory()
+// prepare computes the plan of an installation that nobody has asked for yet, under the name that GatewayClasses mostly have, so that the one
+// that comes finds the work done (another name costs 5 ms). Nothing of it is applied, or kept but by the planner.
+func (r *Reconciler) prepare(ctx context.Context, seen desired.Guest) {
+	if r.nextCA.Exists() {
+		return // done
 	}
-	if !r.guarded {
-		return nil
+	ca, err := pki.New(r.clock.Now())
+	if err == nil {
+		r.nextCA = ca
+		seen.Classes, seen.Namespace = []desired.GatewayClass{{Name: usualClass}}, desired.Present
+		_, err = r.planner.Compute(desired.Hosted{CA: ca}, seen)
 	}
-	var errs []error
-	for _, class := range o.Classes {
-		previous := r.Guest.Conditions(class.Name)
-		conditions := status.Conditions(class, o, r.Version, previous, r.Clock.Now())
-		if !status.Same(previous, conditions) {
-			errs = append(errs, r.Guest.ApplyConditions(ctx, class.Name, conditions))
-		}
+	if err != nil {
+		// Nobody has asked. Whoever does is told in the status.
+		logr.FromContextOrDiscard(ctx).Info("An installation would be refused", "err", err.Error())
 	}
-	return errors.Join(errs...)
 }
 
-// soonest is the shorter of two waits, of which zero means never.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
-}
+// usualClass is the name of OpenShift's GatewayClass.
+const usualClass = "openshift-default"

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -51,11 +53,14 @@ type Options struct {
 	Config                  desired.Config
 	Source                  *charts.Source
 	MgmtConfig, GuestConfig *rest.Config
-	GuestServer             string
-	TokenLifetime           time.Duration
-	LeaderElection          bool
-	HealthAddress           string
-	MetricsAddress          string
+	// LoadGuest loads GuestConfig again, which may be replaced at any time; nil means that it stays as it is.
+	LoadGuest     func() (*rest.Config, error)
+	TokenLifetime time.Duration
+	// CAOverlap is how long both roots are trusted before and after the switch of a rotation of the mesh CA.
+	CAOverlap      time.Duration
+	LeaderElection bool
+	HealthAddress  string
+	MetricsAddress string
 }
 
 // Run runs the controller until ctx ends. It returns at once, with an error that says what to do, when it could never work: a namespace that
@@ -67,7 +72,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	guestCluster, err := guest.New(o.GuestConfig, o.Config)
+	conn, err := guestConn(o, mgmtCluster)
+	if err != nil {
+		return fmt.Errorf("connecting to the guest: %w", err)
+	}
+	guestCluster, err := guest.New(conn, o.Config)
 	if err != nil {
 		return err
 	}
@@ -85,15 +94,27 @@ func Run(ctx context.Context, o Options) error {
 	); err != nil {
 		return fmt.Errorf("adding health checks: %w", err)
 	}
-	reconciler := &Reconciler{
-		Config: o.Config, Source: o.Source, Version: o.Source.Version(), Mgmt: mgmtCluster, Guest: guestCluster,
-		Clock: clock.RealClock{}, GuestServer: o.GuestServer, TokenLifetime: o.TokenLifetime,
-	}
-	if err := reconciler.AddToManager(mgr); err != nil {
+	if err := newReconciler(o, mgmtCluster, guestCluster).addToManager(mgr); err != nil {
 		return err
+	}
+	for _, warning := range o.warnings() {
+		logr.FromContextOrDiscard(ctx).Info("Warning: a setting makes this installation weaker than it need be", "why", warning)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Starting", "topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
 	return mgr.Start(ctx)
+}
+
+// shortOverlap is how long a gateway's certificate lives, and so how long it may take it to hear of a new root.
+const shortOverlap = 24 * time.Hour
+
+// warnings are the settings that are weaker than they need be. They are told in the log alone: the conditions are the guest's to read, and where
+// the management side is weak is not for the guest to know.
+func (o Options) warnings() []string {
+	out := o.Config.Warnings()
+	if o.CAOverlap < shortOverlap {
+		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than that after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
+	}
+	return out
 }
 
 // whileLeading checks a side only in the process that watches it. One that waits for the Lease is ready for that: a rolling update would
@@ -116,8 +137,8 @@ func unlimited(config *rest.Config) *rest.Config {
 	return config
 }
 
-// AddToManager adds the controller: one key, one worker, and the watches of both sides as its one source.
-func (r *Reconciler) AddToManager(mgr manager.Manager) error {
+// addToManager adds the controller: one key, one worker, and the watches of both sides as its one source.
+func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	theKey := reconcile.Request{}
 	c, err := controller.New("hypergate", mgr, controller.Options{
 		Reconciler:              r,
@@ -134,7 +155,7 @@ func (r *Reconciler) AddToManager(mgr manager.Manager) error {
 	// The queue keeps the key once, however many events come.
 	watches := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		notify := func() { queue.Add(theKey) }
-		return errors.Join(r.Mgmt.Start(ctx, notify), r.Guest.Start(ctx, notify))
+		return errors.Join(r.mgmt.Start(ctx, notify), r.guest.Start(ctx, notify))
 	})
 	if err := c.Watch(watches); err != nil {
 		return fmt.Errorf("watching both sides: %w", err)
@@ -188,16 +209,26 @@ func leaseLock(o Options) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Config.MgmtNamespace, "hypergate-"+o.Config.Revision,
-		resourcelock.ResourceLockConfig{Identity: hostname}, o.MgmtConfig, renewDeadline)
+	config := rest.AddUserAgent(rest.CopyConfig(o.MgmtConfig), "leader-election")
+	// A request that hangs leaves time for another before the deadline.
+	config.Timeout = renewDeadline / 2
+	// Not resourcelock.NewFromKubeconfig: it links, and makes, a client for every API group there is.
+	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Lease: %w", err)
 	}
-	return patientLock{lock}, nil
+	return patientLock{&resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: "hypergate-" + o.Config.Revision},
+		Client:     leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
+	}}, nil
 }
 
 // lockRetry is how soon the Lease is asked for again while the API server does not answer.
 const lockRetry = time.Second
+
+// lockPatience is how often that is tried again which the API server refuses.
+const lockPatience = 10
 
 // patientLock tries again soon where an API server does not answer. The elector itself waits for its retry period, which is made for rare
 // writes: a process that starts in an outage would notice its end half a minute late.
@@ -208,9 +239,15 @@ func (l patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	var record *resourcelock.LeaderElectionRecord
 	var raw []byte
 	var err error
+	refused := 0
 	_ = wait.PollUntilContextCancel(ctx, lockRetry, true, func(ctx context.Context) (bool, error) {
 		record, raw, err = l.Interface.Get(ctx)
 		_, noAnswer := errors.AsType[*url.Error](err)
+		// An API server that starts refuses everything until it has read its roles.
+		if apierrors.IsForbidden(err) && refused < lockPatience {
+			refused++
+			return false, nil
+		}
 		return !noAnswer, nil
 	})
 	return record, raw, err

@@ -1,11 +1,9 @@
 package guest
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
-	"k8s.io/client-go/rest"
 	gatewayapply "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -32,9 +29,8 @@ func (c *Cluster) IstiodAccount() types.UID {
 	})
 }
 
-// MintCredential asks the guest for a token of istiod's service account there. server is the guest's API server as istiod's pod reaches it;
-// empty means: as this process does.
-func (c *Cluster) MintCredential(ctx context.Context, server string, lifetime time.Duration, now time.Time) (desired.Credential, error) {
+// MintCredential asks the guest for a token of istiod's service account there.
+func (c *Cluster) MintCredential(ctx context.Context, lifetime time.Duration, now time.Time) (desired.Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
@@ -48,19 +44,20 @@ func (c *Cluster) MintCredential(ctx context.Context, server string, lifetime ti
 	if longest := now.Add(lifetime); expires.After(longest) {
 		expires = longest
 	}
-	return desired.Credential{Server: c.serverFor(server), CABundle: c.caBundle, Token: got.Status.Token, Issued: now, Expires: expires}, nil
+	return desired.Credential{GuestAPI: c.api(), Token: got.Status.Token, Issued: now, Expires: expires}, nil
 }
 
-// Reaches says whether a credential leads to this guest as it is now: the same server, verified by the same CA.
-func (c *Cluster) Reaches(credential desired.Credential, server string) bool {
-	return credential.Server == c.serverFor(server) && bytes.Equal(credential.CABundle, c.caBundle)
+// Reaches says whether a credential leads to this guest as it is now: the same server, verified by all its CAs. It may have more, which the guest
+// had a moment ago.
+func (c *Cluster) Reaches(credential desired.Credential) bool {
+	api := c.api()
+	return credential.Server == api.Server && desired.HasCAs(credential.CABundle, api.CABundle)
 }
 
-func (c *Cluster) serverFor(server string) string {
-	if server == "" {
-		return c.server
-	}
-	return server
+// api is how istiod reaches the guest's API server.
+func (c *Cluster) api() desired.GuestAPI {
+	endpoint := c.conn.Endpoint()
+	return desired.GuestAPI{Server: cmp.Or(c.cfg.GuestServer, endpoint.Server), CABundle: endpoint.CABundle}
 }
 
 // tokenTimeout is longer than a webhook of the guest may take (30 s) that looks at everything and does not answer: without a token istiod ends.
@@ -69,20 +66,6 @@ const tokenTimeout = 35 * time.Second
 // requestTimeout ends a request of ours that the guest does not answer. The dry run of the proof takes as long as the webhook, whose own
 // timeout is ten seconds; one worker does everything, and must not wait for that.
 const requestTimeout = 3 * time.Second
-
-func caOf(restConfig *rest.Config) ([]byte, error) {
-	if len(restConfig.CAData) > 0 {
-		return restConfig.CAData, nil
-	}
-	if restConfig.CAFile == "" {
-		return nil, errors.New("its kubeconfig has no certificate-authority: istiod could not verify the guest's API server")
-	}
-	data, err := os.ReadFile(restConfig.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate authority: %w", err)
-	}
-	return data, nil
-}
 
 // CanProveWebhook says whether there is an object to prove the webhook with: a DestinationRule.
 func (c *Cluster) CanProveWebhook() bool {
@@ -106,7 +89,7 @@ func (c *Cluster) ProveWebhook(ctx context.Context) (desired.WebhookProof, error
 	}}
 	resource := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
 	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil && !apierrors.IsForbidden(err) && strings.Contains(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
+	if err != nil && strings.HasPrefix(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
 		return desired.Proven, nil
 	}
 	return desired.Unproven, err

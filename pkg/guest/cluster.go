@@ -19,14 +19,14 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // Cluster is the guest.
 type Cluster struct {
 	cfg       desired.Config
-	server    string
-	caBundle  []byte
+	conn      *guestconn.Conn
 	objects   *apply.Cluster
 	core      coreclient.CoreV1Interface
 	dynamic   dynamic.Interface
@@ -45,26 +45,25 @@ func namespaceResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 }
 
-// New connects to the guest. It makes no request.
-func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
-	c, err := connect(restConfig, cfg)
+// New makes the clients of the guest. It makes no request.
+func New(conn *guestconn.Conn, cfg desired.Config) (*Cluster, error) {
+	c, err := connect(conn, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the guest: %w", err)
 	}
 	return c, nil
 }
 
-func connect(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
+func connect(conn *guestconn.Conn, cfg desired.Config) (*Cluster, error) {
+	restConfig := conn.Config()
+	restConfig.Wrap(limitAnswers)
 	httpClient, err := rest.HTTPClientFor(restConfig)
-	if err != nil {
-		return nil, err
-	}
-	caBundle, err := caOf(restConfig)
 	if err != nil {
 		return nil, err
 	}
 	objects, err := apply.New(restConfig, apply.Options{
 		Name:         string(desired.SideGuest),
+		Namespace:    cfg.GuestNamespace,
 		FieldManager: desired.FieldManager,
 		OwnerKey:     desired.OwnerLabel,
 		OwnerValue:   cfg.OwnerValue(desired.SideGuest),
@@ -89,7 +88,7 @@ func connect(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, server: restConfig.Host, caBundle: caBundle, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
+	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
 	c.crds = watch.New(metadataWatch(meta, crdResource(), "", c.onCRD(), func() { c.notify() }))
 	c.namespace = watch.New(metadataWatch(meta, namespaceResource(), "metadata.name="+cfg.GuestNamespace, func(watch.Event) { c.notify() }, func() { c.notify() }))
 	c.classes = newClassWatch(gateway.GatewayClasses(), cfg.ControllerName, func() { c.notify() })
@@ -155,6 +154,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	go c.crds.Run(ctx)
 	go c.namespace.Run(ctx)
 	go c.classes.run(ctx)
+	go c.conn.Run(ctx, notify)
 	return nil
 }
 
@@ -201,7 +201,22 @@ func (c *Cluster) HasWebhook() bool {
 
 // HasNamespace says whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
-	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{})
+	return hasNamespace(ctx, c.core, uid)
+}
+
+// HasNamespace says the same of the cluster that a config leads to, before it is taken for the guest.
+func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (bool, error) {
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.Wrap(limitAnswers)
+	core, err := coreclient.NewForConfig(restConfig)
+	if err != nil {
+		return false, fmt.Errorf("making a client of the guest: %w", err)
+	}
+	return hasNamespace(ctx, core, uid)
+}
+
+func hasNamespace(ctx context.Context, core coreclient.NamespacesGetter, uid types.UID) (bool, error) {
+	list, err := core.Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading namespaces in the guest: %w", err)
 	}

@@ -58,7 +58,7 @@ func (c *Cluster) Observe() (desired.Guest, error) {
 	if err := c.known(); err != nil {
 		return desired.Guest{}, err
 	}
-	out := desired.Guest{CRDs: c.crdFacts(), Classes: c.classes.ours()}
+	out := desired.Guest{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.ours()}
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = desired.Present
 	}
@@ -80,7 +80,7 @@ func (c *Cluster) known() error {
 		missing, errs = append(missing, "gatewayclasses"), append(errs, c.classes.Err())
 	}
 	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
-	if !c.objects.Synced() && len(c.objects.WatchProblems()) == 0 {
+	if !c.objects.Known() {
 		missing = append(missing, "objects of our own")
 	}
 	if len(missing) > 0 {
@@ -104,10 +104,13 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 	return out
 }
 
-// Check is the health check of this side: it is known, and the watches that decide what is installed work.
+// Check is the health check of this side: it is known, the watches that decide what is installed work, and so does its kubeconfig.
 func (c *Cluster) Check() error {
-	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err())
+	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.conn.Problem())
 }
+
+// KubeconfigProblem is why the guest kubeconfig as it is now is not in use, but the one before; nil when it is.
+func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }
 
 // WatchProblems are the kinds of our own objects in the guest whose watch does not work.
 func (c *Cluster) WatchProblems() []apply.WatchProblem { return c.objects.WatchProblems() }
@@ -166,12 +169,13 @@ func (w *classWatch) run(ctx context.Context) {
 	}
 }
 
-// ours are the classes that name our controller and are not being deleted, by name.
+// ours are the classes that name our controller, by name. One that is being deleted is among them until it is gone: a finalizer on a
+// GatewayClass says that it is in use.
 func (w *classWatch) ours() []desired.GatewayClass {
 	var out []desired.GatewayClass
 	for _, obj := range w.List() {
 		class, ok := obj.(*gatewayv1.GatewayClass)
-		if ok && string(class.Spec.ControllerName) == w.controllerName && class.DeletionTimestamp == nil {
+		if ok && string(class.Spec.ControllerName) == w.controllerName {
 			out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation})
 		}
 	}

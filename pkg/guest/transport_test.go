@@ -14,6 +14,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
 // apiServer is a guest's API server that answers with what its admin likes.
@@ -85,7 +86,11 @@ func TestTheGuestCannotFillMemory(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `]}`)
 	})
-	c, err := New(config, desired.Config{GuestNamespace: "openshift-ingress"})
+	conn, err := guestconn.Fixed(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(conn, desired.Config{GuestNamespace: "openshift-ingress"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package mgmt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,14 +32,18 @@ type Cluster struct {
 	objects *apply.Cluster
 	core    coreclient.CoreV1Interface
 	istiod  *watch.Watch
-	notify  func()
-	kept    secrets
+	// theCA watches the Secret of the mesh CA: somebody else may put one there, and ask for a rotation of ours.
+	theCA  *watch.Watch
+	notify func()
+	kept   secrets
 }
 
 // secrets is what the two Secrets hold, once they were read or made.
 type secrets struct {
 	read       bool
 	ca         pki.CA
+	rotation   pki.Rotation
+	spoiledCA  error
 	credential desired.Credential
 }
 
@@ -59,7 +64,7 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 		FieldManager:   desired.FieldManager,
 		OwnerKey:       desired.OwnerLabel,
 		OwnerValue:     cfg.OwnerValue(desired.SideMgmt),
-		Kinds:          kinds(),
+		Kinds:          kinds(cfg),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
@@ -74,7 +79,25 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 	}
 	c := &Cluster{cfg: cfg, objects: objects, core: core}
 	c.istiod = watch.New(istiodWatch(apps.Deployments(cfg.MgmtNamespace), cfg.IstiodName(), func() { c.notify() }))
+	c.theCA = watch.New(caWatch(core.Secrets(cfg.MgmtNamespace), func() { c.notify() }))
 	return c, nil
+}
+
+// caWatch watches the Secret of the mesh CA, by its name: RBAC can allow that without allowing others.
+func caWatch(secrets coreclient.SecretInterface, notify func()) watch.Options {
+	selector := "metadata.name=" + desired.CASecretName
+	return watch.Options{
+		Name: "secrets",
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return secrets.List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = selector
+			return secrets.Watch(ctx, o)
+		},
+		Example: &corev1.Secret{}, Client: secrets, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
+	}
 }
 
 // istiodWatch watches istiod's Deployment, the one object whose status is needed.
@@ -95,11 +118,13 @@ func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify
 	}
 }
 
-func kinds() []apply.Kind {
-	all := desired.MgmtKinds()
+func kinds(cfg desired.Config) []apply.Kind {
+	all := cfg.MgmtKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
-		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept, Foreground: k.GVK.Kind == "Deployment"})
+		out = append(out, apply.Kind{
+			GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Names: k.Names, Prune: !k.Kept, Foreground: k.GVK.Kind == "Deployment",
+		})
 	}
 	return out
 }
@@ -115,7 +140,10 @@ func statusOnly(obj any) (any, error) {
 			Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion,
 			Generation: d.Generation, DeletionTimestamp: d.DeletionTimestamp,
 		},
-		Status: appsv1.DeploymentStatus{ObservedGeneration: d.Status.ObservedGeneration, ReadyReplicas: d.Status.ReadyReplicas, Conditions: d.Status.Conditions},
+		Status: appsv1.DeploymentStatus{
+			ObservedGeneration: d.Status.ObservedGeneration, Replicas: d.Status.Replicas, UpdatedReplicas: d.Status.UpdatedReplicas,
+			ReadyReplicas: d.Status.ReadyReplicas, Conditions: d.Status.Conditions,
+		},
 	}, nil
 }
 
@@ -126,24 +154,40 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 		return fmt.Errorf("watching the management side: %w", err)
 	}
 	go c.istiod.Run(ctx)
+	go c.theCA.Run(ctx)
 	return nil
 }
 
 // Observe reads what the management side shows. An error means "unknown", never "absent".
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
-	if !c.istiod.Synced() || (!c.objects.Synced() && len(c.objects.WatchProblems()) == 0) {
-		return desired.Hosted{}, NotSyncedError{err: c.istiod.Err()}
+	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() {
+		return desired.Hosted{}, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err())}
 	}
-	if !c.kept.read {
+	if !c.kept.read || c.kept.spoiledCA != nil {
 		read, err := c.readSecrets(ctx)
 		if err != nil {
 			return desired.Hosted{}, err
 		}
 		c.kept = read
 	}
-	availability, since := c.availability()
-	return desired.Hosted{CA: c.kept.ca, Istiod: availability, IstiodSince: since}, nil
+	out := c.istiodStatus()
+	out.CA, out.Rotation, out.SpoiledCA = c.kept.ca, c.kept.rotation, c.kept.spoiledCA
+	if shown := c.shownCA(); shown != nil {
+		out.RotationRequest = shown.Annotations[desired.RotateAnnotation]
+		if !c.objects.Ours(shown) {
+			out.CAOwner, out.Rotation = desired.Theirs, pki.Rotation{}
+			out.CA, _, out.SpoiledCA = desired.CAFromSecret(nil, shown.Data)
+		}
+	}
+	return out, nil
+}
+
+// shownCA is the Secret of the mesh CA as the watch shows it; nil when there is none.
+func (c *Cluster) shownCA() *corev1.Secret {
+	obj, _ := c.theCA.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CASecretName}.String())
+	secret, _ := obj.(*corev1.Secret)
+	return secret
 }
 
 // NotSyncedError says that the watches of the management side have not shown everything yet.
@@ -160,27 +204,42 @@ func (e NotSyncedError) Error() string {
 // Unwrap is why.
 func (e NotSyncedError) Unwrap() error { return e.err }
 
-// availability is whether istiod serves, and since when: since it became available, or since its last rollout ended, whichever is later.
-func (c *Cluster) availability() (desired.Availability, time.Time) {
+// istiodStatus is whether istiod serves, and since when: since it became available, or since its last rollout ended, whichever is later.
+func (c *Cluster) istiodStatus() desired.Hosted {
 	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok || d.DeletionTimestamp != nil {
-		return desired.Absent, time.Time{}
+		return desired.Hosted{Istiod: desired.Absent}
 	}
+	out := desired.Hosted{Istiod: desired.Unavailable, Rollout: rollout(d)}
 	// Whatever the generation is: during a rollout the old pod serves, and that is what counts.
 	if d.Status.ReadyReplicas == 0 {
-		return desired.Unavailable, time.Time{}
+		return out
 	}
-	available, since := desired.Unavailable, time.Time{}
+	since := time.Time{}
 	for _, condition := range d.Status.Conditions {
 		switch {
 		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionTrue:
-			available, since = desired.Available, later(since, condition.LastTransitionTime.Time)
+			out.Istiod, since = desired.Available, later(since, condition.LastTransitionTime.Time)
 		case condition.Type == appsv1.DeploymentProgressing && condition.Reason == newReplicaSetAvailable:
 			since = later(since, condition.LastUpdateTime.Time)
 		}
 	}
-	return available, since
+	out.IstiodSince = since
+	return out
+}
+
+// rollout is how far the newest version of istiod is. The Deployment controller gives up on it after progressDeadlineSeconds, ten minutes.
+func rollout(d *appsv1.Deployment) desired.Rollout {
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse {
+			return desired.Stuck
+		}
+	}
+	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas || d.Status.ReadyReplicas < d.Status.Replicas {
+		return desired.Rolling
+	}
+	return desired.RolledOut
 }
 
 // newReplicaSetAvailable is the reason of a rollout that ended well (kubernetes pkg/controller/deployment/util).
@@ -199,10 +258,8 @@ func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
 	if err != nil {
 		return secrets{}, err
 	}
-	if found {
-		if out.ca, err = desired.CAFromSecret(ca.Data); err != nil {
-			return secrets{}, err
-		}
+	if found && c.objects.Ours(ca) {
+		out.ca, out.rotation, out.spoiledCA = desired.CAFromSecret(ca.Annotations, ca.Data)
 	}
 	credential, found, err := c.secret(ctx, desired.CredentialSecretName)
 	if err != nil {
@@ -226,8 +283,8 @@ func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool
 	return found, true, nil
 }
 
-// KeepCA makes a new CA the one that Observe shows. The caller applies it.
-func (c *Cluster) KeepCA(ca pki.CA) { c.kept.ca = ca }
+// KeepCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
+func (c *Cluster) KeepCA(ca pki.CA, rotation pki.Rotation) { c.kept.ca, c.kept.rotation = ca, rotation }
 
 // Credential is istiod's guest credential, or the zero value.
 func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
@@ -235,8 +292,13 @@ func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
 // KeepCredential makes a new credential the one that Credential shows. The caller applies it.
 func (c *Cluster) KeepCredential(credential desired.Credential) { c.kept.credential = credential }
 
-// ForgetSecrets is for after an uninstallation: the next installation starts with a CA and a credential of its own.
-func (c *Cluster) ForgetSecrets() { c.kept = secrets{read: true} }
+// ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential
+// of its own where there are none.
+func (c *Cluster) ForgetSecrets() {
+	if c.kept.ca.Exists() || c.kept.credential.Token != "" {
+		c.kept = secrets{}
+	}
+}
 
 // Apply makes the management side agree with objects.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
@@ -261,10 +323,11 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem { return c.objects.WatchP
 
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {
-	if !c.istiod.Synced() {
-		return NotSyncedError{err: c.istiod.Err()}
+	err := cmp.Or(c.istiod.Err(), c.theCA.Err())
+	if !c.istiod.Synced() || !c.theCA.Synced() {
+		return NotSyncedError{err: err}
 	}
-	return c.istiod.Err()
+	return err
 }
 
 // ErrNoNamespace says that the management namespace does not exist.

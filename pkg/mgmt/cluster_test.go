@@ -80,10 +80,11 @@ func TestAvailability(t *testing.T) {
 		available   = "{type: Available, status: 'True', lastTransitionTime: 2026-11-21T10:00:00Z}"
 		rolledOut   = "{type: Progressing, status: 'True', reason: NewReplicaSetAvailable, lastUpdateTime: 2026-11-21T11:00:00Z}"
 		rolledFirst = "{type: Progressing, status: 'True', reason: NewReplicaSetAvailable, lastUpdateTime: 2026-11-21T09:00:00Z}"
+		stuck       = "{type: Progressing, status: 'False', reason: ProgressDeadlineExceeded, lastUpdateTime: 2026-11-21T12:00:00Z}"
 		rolling     = "{type: Progressing, status: 'True', reason: ReplicaSetUpdated, lastUpdateTime: 2026-11-21T12:00:00Z}"
 	)
 	deployment := func(name, meta string, observed, ready int, conditions ...string) string {
-		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u, generation: 2%s}, status: {observedGeneration: %d, readyReplicas: %d, conditions: [%s]}}",
+		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u, generation: 2%s}, status: {observedGeneration: %d, replicas: 1, updatedReplicas: 1, readyReplicas: %d, conditions: [%s]}}",
 			name, meta, observed, ready, strings.Join(conditions, ", "))
 	}
 	at := func(hour int) time.Time { return time.Date(2026, 11, 21, hour, 0, 0, 0, time.UTC) }
@@ -91,23 +92,28 @@ func TestAvailability(t *testing.T) {
 		deployments []string
 		want        desired.Availability
 		since       time.Time
+		rollout     desired.Rollout
 	}{
-		"no Deployment":            {nil, desired.Absent, time.Time{}},
-		"another's Deployment":     {[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{}},
-		"just created":             {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}},
-		"not ready":                {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}},
-		"changed a moment ago":     {[]string{deployment(istiod, "", 1, 1, available)}, desired.Available, at(10)},
-		"ready and not available":  {[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable, time.Time{}},
-		"available":                {[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10)},
-		"available, rolled since":  {[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11)},
-		"available, still rolling": {[]string{deployment(istiod, "", 2, 1, available, rolling)}, desired.Available, at(10)},
-		"going":                    {[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)}, desired.Absent, time.Time{}},
+		"no Deployment":            {nil, desired.Absent, time.Time{}, desired.RolledOut},
+		"another's Deployment":     {[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{}, desired.RolledOut},
+		"just created":             {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}, desired.Rolling},
+		"not ready":                {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}, desired.Rolling},
+		"changed a moment ago":     {[]string{deployment(istiod, "", 1, 1, available)}, desired.Available, at(10), desired.Rolling},
+		"ready and not available":  {[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable, time.Time{}, desired.RolledOut},
+		"available":                {[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10), desired.RolledOut},
+		"available, rolled since":  {[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11), desired.RolledOut},
+		"available, still rolling": {[]string{strings.Replace(deployment(istiod, "", 2, 1, available, rolling), "replicas: 1", "replicas: 2", 1)}, desired.Available, at(10), desired.Rolling},
+		"available, gave up":       {[]string{deployment(istiod, "", 2, 1, available, stuck)}, desired.Available, at(10), desired.Stuck},
+		"going":                    {[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)}, desired.Absent, time.Time{}, desired.RolledOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, func(api *fakeapi.Server) { api.Put(theDeployments, tc.deployments...) })
 			got := f.observed()
 			if got.Istiod != tc.want {
 				t.Errorf("availability %d, want %d", got.Istiod, tc.want)
+			}
+			if got.Rollout != tc.rollout {
+				t.Errorf("rollout %d, want %d", got.Rollout, tc.rollout)
 			}
 			if tc.want == desired.Available && !got.IstiodSince.Equal(tc.since) {
 				t.Errorf("since %s, want %s", got.IstiodSince, tc.since)
@@ -129,7 +135,8 @@ func secret(name string, annotations map[string]string, data map[string][]byte) 
 	for k, v := range data {
 		encoded[k] = base64.StdEncoding.EncodeToString(v)
 	}
-	return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, annotations: %s}, data: %s}", name, quote(annotations), quote(encoded))
+	return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, labels: {%s: %s}, annotations: %s}, data: %s}",
+		name, desired.OwnerLabel, config().OwnerValue(desired.SideMgmt), quote(annotations), quote(encoded))
 }
 
 func caData() map[string][]byte {
@@ -157,7 +164,7 @@ func TestSecretsAreReadOnce(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theSecrets, secret(desired.CASecretName, nil, caData()), credentialSecret(credentialData()))
 	})
-	want := desired.Credential{Server: "https://guest:6443", CABundle: []byte("c"), Token: "t", Issued: issued, Expires: issued.Add(time.Hour)}
+	want := desired.Credential{GuestAPI: desired.GuestAPI{Server: "https://guest:6443", CABundle: []byte("c")}, Token: "t", Issued: issued, Expires: issued.Add(time.Hour)}
 	for range 3 {
 		if diff := cmp.Diff(ca(), f.observed().CA); diff != "" {
 			t.Fatalf("CA, -want +got:\n%s", diff)
@@ -171,14 +178,14 @@ func TestSecretsAreReadOnce(t *testing.T) {
 		f.Expect(reads).To(gomega.HaveLen(1), name)
 	}
 
-	t.Log("what is new is kept, and after an uninstallation nothing is")
-	f.mgmt.KeepCA(pki.CA{Root: []byte("new")})
+	t.Log("what is new is kept, and after an uninstallation what is there is read again")
+	f.mgmt.KeepCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
 	f.mgmt.KeepCredential(desired.Credential{Token: "new"})
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
 	f.mgmt.ForgetSecrets()
-	f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
-	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
+	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("root"))
+	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
 }
 
 func TestWithoutSecretsThereIsNoCA(t *testing.T) {
@@ -196,14 +203,16 @@ func TestASpoiledCredentialIsForgotten(t *testing.T) {
 	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
 }
 
-// TestASpoiledCAIsAnError: a new one would take their trust from running gateways.
-func TestASpoiledCAIsAnError(t *testing.T) {
+// TestASpoiledCAIsNoMissingCA: a new one would take their trust from running gateways.
+func TestASpoiledCAIsNoMissingCA(t *testing.T) {
 	data := caData()
 	delete(data, "ca-key.pem")
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, data)) })
-	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
+	f.Expect(f.observed().SpoiledCA).To(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
 	f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
-	f.Expect(f.observed().CA.Exists()).To(gomega.BeTrue(), "it is looked at again")
+	again := f.observed()
+	f.Expect(again.CA.Exists()).To(gomega.BeTrue(), "it is looked at again")
+	f.Expect(again.SpoiledCA).NotTo(gomega.HaveOccurred())
 }
 
 func (f *fixture) observeError() error {
@@ -215,8 +224,9 @@ func (f *fixture) observeError() error {
 func TestCouldNotReadIsNotAbsent(t *testing.T) {
 	t.Run("the CA", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
-		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("reading Secret cacerts on the management side")))
-		f.Expect(apierrors.IsForbidden(f.observeError())).To(gomega.BeTrue())
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"))))
+		_, unknown := errors.AsType[mgmt.NotSyncedError](f.observeError())
+		f.Expect(unknown).To(gomega.BeTrue())
 	})
 	t.Run("istiod", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
@@ -258,4 +268,25 @@ func TestWithoutItsNamespace(t *testing.T) {
 	_, err = f.mgmt.NamespaceUID(t.Context())
 	f.Expect(err).NotTo(gomega.MatchError(mgmt.ErrNoNamespace))
 	f.Expect(err).To(gomega.HaveOccurred())
+}
+
+// TestACAOfSomebodyElse is used as it is, and forgotten when it is taken away.
+func TestACAOfSomebodyElse(t *testing.T) {
+	theirs := strings.Replace(secret(desired.CASecretName, nil, caData()), desired.OwnerLabel, "example.com/owner", 1)
+	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, theirs) })
+	got := f.observed()
+	f.Expect(got.CAOwner).To(gomega.Equal(desired.Theirs))
+	if diff := cmp.Diff(ca(), got.CA); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	f.api.Put(theSecrets)
+	f.Eventually(func() bool { return f.observed().CA.Exists() }).Should(gomega.BeFalse())
+	f.Expect(f.observed().CAOwner).To(gomega.Equal(desired.Ours))
+}
+
+func TestARequestForARotation(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theSecrets, secret(desired.CASecretName, map[string]string{desired.RotateAnnotation: "now"}, caData()))
+	})
+	f.Expect(f.observed().RotationRequest).To(gomega.Equal("now"))
 }

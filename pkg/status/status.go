@@ -53,8 +53,9 @@ type Outcome struct {
 	Refused error
 	Plan    desired.State
 	Istiod  desired.Availability
-	// Since is since when istiod serves.
-	Since time.Time
+	// Since is since when istiod serves, Rollout how far its newest version is.
+	Since   time.Time
+	Rollout desired.Rollout
 	// Mgmt and Guest are the reports of the two sides.
 	Mgmt, Guest apply.Report
 	// Watches are the kinds of either side whose watch does not work.
@@ -92,15 +93,17 @@ func installed(o Outcome, version string) metav1.Condition {
 	c := metav1.Condition{Type: ControllerInstalled}
 	failures := failures(o)
 	switch {
+	case o.Refused != nil && o.Istiod == desired.Available:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, serves(o, version)+", but nothing more is done for it: "+refusal(o.Refused)
 	case o.Refused != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, refusal(o.Refused)
 	case len(failures) > 0 && o.Istiod == desired.Available:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
-			fmt.Sprintf("istiod %s serves since %s, but not everything is as it should be: %s", version, since(o), strings.Join(failures, "; "))
+			serves(o, version)+", but not everything is as it should be: "+strings.Join(failures, "; ")
 	case len(failures) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
 	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, fmt.Sprintf("istiod %s serves since %s", version, since(o))
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, serves(o, version)
 		if o.Waiting != "" {
 			c.Message += ", but waits for " + o.Waiting
 		}
@@ -121,10 +124,21 @@ func refusal(err error) string {
 	}
 }
 
-// since is when istiod began to serve. That it stands in the message is more than information: each start of istiod changes the status, and
+// serves says that istiod serves, which version, and since when. While another version than the one that serves is on its way, only that one
+// has a name. The time is that at which istiod began to serve. That it stands in the message is more than information: each start of istiod changes the status, and
 // istiod looks at all Gateways of a class again when the class changes. It gives up after five tries within a tenth of a second on those that
 // it finds when it starts (Istio's pilot/pkg/config/kube/gateway, deploymentcontroller.go; istio#61094).
-func since(o Outcome) string { return o.Since.UTC().Format(time.RFC3339) }
+func serves(o Outcome, version string) string {
+	since := o.Since.UTC().Format(time.RFC3339)
+	switch o.Rollout {
+	case desired.Rolling:
+		return fmt.Sprintf("istiod serves since %s, and is being replaced by version %s", since, version)
+	case desired.Stuck:
+		return fmt.Sprintf("istiod serves since %s, but version %s, which is to replace it, does not become ready (%s side)", since, version, desired.SideMgmt)
+	case desired.RolledOut:
+	}
+	return fmt.Sprintf("istiod %s serves since %s", version, since)
+}
 
 func waiting(o Outcome) string {
 	switch {
@@ -142,8 +156,8 @@ func waiting(o Outcome) string {
 // failures are the distinct causes of failure, each with its side.
 func failures(o Outcome) (out []string) {
 	seen := map[string]bool{}
-	add := func(side desired.Side, kind string, cause apply.Cause) {
-		text := fmt.Sprintf("%s side: %s%s", side, kind, words(side, cause))
+	add := func(side desired.Side, text string) {
+		text = fmt.Sprintf("%s side: %s", side, text)
 		if !seen[text] {
 			seen[text] = true
 			out = append(out, text)
@@ -160,12 +174,18 @@ func failures(o Outcome) (out []string) {
 		report  apply.Report
 		watches []apply.WatchProblem
 	}{{desired.SideMgmt, o.Mgmt, o.MgmtWatches}, {desired.SideGuest, o.Guest, o.GuestWatches}} {
-		for _, f := range side.report.Failures() {
-			add(side.side, kindIn(f.Cause(), f.ID().GVK.Kind), f.Cause())
+		for _, f := range side.report.Outcomes() {
+			switch f.Verdict() {
+			case apply.VerdictFailed:
+				add(side.side, kindIn(f.Cause(), f.ID().GVK.Kind)+words(side.side, f.Cause()))
+			case apply.VerdictDamped:
+				add(side.side, f.ID().GVK.Kind+": somebody changes it again and again, so that it is put right once in a while only")
+			default: // as it should be, or on its way
+			}
 		}
 		for _, w := range side.watches {
 			if w.Cause.Class() == apply.Forbidden {
-				add(side.side, "", w.Cause)
+				add(side.side, words(side.side, w.Cause))
 			}
 		}
 	}

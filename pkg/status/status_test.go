@@ -99,6 +99,31 @@ func TestControllerInstalled(t *testing.T) {
 			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
+		"the next version is on its way": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.29.1"},
+		},
+		"the next version does not become ready": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
+			want{
+				metav1.ConditionTrue, status.ReasonInstalled,
+				"istiod serves since 2026-11-21T10:00:00Z, but version 1.29.1, which is to replace it, does not become ready (management side)",
+			},
+		},
+		"refused while istiod serves": {
+			status.Outcome{Refused: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
+			want{
+				metav1.ConditionTrue, status.ReasonInstalled,
+				serves + ", but nothing more is done for it: the installation was refused before anything was changed; the log of hypergate says why",
+			},
+		},
+		"somebody undoes what we write": {
+			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
+			want{
+				metav1.ConditionTrue, status.ReasonInstalled,
+				serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only",
+			},
+		},
 		"istiod is not there yet": {
 			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},

@@ -18,20 +18,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/deploy"
 )
 
 const deployDir = "../../deploy"
@@ -39,43 +36,11 @@ const deployDir = "../../deploy"
 // render is what kubectl apply -k would apply.
 func render(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deployDir, dir))
+	out, err := deploy.Render(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make([]*unstructured.Unstructured, 0, rendered.Size())
-	for _, r := range rendered.Resources() {
-		data, err := r.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON(data); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, u)
-	}
 	return out
-}
-
-// applyStrictly applies objects where unknown and duplicate fields are errors.
-func applyStrictly(t *testing.T, config *rest.Config, objects []*unstructured.Unstructured, dryRun ...string) error {
-	t.Helper()
-	client := dynamic.NewForConfigOrDie(config)
-	var errs []error
-	for _, u := range objects {
-		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-		data, err := u.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = client.Resource(resource).Namespace(u.GetNamespace()).Patch(t.Context(), u.GetName(), "application/apply-patch+yaml", data,
-			metav1.PatchOptions{FieldManager: "kubectl", Force: new(true), FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // checkManifests: what deploy/ renders is valid, all of deploy/ is rendered, no role is broader than it looks, and the pods keep the rules. It
@@ -97,7 +62,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		t.Run(test.dir, func(t *testing.T) {
 			objects := render(t, test.dir)
 			for _, plane := range test.servers {
-				if err := applyStrictly(t, plane.Config, objects, metav1.DryRunAll); err != nil {
+				if err := deploy.Apply(t.Context(), plane.Config, objects, metav1.DryRunAll); err != nil {
 					t.Error(err)
 				}
 			}

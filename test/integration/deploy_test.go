@@ -21,23 +21,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
 // The manifests' own names, which these tests take as they are: they have clusters of their own, where nobody else uses them.
 const (
-	deployedMgmtNamespace  = "clusters-guest1"
-	deployedGuestNamespace = "openshift-ingress"
+	deployedMgmtNamespace  = deploy.MgmtNamespace
+	deployedGuestNamespace = deploy.GuestNamespace
 	deployedRevision       = "openshift-gateway"
 	deployedController     = "openshift.io/gateway-controller/v1"
-	deployedAccount        = "hypergate"
+	deployedAccount        = deploy.Account
 )
 
 // TestDeploy is about deploy/: what it installs is valid, and the identities in it are enough for all that hypergate does and no more.
@@ -138,10 +138,10 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 	d.args = d.containerArgs(
 		"--management-kubeconfig="+d.kubeconfig(mgmt.Config, d.cfg.MgmtNamespace),
 		d.kubeconfig(guest.Config, d.cfg.GuestNamespace))
-	d.users[desired.SideMgmt] = "system:serviceaccount:" + d.cfg.MgmtNamespace + ":" + deployedAccount
-	d.users[desired.SideGuest] = "system:serviceaccount:" + d.cfg.GuestNamespace + ":" + deployedAccount
-	d.takesEffect(d.mgmt, desired.SideMgmt)
-	d.takesEffect(d.guest, desired.SideGuest)
+	d.users[desired.SideMgmt] = deploy.UserOf(d.cfg.MgmtNamespace, deployedAccount)
+	d.users[desired.SideGuest] = deploy.UserOf(d.cfg.GuestNamespace, deployedAccount)
+	d.takesEffect(mgmt.Config, desired.SideMgmt)
+	d.takesEffect(guest.Config, desired.SideGuest)
 	return d
 }
 
@@ -150,7 +150,7 @@ func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string)
 	d.Helper()
 	for _, dir := range dirs {
 		objects := render(d.T, dir)
-		d.Expect(applyStrictly(d.T, config, objects)).To(gomega.Succeed())
+		d.Expect(deploy.Apply(d.Context(), config, objects)).To(gomega.Succeed())
 		d.roles[side] = append(d.roles[side], rolesOf(d.T, objects)...)
 		if found := deploymentOf(d.T, objects); found != nil {
 			d.deployment = found
@@ -159,33 +159,16 @@ func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string)
 }
 
 // takesEffect waits until the API server, which learns of roles and bindings by watches of its own, goes by them.
-func (d *deployed) takesEffect(client kubernetes.Interface, side desired.Side) {
+func (d *deployed) takesEffect(config *rest.Config, side desired.Side) {
 	d.Helper()
-	for _, p := range permissions(d.roles[side]) {
-		resource, subresource, _ := strings.Cut(p.Resource, "/")
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: d.users[side],
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: p.Namespace, Verb: p.Verb, Group: p.Group, Resource: resource, Subresource: subresource, Name: p.Name,
-			},
-		}}
-		d.Eventually(func() (bool, error) {
-			got, err := client.AuthorizationV1().SubjectAccessReviews().Create(d.Context(), review, metav1.CreateOptions{})
-			return err == nil && got.Status.Allowed, err
-		}).Should(gomega.BeTrue(), p.String())
-	}
+	d.Expect(deploy.TakesEffect(d.Context(), config, d.users[side], audit.Permissions(d.roles[side]), true)).To(gomega.Succeed())
 }
 
 // kubeconfig is a file with a token of hypergate's service account.
 func (d *deployed) kubeconfig(config *rest.Config, namespace string) string {
 	d.Helper()
 	file := filepath.Join(d.TempDir(), "kubeconfig")
-	d.Expect(clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: d.token(config, namespace, deployedAccount)}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, file)).To(gomega.Succeed())
+	d.Expect(deploy.Kubeconfig(d.Context(), config, namespace, file, time.Hour)).To(gomega.Succeed())
 	return file
 }
 
@@ -212,7 +195,7 @@ func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []strin
 		pairs = append(pairs, "$("+v.Name+")", value)
 	}
 	expand := strings.NewReplacer(pairs...)
-	const mounted = "--guest-kubeconfig=/etc/kubernetes/kubeconfig"
+	const mounted = "--guest-kubeconfig=/etc/kubernetes"
 	args := make([]string, 0, len(container.Args)+3)
 	for _, arg := range container.Args {
 		if arg == mounted {

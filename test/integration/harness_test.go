@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -63,9 +64,10 @@ type world struct {
 	mgmt, guest             kubernetes.Interface
 	gateway                 gatewayclient.GatewayV1Interface
 	mgmtConfig, guestConfig *rest.Config
+	loadGuest               func() (*rest.Config, error)
 	mgmtRequests            *requests
 	guestRequests           *requests
-	server                  string
+	caOverlap               time.Duration
 }
 
 // worlds numbers the stories.
@@ -82,7 +84,6 @@ func newWorld(t *testing.T) *world {
 		mgmt: kubernetes.NewForConfigOrDie(pair.Mgmt.Config), guest: kubernetes.NewForConfigOrDie(pair.Guest.Config),
 		gateway:      gatewayclient.NewForConfigOrDie(pair.Guest.Config),
 		mgmtRequests: &requests{}, guestRequests: &requests{},
-		server: "https://kube-apiserver:6443",
 		cfg: desired.Config{
 			Topology:       desired.TopologyHosted,
 			MgmtNamespace:  fmt.Sprintf("clusters-guest%d", n),
@@ -93,9 +94,12 @@ func newWorld(t *testing.T) *world {
 			ProxyImage:     "registry.example.com/proxyv2:1.29.1",
 			XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
 			IstioResources: desired.LayeredProductResources(),
+			GuestServer:    "https://kube-apiserver:6443",
+
+			NetworkPolicies: desired.HyperShiftPeers(),
 		},
 	}
-	w.cfg.WebhookHost = w.cfg.IstiodName()
+	w.cfg.WebhookHost = w.cfg.WebhookService()
 	w.SetDefaultEventuallyTimeout(20 * time.Second)
 	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	w.mgmtConfig = counted(pair.Mgmt.Config, w.mgmtRequests)
@@ -132,8 +136,8 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 	ended = make(chan error, 1)
 	go func() {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
-			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, GuestServer: w.server,
-			TokenLifetime: time.Hour, HealthAddress: "0", MetricsAddress: "0",
+			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
+			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), HealthAddress: "0", MetricsAddress: "0",
 		})
 	}()
 	return cancel, ended
@@ -197,7 +201,7 @@ func (w *world) playIstiod(status corev1.ConditionStatus) {
 			ready = 1
 		}
 		d.Status = appsv1.DeploymentStatus{
-			ObservedGeneration: d.Generation, Replicas: 1, ReadyReplicas: ready, AvailableReplicas: ready,
+			ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: ready, AvailableReplicas: ready,
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status, LastTransitionTime: metav1.Now()}},
 		}
 		_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).UpdateStatus(w.Context(), d, metav1.UpdateOptions{})

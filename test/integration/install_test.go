@@ -32,14 +32,14 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
 	webhook := w.webhook().Webhooks[0]
 	w.Expect(webhook.ClientConfig.Service).To(gomega.BeNil())
-	w.Expect(*webhook.ClientConfig.URL).To(gomega.Equal("https://" + w.cfg.IstiodName() + ":443/validate"))
+	w.Expect(*webhook.ClientConfig.URL).To(gomega.Equal("https://" + w.cfg.WebhookService() + ":443/validate"))
 	t.Log("nobody answers the webhook here, so it never becomes Fail")
 	w.Expect(*webhook.FailurePolicy).To(gomega.Equal(admissionregistrationv1.Ignore))
 
 	t.Log("istiod's credential is the guest's, by file, and its CA never leaves the management side")
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "istio-kubeconfig", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Expect(string(secret.Data["config"])).To(gomega.And(gomega.ContainSubstring(w.server), gomega.ContainSubstring("tokenFile: token")))
+	w.Expect(string(secret.Data["config"])).To(gomega.And(gomega.ContainSubstring(w.cfg.GuestServer), gomega.ContainSubstring("tokenFile: token")))
 	w.Expect(secret.Data["token"]).NotTo(gomega.BeEmpty())
 	secrets, err := w.guest.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())

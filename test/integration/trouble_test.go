@@ -23,6 +23,7 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"*"}},
 	})
 	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
 	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -36,7 +37,7 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not patch services"))))
 
 	t.Log("once it is allowed, nothing else is needed")
-	w.allow(user, []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
+	w.allow(user, []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 30*time.Second).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))

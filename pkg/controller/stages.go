@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// applyAll applies the stages of the plan in their order.
+func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
+	o := &p.outcome
+	// The API server takes longest over CRDs, and nothing waits for them but the webhooks: istiod waits for each by itself.
+	var crds apply.Report
+	var crdsDone, sides sync.WaitGroup
+	crdsDone.Go(func() { crds = r.guest.Apply(ctx, o.Plan.CRDs) })
+	sides.Go(func() { o.Mgmt = r.mgmt.Apply(ctx, o.Plan.Mgmt) })
+	sides.Go(func() { o.Guest = r.guest.Apply(ctx, o.Plan.Guest) })
+	sides.Wait()
+	if o.Plan.Installed {
+		r.applyWorkload(ctx, p)
+	}
+	crdsDone.Wait()
+	o.Guest = crds.And(o.Guest)
+	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
+	if o.Plan.Installed && (p.hosted.Istiod == desired.Available && o.Mgmt.Complete() || r.guest.HasWebhook()) {
+		o.Guest = o.Guest.And(r.guest.Apply(ctx, o.Plan.Admission))
+	}
+}
+
+// applyWorkload applies istiod with its credential. Without a credential its pod could not start; without what it needs in its namespace and in
+// the guest it would start and not be able to work, and one that serves would be replaced by one that does not.
+func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
+	o := &p.outcome
+	secret := r.credential(ctx, p)
+	switch {
+	case secret == nil:
+	case !o.Mgmt.Holds(desired.NeededOnMgmt) || !o.Guest.Holds(desired.NeededInGuest):
+		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret))
+	case p.hosted.Istiod == desired.Absent:
+		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, append(secret, o.Plan.Workload...)))
+	default:
+		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
+		if o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret)); o.Mgmt.Holds(desired.NeededOnMgmt) {
+			o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, o.Plan.Workload))
+		}
+	}
+}
+
+// keepCredential renews the credential of an istiod that is there, when there is no plan.
+func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
+	if len(p.seen.Classes) > 0 && p.hosted.Istiod != desired.Absent {
+		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+	}
+}
+
+// A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's account. That is limited: a burst for
+// who tidies up, then one in a while for who does it in a loop.
+const (
+	mintBurst = 5
+	mintEvery = 30 * time.Second
+	// mintRetry is how soon a token is asked for again after that failed.
+	mintRetry = 5 * time.Second
+)
+
+func newMintLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(mintEvery), mintBurst) }
+
+// credential is the Secret by which istiod reaches the guest, with a new token when that is due; nothing while there never was one.
+func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObject {
+	credential, now := r.mgmt.Credential(), r.clock.Now()
+	var err error
+	switch {
+	case !r.mintDue(credential, now):
+	case !r.mints.AllowN(now, 1):
+		p.again(mintEvery)
+	default:
+		var fresh desired.Credential
+		if fresh, err = r.guest.MintCredential(ctx, r.tokenLifetime, now); err == nil {
+			r.mgmt.KeepCredential(fresh)
+			credential = fresh
+		}
+	}
+	var secret desired.MgmtObject
+	if err == nil && credential.Token != "" {
+		p.again(max(credential.RenewAt().Sub(now), mintRetry))
+	}
+	if credential.Token != "" {
+		var mintErr error
+		if secret, mintErr = desired.CredentialSecret(r.config, credential); err == nil {
+			err = mintErr
+		}
+	}
+	if err != nil {
+		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
+		p.again(mintRetry)
+		cause := apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
+		p.outcome.Waiting = "a token of istiod's service account in the guest (guest side: " + cause.String() + ")"
+		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
+	}
+	if secret.Key().Name == "" {
+		return nil
+	}
+	return []desired.MgmtObject{secret}
+}
+
+// mintDue says whether istiod needs another credential than it has.
+func (r *Reconciler) mintDue(credential desired.Credential, now time.Time) bool {
+	account := r.guest.IstiodAccount()
+	replaced := account != "" && account != credential.Account()
+	return credential.Token == "" || replaced || !r.guest.Reaches(credential) || !now.Before(credential.RenewAt())
+}
+
+// prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nobody would answer; then istiod,
+// until its pods are gone, so that they give back their leases in the guest while they still may; then the rest of the guest.
+func (r *Reconciler) prune(ctx context.Context, p *pass) {
+	o := &p.outcome
+	if o.Plan.Installed && (!o.Mgmt.Complete() || !o.Guest.Complete()) {
+		return
+	}
+	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Guest, o.Plan.Admission)
+	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
+	// When nobody asks for us any more, nothing that the guest does or refuses keeps istiod running.
+	if o.Guest = o.Guest.And(r.guest.PruneWebhooks(ctx, keepGuest)); o.Plan.Installed && !o.Guest.Complete() {
+		return
+	}
+	if o.Mgmt = o.Mgmt.And(r.mgmt.Prune(ctx, keepMgmt)); !o.Mgmt.Complete() {
+		return
+	}
+	if !o.Plan.Installed {
+		r.mgmt.ForgetSecrets()
+		r.proof = proof{}
+	}
+	o.Guest = o.Guest.And(r.guest.Prune(ctx, keepGuest))
+}

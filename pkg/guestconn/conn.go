@@ -1,0 +1,251 @@
+package guestconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// defaultEvery is how often the kubeconfig is read. The kubelet needs a minute to bring a changed Secret into a pod.
+	defaultEvery = 10 * time.Second
+	// soonest is the least time between two readings.
+	soonest = time.Second
+	// verifyTimeout ends the verification of a kubeconfig that leads to nobody.
+	verifyTimeout = 10 * time.Second
+	// drainTime is how long requests of a session that another one has replaced may take: longer than any of ours.
+	drainTime = 40 * time.Second
+)
+
+// Options are what a connection is made from.
+type Options struct {
+	// Config is what the kubeconfig says when the process starts.
+	Config *rest.Config
+	// Load reads the kubeconfig again.
+	Load func() (*rest.Config, error)
+	// Verify is asked whether a new kubeconfig may be used. The config that it gets leads to where the kubeconfig does.
+	Verify func(context.Context, *rest.Config) error
+	// Every is how often the kubeconfig is read; 0 means every 10 s.
+	Every time.Duration
+}
+
+// Conn is the connection. It is safe for concurrent use.
+type Conn struct {
+	options Options
+	config  *rest.Config
+	// wanted says that the kubeconfig should be read soon.
+	wanted chan struct{}
+
+	// mu guards what follows, and what sessions count.
+	mu      sync.Mutex
+	current *session
+	problem error
+}
+
+var _ http.RoundTripper = &Conn{}
+
+// Fixed is a connection whose config does not change.
+func Fixed(config *rest.Config) (*Conn, error) {
+	server, err := endpointOf(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{config: rest.CopyConfig(config), current: &session{endpoint: server}}, nil
+}
+
+// New prepares a connection that follows its kubeconfig while Run runs. It makes no request.
+func New(o Options) (*Conn, error) {
+	first, err := newSession(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if o.Every == 0 {
+		o.Every = defaultEvery
+	}
+	c := &Conn{options: o, wanted: make(chan struct{}, 1), current: first}
+	c.config = through(o.Config, c)
+	return c, nil
+}
+
+// Config is what clients are made from, once for all kubeconfigs.
+func (c *Conn) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Endpoint is where the guest's API server is, by the kubeconfig in use.
+func (c *Conn) Endpoint() Endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.endpoint
+}
+
+// Problem is why the kubeconfig as it is now is not in use, and nil when it is.
+func (c *Conn) Problem() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.problem
+}
+
+// RoundTrip sends a request with the kubeconfig in use.
+func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
+	// A watch has no end of its own, and does not hold up that of its session.
+	watch := r.URL.Query().Has("watch")
+	s := c.begin(watch)
+	done := func() {}
+	if !watch {
+		done = sync.OnceFunc(func() { c.end(s) })
+	}
+	response, err := s.RoundTrip(r)
+	switch {
+	case err != nil:
+		done()
+		if r.Context().Err() == nil {
+			c.lookSoon()
+		}
+		return nil, err
+	case response.StatusCode == http.StatusUnauthorized:
+		c.lookSoon()
+	}
+	response.Body = &body{response.Body, done, s.closed}
+	return response, nil
+}
+
+// CloseIdleConnections closes connections that nobody uses, as http.Client asks for.
+func (c *Conn) CloseIdleConnections() {
+	c.mu.Lock()
+	s := c.current
+	c.mu.Unlock()
+	utilnet.CloseIdleConnectionsFor(s.transport)
+}
+
+// begin is the session for a request. It stays until end is called, but not for a watch.
+func (c *Conn) begin(watch bool) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !watch {
+		c.current.underWay++
+	}
+	return c.current
+}
+
+func (c *Conn) end(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.underWay--; s.underWay == 0 && s.overdue != nil {
+		s.overdue.Stop()
+		s.close()
+	}
+}
+
+// use puts a session in the place of the one before.
+func (c *Conn) use(next *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.current
+	c.current, c.problem = next, nil
+	if old.underWay == 0 {
+		old.close()
+	} else {
+		old.overdue = time.AfterFunc(drainTime, old.close)
+	}
+}
+
+func (c *Conn) lookSoon() {
+	select {
+	case c.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// Run follows the kubeconfig until ctx ends, and calls changed whenever another one is in use. A connection that is fixed has nothing to follow.
+func (c *Conn) Run(ctx context.Context, changed func()) {
+	if c.options.Load == nil {
+		return
+	}
+	for {
+		if c.look(ctx) {
+			changed()
+		}
+		// The guest's refusals hurry the second wait, and not the first.
+		if !wait(ctx, soonest, nil) || !wait(ctx, c.options.Every-soonest, c.wanted) {
+			return
+		}
+	}
+}
+
+// wait waits, or until it is hurried. It says whether ctx goes on.
+func wait(ctx context.Context, atMost time.Duration, hurry <-chan struct{}) bool {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-hurry:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// look reads the kubeconfig, and uses it if it is another and a good one. It says whether it did.
+func (c *Conn) look(ctx context.Context) bool {
+	next, err := c.next(ctx)
+	switch {
+	case ctx.Err() != nil:
+		if next != nil {
+			next.close()
+		}
+		return false
+	case err != nil:
+		c.refuse(logr.FromContextOrDiscard(ctx), err)
+		return false
+	case next == nil:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.problem = nil
+		return false
+	}
+	c.use(next)
+	logr.FromContextOrDiscard(ctx).Info("The guest kubeconfig was replaced; the new one is in use", "server", next.endpoint.Server)
+	return true
+}
+
+// next is a session of the kubeconfig as it is now; nil if it is the one in use.
+func (c *Conn) next(ctx context.Context) (*session, error) {
+	config, err := c.options.Load()
+	if err != nil {
+		return nil, fmt.Errorf("the guest kubeconfig cannot be read any more, and goes on to be used as it was: %w", err)
+	}
+	c.mu.Lock()
+	same := c.current.is(config)
+	c.mu.Unlock()
+	if same {
+		return nil, nil //nolint:nilnil // nothing new is no error
+	}
+	next, err := newSession(config)
+	if err == nil {
+		verifyCtx, cancel := context.WithTimeout(ctx, verifyTimeout)
+		defer cancel()
+		if err = c.options.Verify(verifyCtx, through(config, next)); err == nil {
+			return next, nil
+		}
+		next.close()
+	}
+	return nil, fmt.Errorf("the guest kubeconfig was replaced by one that is not used, the one before stays in use: %w", err)
+}
+
+// refuse remembers what is wrong, and says so once.
+func (c *Conn) refuse(log logr.Logger, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problem == nil || c.problem.Error() != err.Error() {
+		log.Error(err, "Keeping the guest kubeconfig that was in use")
+	}
+	c.problem = err
+}
+
+// errReplaced ends watches. It is none of the errors after which client-go would go on where a watch ended.
+var errReplaced = errors.New("the guest kubeconfig was replaced")

@@ -1,0 +1,293 @@
+package guestconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+)
+
+func TestAnotherClientCertificate(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := follow(t, server.withCertificate(t, "a"))
+	f.expectWho("a")
+	watch := f.watch()
+	if f.look(f.ctx) {
+		t.Error("the same kubeconfig counts as another")
+	}
+	f.replace(server.withCertificate(t, "b"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	server.revoke("a")
+	f.expectWho("b")
+	if err := <-watch; !errors.Is(err, errReplaced) {
+		t.Errorf("the watch ended with %v", err)
+	}
+	gomega.NewWithT(t).Eventually(server.open).Should(gomega.Equal(1), "one connection is left, the new one")
+}
+
+func TestTheServerMoves(t *testing.T) {
+	t.Parallel()
+	was, is := newAPIServer(t), newAPIServer(t)
+	moved := is.withToken("t")
+	moved.Host += "/clusters/guest1/"
+	f := follow(t, was.withToken("t"))
+	if diff := cmp.Diff(Endpoint{was.URL, was.config().CAData}, f.Endpoint()); diff != "" {
+		t.Error(diff)
+	}
+	watch := f.watch()
+	f.replace(moved, nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	if diff := cmp.Diff(Endpoint{moved.Host, moved.CAData}, f.Endpoint()); diff != "" {
+		t.Error(diff)
+	}
+	if err := <-watch; err == nil {
+		t.Error("the watch goes on as if nothing were")
+	}
+	was.Close()
+	for path, want := range map[string]string{
+		"/api/v1/pods?limit=5": "/clusters/guest1/api/v1/pods",
+		"/api/v1/a%2Fb":        "/clusters/guest1/api/v1/a%2Fb",
+		"/":                    "/clusters/guest1/",
+	} {
+		response, err := send(f.ctx, f.client, f.Config().Host+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if got := response.Header.Get("Path"); got != want {
+			t.Errorf("%s was sent as %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestABadKubeconfigChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	gone := newAPIServer(t)
+	gone.Close()
+	noCA, mixed := server.withToken("b"), server.withCertificate(t, "b")
+	noCA.CAData = nil
+	_, mixed.KeyData = keyPair(t, "c")
+	for name, tc := range map[string]struct {
+		config       *rest.Config
+		err, refusal error
+		want         string
+	}{
+		"unreadable":             {nil, errors.New("there is no file kubeconfig"), nil, "cannot be read any more, and goes on to be used as it was: there is no file kubeconfig"},
+		"without a CA":           {noCA, nil, nil, "one that is not used, the one before stays in use: its kubeconfig has no certificate-authority"},
+		"a key of another":       {mixed, nil, nil, "private key does not match"},
+		"nobody knows it":        {server.config(), nil, nil, "401"},
+		"another server's CA":    {&rest.Config{Host: server.URL, BearerToken: "b", TLSClientConfig: rest.TLSClientConfig{CAData: otherCA(t)}}, nil, nil, "x509"},
+		"a server that is away":  {gone.withToken("b"), nil, nil, "connection refused"},
+		"no URL":                 {&rest.Config{Host: "https://[", TLSClientConfig: server.config().TLSClientConfig}, nil, nil, "reading the server's URL"},
+		"refused for its server": {server.withToken("b"), nil, errors.New("it is the management cluster"), "it is the management cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := follow(t, server.withToken("a"))
+			f.expectWho("Bearer a")
+			watch := f.watch()
+			f.replace(tc.config, tc.err)
+			f.refusals = tc.refusal
+			for range 3 {
+				if f.look(f.ctx) {
+					t.Error("it is used")
+				}
+			}
+			if err := f.Problem(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the problem is %v, want %q", err, tc.want)
+			}
+			if got := f.logged.count(); got != 1 {
+				t.Errorf("%d lines: %q", got, f.logged.all)
+			}
+			f.expectWho("Bearer a")
+			select {
+			case err := <-watch:
+				t.Errorf("the watch ended: %v", err)
+			default:
+			}
+			f.refusals = nil
+			f.replace(server.withToken("a"), nil)
+			if f.look(f.ctx) || f.Problem() != nil {
+				t.Errorf("the old one is back, and the problem is %v", f.Problem())
+			}
+			f.replace(server.withToken("c"), nil)
+			if !f.look(f.ctx) || f.Problem() != nil {
+				t.Errorf("a good one is not used: %v", f.Problem())
+			}
+			f.expectWho("Bearer c")
+		})
+	}
+}
+
+func otherCA(t *testing.T) []byte {
+	t.Helper()
+	cert, _ := keyPair(t, "another CA")
+	return cert
+}
+
+// TestWhatTellsOfANewKubeconfig: a guest that refuses us, or does not answer, makes us read at once; not more than once in a second.
+func TestWhatTellsOfANewKubeconfig(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(*apiServer){
+		"401":       func(s *apiServer) { s.revoke("Bearer a") },
+		"no answer": func(s *apiServer) { s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			old, now := newAPIServer(t), newAPIServer(t)
+			f := follow(t, old.withToken("a"))
+			var changed sync.WaitGroup
+			changed.Add(1)
+			go f.Run(f.ctx, changed.Done)
+			g.Eventually(f.loaded).Should(gomega.Equal(1), "it is read at the start")
+			f.expectWho("Bearer a")
+			harm(old)
+			start := time.Now()
+			f.who()
+			g.Eventually(f.loaded, 5*time.Second).Should(gomega.Equal(2))
+			for time.Since(start) < 3*time.Second {
+				if f.who() == "Bearer a" {
+					t.Fatal("it goes on to work")
+				}
+			}
+			if n, most := f.loaded(), int(time.Since(start)/time.Second)+3; n > most {
+				t.Errorf("it was read %d times, want at most %d", n, most)
+			}
+			f.replace(now.withToken("b"), nil)
+			g.Eventually(f.who, 5*time.Second).Should(gomega.Equal("Bearer b"))
+			changed.Wait()
+			at := f.loaded()
+			g.Consistently(f.loaded, 1500*time.Millisecond).Should(gomega.BeNumerically("<=", at+1), "what was to be read was read")
+		})
+	}
+}
+
+func TestTheKubeconfigIsReadFromTimeToTime(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	g := gomega.NewWithT(t)
+	f := follow(t, server.withToken("a"))
+	f.options.Every = soonest + 10*time.Millisecond
+	go f.Run(f.ctx, func() {})
+	g.Eventually(f.loaded).Should(gomega.Equal(1))
+	f.replace(server.withToken("b"), nil)
+	g.Eventually(f.who, 10*time.Second).Should(gomega.Equal("Bearer b"))
+}
+
+// TestRequestsUnderWayEndWell: the old connections are closed when nothing but watches is under way on them.
+func TestRequestsUnderWayEndWell(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	server.answer = func(w http.ResponseWriter, r *http.Request, who string) {
+		if r.URL.Path == "/slow" {
+			w.(http.Flusher).Flush()
+			close(began)
+			<-goOn
+		}
+		_, _ = io.WriteString(w, who)
+	}
+	f := follow(t, server.withToken("a"))
+	watch := f.watch()
+	slow := make(chan string)
+	go func() {
+		who, err := get(f.ctx, f.client, f.Config().Host+"/slow")
+		slow <- fmt.Sprint(who, err)
+	}()
+	<-began
+	f.replace(server.withToken("b"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	f.expectWho("Bearer b")
+	select {
+	case err := <-watch:
+		t.Errorf("the watch ended before the request: %v", err)
+	default:
+	}
+	close(goOn)
+	if got := <-slow; got != "Bearer a<nil>" {
+		t.Errorf("the request that was under way ended with %s", got)
+	}
+	if err := <-watch; !errors.Is(err, errReplaced) {
+		t.Errorf("the watch ended with %v", err)
+	}
+	gomega.NewWithT(t).Eventually(server.open).Should(gomega.Equal(1))
+}
+
+// TestNoRequestFailsForARotation, many at once.
+func TestNoRequestFailsForARotation(t *testing.T) {
+	t.Parallel()
+	servers := []*apiServer{newAPIServer(t), newAPIServer(t)}
+	f := follow(t, servers[0].withToken("0"))
+	ctx, cancel := context.WithCancel(f.ctx)
+	var requests sync.WaitGroup
+	for range 4 {
+		requests.Go(func() {
+			for ctx.Err() == nil {
+				if who := f.who(); !strings.HasPrefix(who, "Bearer ") {
+					t.Error(who)
+				}
+			}
+		})
+	}
+	for i := range 60 {
+		f.replace(servers[i%2].withToken(fmt.Sprint(i+1)), nil)
+		if !f.look(ctx) {
+			t.Error(f.Problem())
+		}
+	}
+	cancel()
+	requests.Wait()
+}
+
+// TestTheGuestCannotSendUsElsewhere: its admin decides what the API server answers.
+func TestTheGuestCannotSendUsElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere, server := newAPIServer(t), newAPIServer(t)
+	elsewhere.answer = func(http.ResponseWriter, *http.Request, string) { t.Error("a request came here") }
+	server.answer = func(w http.ResponseWriter, r *http.Request, who string) {
+		if r.URL.Path == "/who" {
+			http.Redirect(w, r, elsewhere.URL+"/secrets", http.StatusFound)
+			return
+		}
+		_, _ = io.WriteString(w, who+" "+r.Host+r.URL.Path)
+	}
+	f := follow(t, server.withCertificate(t, "a"))
+	f.expectWho("a " + strings.TrimPrefix(server.URL, "https://") + "/secrets")
+}
+
+func TestAFixedConnection(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	c, err := Fixed(server.withToken("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, err := get(t.Context(), client, server.URL+"/who"); who != "Bearer a" || err != nil {
+		t.Errorf("%q, %v", who, err)
+	}
+	if diff := cmp.Diff(Endpoint{server.URL, server.config().CAData}, c.Endpoint()); diff != "" {
+		t.Error(diff)
+	}
+	c.Run(t.Context(), func() { t.Error("nothing changed") }) // returns
+}

@@ -1,0 +1,74 @@
+package guestconn
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// dialer is a way to open a connection.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// connections are those of one session, which end together.
+type connections struct {
+	open dialer
+	// closed is closed before the connections are.
+	closed chan struct{}
+
+	mu   sync.Mutex
+	over bool
+	all  map[*connection]struct{}
+}
+
+func newConnections(open dialer) *connections {
+	if open == nil {
+		open = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return &connections{open: open, closed: make(chan struct{}), all: map[*connection]struct{}{}}
+}
+
+// dial opens a connection. One that comes after the end is closed as the others were.
+func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	opened, err := c.open(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := &connection{opened, c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		_ = opened.Close()
+		return nil, errReplaced
+	}
+	c.all[conn] = struct{}{}
+	return conn, nil
+}
+
+// close closes all connections.
+func (c *connections) close() {
+	c.mu.Lock()
+	all := c.all
+	if !c.over {
+		close(c.closed)
+	}
+	c.over, c.all = true, nil
+	c.mu.Unlock()
+	for conn := range all {
+		_ = conn.Conn.Close()
+	}
+}
+
+// connection is one of them.
+type connection struct {
+	net.Conn
+	of *connections
+}
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.all, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,162 @@
+package guestconn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Endpoint is where an API server is.
+type Endpoint struct {
+	// Server is its URL, CABundle what it is verified with.
+	Server   string
+	CABundle []byte
+}
+
+func endpointOf(config *rest.Config) (Endpoint, error) {
+	if len(config.CAData) > 0 {
+		return Endpoint{config.Host, config.CAData}, nil
+	}
+	if config.CAFile == "" {
+		return Endpoint{}, errors.New("its kubeconfig has no certificate-authority: istiod could not verify the guest's API server")
+	}
+	data, err := os.ReadFile(config.CAFile)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("reading the certificate authority: %w", err)
+	}
+	return Endpoint{config.Host, data}, nil
+}
+
+// session is what goes with one kubeconfig: its server, its credentials, its connections.
+type session struct {
+	endpoint  Endpoint
+	content   content
+	base      *url.URL
+	transport http.RoundTripper
+	*connections
+
+	// underWay counts requests that are not watches, and overdue is set when another session is in use. Conn's lock guards both.
+	underWay int
+	overdue  *time.Timer
+}
+
+func newSession(config *rest.Config) (*session, error) {
+	endpoint, err := endpointOf(config)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the server's URL: %w", err)
+	}
+	conns := newConnections(config.Dial)
+	own := rest.CopyConfig(config)
+	own.Dial = conns.dial
+	if own.Proxy == nil {
+		// What it is without. A config with a proxy function is not kept in client-go's cache of transports, where a session would outlive its end.
+		own.Proxy = http.ProxyFromEnvironment
+	}
+	transport, err := rest.TransportFor(own)
+	if err != nil {
+		return nil, fmt.Errorf("preparing its credentials: %w", err)
+	}
+	return &session{endpoint: endpoint, content: contentOf(config), base: base, transport: transport, connections: conns}, nil
+}
+
+// RoundTrip sends a request to the session's server, whatever host it names.
+func (s *session) RoundTrip(r *http.Request) (*http.Response, error) {
+	moved := r.WithContext(r.Context()) // a copy
+	target := *r.URL
+	target.Scheme, target.Host, target.User = s.base.Scheme, s.base.Host, nil
+	prefix := (&url.URL{Path: trimSlash(s.base.Path)}).EscapedPath()
+	if target.RawPath != "" {
+		target.RawPath = prefix + target.RawPath
+	}
+	target.Path = trimSlash(s.base.Path) + target.Path
+	moved.URL, moved.Host = &target, ""
+	return s.transport.RoundTrip(moved)
+}
+
+func trimSlash(path string) string {
+	if n := len(path); n > 0 && path[n-1] == '/' {
+		return path[:n-1]
+	}
+	return path
+}
+
+// somewhere stands for the server in the URLs of requests before a session sends them; errors show it.
+const somewhere = "https://guest"
+
+// through is a config for clients of which the transport knows where the server is and who asks.
+func through(config *rest.Config, transport http.RoundTripper) *rest.Config {
+	out := rest.AnonymousClientConfig(config)
+	out.Host, out.TLSClientConfig, out.Dial, out.Proxy = somewhere, rest.TLSClientConfig{}, nil, nil
+	out.Transport = transport
+	return out
+}
+
+// content is what of a config makes it another one.
+type content struct {
+	host, apiPath, username, password, token, tokenFile, proxy string
+	tls                                                        rest.TLSClientConfig
+	impersonate                                                rest.ImpersonationConfig
+	exec                                                       *clientcmdapi.ExecConfig
+	auth                                                       *clientcmdapi.AuthProviderConfig
+}
+
+func contentOf(config *rest.Config) content {
+	return content{
+		config.Host, config.APIPath, config.Username, config.Password, config.BearerToken, config.BearerTokenFile, proxyOf(config),
+		config.TLSClientConfig, config.Impersonate, config.ExecProvider, config.AuthProvider,
+	}
+}
+
+// proxyOf is the proxy that a kubeconfig names. A function cannot be compared, so it is asked.
+func proxyOf(config *rest.Config) string {
+	if config.Proxy == nil {
+		return ""
+	}
+	proxy, err := config.Proxy(&http.Request{URL: &url.URL{Scheme: "https", Host: "guest"}})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.String()
+}
+
+func (s *session) is(config *rest.Config) bool {
+	return reflect.DeepEqual(s.content, contentOf(config))
+}
+
+// body is the body of an answer.
+type body struct {
+	io.ReadCloser
+	done   func()
+	closed <-chan struct{}
+}
+
+// Read reads on. The end of the session is an error of its own.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		select {
+		case <-b.closed:
+			err = errReplaced
+		default:
+		}
+	}
+	return n, err
+}
+
+// Close ends the request.
+func (b *body) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}

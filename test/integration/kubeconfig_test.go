@@ -1,0 +1,210 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
+	for name, revoked := range map[string]bool{"and the old one works on": false, "and the old one is revoked": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			kubeconfig := w.kubeconfig()
+			first := w.guestToken("first")
+			kubeconfig.replace(first)
+			w.run()
+			w.install("demo")
+			generation := w.istiod().Generation
+			mgmtCount, guestCount := w.mgmtRequests.count(), w.guestRequests.count()
+
+			if revoked {
+				w.revoke("first", first)
+			}
+			used := kubeconfig.replace(w.guestToken("second"))
+			w.Eventually(used.count, 40*time.Second).Should(gomega.BeNumerically(">", 1), "more than its verification")
+			w.settle()
+			w.Expect(writes(w.guestRequests.since(guestCount))).To(gomega.BeEmpty())
+			w.Expect(writes(w.mgmtRequests.since(mgmtCount))).To(gomega.BeEmpty())
+
+			before := used.count()
+			w.repairsDrift()
+			w.Expect(writes(used.since(before))).To(gomega.HaveLen(1), "the repair, by the new kubeconfig")
+			w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+		})
+	}
+}
+
+// TestARefusalByTheGuestMakesTheKubeconfigBeRead: nobody waits for the next look at the file.
+func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
+	w := newWorld(t)
+	kubeconfig := w.kubeconfig()
+	first := w.guestToken("first")
+	kubeconfig.replace(first)
+	w.run()
+	w.install("demo")
+	second := w.guestToken("second")
+	w.revoke("first", first)
+	used := kubeconfig.replace(second)
+	start := time.Now()
+	w.repairsDrift() // the watch goes on; the write is refused
+	w.Expect(writes(used.since(0))).To(gomega.HaveLen(1))
+	w.Expect(time.Since(start)).To(gomega.BeNumerically("<", 10*time.Second))
+}
+
+func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
+	w := newWorld(t)
+	kubeconfig := w.kubeconfig()
+	good := kubeconfig.replace(w.guestToken("first"))
+	w.run()
+	w.install("demo")
+	wrong := kubeconfig.replace(pair.Mgmt.Config)
+	w.Eventually(wrong.count, 40*time.Second).Should(gomega.BeNumerically(">=", 2), "it was looked at more than once")
+	for _, request := range wrong.since(0) {
+		w.Expect(request).To(gomega.HavePrefix("GET /api/v1/namespaces?"))
+	}
+	before := good.count()
+	w.repairsDrift()
+	w.Expect(writes(good.since(before))).To(gomega.HaveLen(1), "the repair, by the kubeconfig that was in use")
+}
+
+// TestTheGuestMoves: istiod is told where the guest's API server is now, and rolls once.
+func TestTheGuestMoves(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.GuestServer = "" // as in the kubeconfig
+	kubeconfig := w.kubeconfig()
+	config := w.guestToken("first")
+	kubeconfig.replace(config)
+	w.run()
+	w.install("demo")
+	generation, guestCount := w.istiod().Generation, w.guestRequests.count()
+
+	moved := rest.CopyConfig(config)
+	moved.Host = strings.Replace(config.Host, "127.0.0.1", "localhost", 1)
+	kubeconfig.replace(moved)
+	w.Eventually(func() string { return string(w.credential()["config"]) }, 40*time.Second).Should(gomega.ContainSubstring(moved.Host))
+	w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation + 1))
+	w.playIstiod(corev1.ConditionTrue)
+	w.settle()
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation + 1))
+	for _, write := range writes(w.guestRequests.since(guestCount)) {
+		w.Expect(write).To(gomega.Or(gomega.ContainSubstring("/token?"), gomega.ContainSubstring("/gatewayclasses/demo/status?")), "all else is as it was")
+	}
+}
+
+// TestTheGuestsCAIsReplaced: the old one is accepted until istiod's token is renewed the next time.
+func TestTheGuestsCAIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	kubeconfig := w.kubeconfig()
+	config := w.guestToken("first")
+	config.CAData = append(append([]byte{}, config.CAData...), pair.Mgmt.Config.CAData...)
+	kubeconfig.replace(config)
+	w.run()
+	w.install("demo")
+	w.Expect(w.credential()["ca.crt"]).To(gomega.Equal(config.CAData))
+	generation := w.istiod().Generation
+
+	t.Log("a CA is taken away: istiod rolls, and the Secret changes no sooner than it must")
+	fewer := rest.CopyConfig(config)
+	fewer.CAData = pair.Guest.Config.CAData
+	kubeconfig.replace(fewer)
+	w.Eventually(func() int64 { return w.istiod().Generation }, 40*time.Second).Should(gomega.Equal(generation + 1))
+	w.Expect(w.credential()["ca.crt"]).To(gomega.Equal(config.CAData))
+}
+
+// kubeconfig is the guest kubeconfig that hypergate runs with, of which each test says what it is.
+func (w *world) kubeconfig() *kubeconfig {
+	k := &kubeconfig{world: w}
+	w.loadGuest = k.load
+	return k
+}
+
+type kubeconfig struct {
+	world *world
+	mu    sync.Mutex
+	now   *rest.Config
+}
+
+// replace puts another in its place, and returns the requests that are made with it.
+func (k *kubeconfig) replace(config *rest.Config) *requests {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	by := &requests{}
+	k.now = counted(counted(config, k.world.guestRequests), by)
+	k.world.guestConfig = k.now
+	return by
+}
+
+func (k *kubeconfig) load() (*rest.Config, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now, nil
+}
+
+// guestToken is how an admin of the guest reaches it by a token that can be revoked.
+func (w *world) guestToken(name string) *rest.Config {
+	w.Helper()
+	const namespace = metav1.NamespaceDefault
+	name = w.cfg.Revision + "-" + name
+	_, err := w.guest.CoreV1().ServiceAccounts(namespace).Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.guest.RbacV1().ClusterRoleBindings().Create(w.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Cleanup(func() { _ = w.guest.RbacV1().ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	token, err := w.guest.CoreV1().ServiceAccounts(namespace).CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	config := rest.AnonymousClientConfig(pair.Guest.Config)
+	config.BearerToken = token.Status.Token
+	return config
+}
+
+// revoke ends a token, and returns when the guest refuses it.
+func (w *world) revoke(name string, config *rest.Config) {
+	w.Helper()
+	w.Expect(w.guest.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(w.Context(), w.cfg.Revision+"-"+name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	client := kubernetes.NewForConfigOrDie(config)
+	w.Eventually(func() bool {
+		_, err := client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{})
+		return apierrors.IsUnauthorized(err)
+	}, 30*time.Second).Should(gomega.BeTrue())
+}
+
+// repairsDrift deletes an object of ours in the guest and waits for another in its place.
+func (w *world) repairsDrift() {
+	w.Helper()
+	roles := w.guest.RbacV1().ClusterRoles()
+	name := w.cfg.IstiodName()
+	w.Expect(roles.Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(func() error {
+		_, err := roles.Get(w.Context(), name, metav1.GetOptions{})
+		return err
+	}, 30*time.Second).Should(gomega.Succeed(), fmt.Sprint("ClusterRole ", name))
+	w.settle()
+}
+
+// credential is what istiod's pod gets to reach the guest.
+func (w *world) credential() map[string][]byte {
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), desired.CredentialSecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return secret.Data
+}

@@ -1,0 +1,125 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// caState is what the Secret of the mesh CA, istiod and the guest's webhook say of a rotation.
+type caState struct {
+	Phase                 string
+	RootsInSecret, Bundle int
+	Generation            int64
+}
+
+func (w *world) caState() caState {
+	secret := w.caSecret()
+	out := caState{Phase: secret.Annotations[desired.PhaseAnnotation], RootsInSecret: certificates(secret.Data["root-cert.pem"])}
+	if webhook := w.webhook(); webhook != nil {
+		out.Bundle = certificates(webhook.Webhooks[0].ClientConfig.CABundle)
+	}
+	if d := w.istiod(); d != nil {
+		out.Generation = d.Generation
+	}
+	return out
+}
+
+func (w *world) caSecret() *corev1.Secret {
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), desired.CASecretName, metav1.GetOptions{})
+	if err != nil {
+		return &corev1.Secret{}
+	}
+	return secret
+}
+
+func certificates(bundle []byte) (n int) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		n++
+	}
+	return n
+}
+
+// TestARotationOfTheCA goes through its phases, and through a restart in the middle of each.
+func TestARotationOfTheCA(t *testing.T) {
+	w := newWorld(t)
+	w.caOverlap = 2 * time.Second
+	stop := w.run()
+	w.install("demo")
+	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
+	old, generation := w.caSecret(), w.istiod().Generation
+
+	t.Log("somebody asks")
+	w.patchSecret(desired.CASecretName, `{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"a"}}}`)
+	w.Eventually(w.caState).Should(gomega.Equal(caState{"spreading", 2, 2, generation + 1}))
+	w.Expect(w.caSecret().Data["ca-key.pem"]).To(gomega.Equal(old.Data["ca-key.pem"]), "the old one still issues")
+
+	t.Log("as long as istiod does not run with both roots, the phase does not end, whatever the time is and whoever restarts")
+	w.playIstiod(corev1.ConditionFalse)
+	stop()
+	stop = w.run()
+	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
+
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.caState).Should(gomega.Equal(caState{"settling", 2, 2, generation + 1}))
+	w.Expect(w.caSecret().Data["ca-key.pem"]).NotTo(gomega.Equal(old.Data["ca-key.pem"]))
+	stop()
+	w.run()
+	w.Eventually(w.caState).Should(gomega.Equal(caState{"", 1, 1, generation + 2}))
+	now := w.caSecret()
+	w.Expect(bytes.Contains(now.Data["root-cert.pem"], bytes.TrimSpace(old.Data["root-cert.pem"]))).To(gomega.BeFalse())
+	w.Expect(now.Data).To(gomega.HaveLen(4), "nothing is left of the rotation")
+	t.Log("and the request is followed once")
+	w.playIstiod(corev1.ConditionTrue)
+	w.settle()
+	w.Expect(w.caState().Phase).To(gomega.BeEmpty())
+}
+
+// TestACAThatWasBrought is used as it is, by whoever made it and for as long as it is there.
+func TestACAThatWasBrought(t *testing.T) {
+	w := newWorld(t)
+	ca, err := pki.New(time.Now())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
+	theirs, err := secrets.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName},
+		Data:       map[string][]byte{"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root},
+	}, metav1.CreateOptions{FieldManager: "somebody"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.run()
+	w.install("demo")
+	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
+	w.Expect(w.webhook().Webhooks[0].ClientConfig.CABundle).To(gomega.Equal(ca.Root))
+	generation := w.istiod().Generation
+
+	t.Log("their next one rolls istiod")
+	next, err := pki.New(time.Now())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	theirs.Data = map[string][]byte{"ca-cert.pem": next.Cert, "ca-key.pem": next.Key, "cert-chain.pem": next.Chain, "root-cert.pem": next.Root}
+	theirs, err = secrets.Update(t.Context(), theirs, metav1.UpdateOptions{FieldManager: "somebody"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation + 1))
+	w.Eventually(func() []byte { return w.webhook().Webhooks[0].ClientConfig.CABundle }).Should(gomega.Equal(next.Root))
+
+	t.Log("a half-written one is told, and nothing else is done")
+	_, err = secrets.Patch(t.Context(), theirs.Name, types.MergePatchType, []byte(`{"data":{"ca-key.pem":null}}`), metav1.PatchOptions{FieldManager: "somebody"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(
+		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it")))
+
+	t.Log("it survives an uninstallation")
+	w.deleteClass("demo")
+	w.Eventually(w.istiod).Should(gomega.BeNil())
+	w.settle()
+	w.Expect(w.caSecret().UID).To(gomega.Equal(theirs.UID))
+}
