@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,25 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
+// TestUnpack: the copy is the file, and can be run.
+func TestUnpack(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	want := bytes.Repeat([]byte("0123456789"), 3*unpackPiece/10)
+	if err := os.WriteFile(from, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unpack(from, to); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(to)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes, %v, want the %d of the file", len(got), err, len(want))
+	}
+	if info, err := os.Stat(to); err != nil || info.Mode().Perm()&0o100 == 0 {
+		t.Errorf("the copy cannot be run: %v, %v", info, err)
+	}
+}
+
 // TestCourse: the clock starts with the GatewayClass and stops with the first write of the last object; a second write of one is an error.
 func TestCourse(t *testing.T) {
 	start := time.Unix(1000, 0)
@@ -96,7 +116,7 @@ func TestCourse(t *testing.T) {
 		at(6, "hypergate", "patch", "services", ""), at(9, "hypergate", "patch", "gatewayclasses", "status"),
 	}
 	got, err := course(events, objects)
-	want := installed{took: 7 * time.Millisecond, toFirst: 3 * time.Millisecond, toToken: 5 * time.Millisecond, reads: 1, writes: 3}
+	want := installed{took: 7 * time.Millisecond, toFirst: 3 * time.Millisecond, toToken: 5 * time.Millisecond, last: "guest services x", reads: 1, writes: 3}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

@@ -31,7 +31,7 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "", "measure this hypergate (default: build one)")
 	flag.BoolVar(&o.quick, "quick", false, "few rounds and short rests: to see that the bench works, not to quote")
 	flag.DurationVar(&o.rest, "rest", 60*time.Second, "how long to watch the controller at rest")
-	flag.IntVar(&o.rounds, "rounds", 9, "rounds of installations")
+	flag.IntVar(&o.rounds, "rounds", 15, "rounds of installations")
 	flag.IntVar(&o.driftRounds, "drift-rounds", 4, "how often each object is changed and deleted")
 	flag.IntVar(&o.configMaps, "configmaps", 5000, "foreign ConfigMaps in the guest while memory is measured")
 	flag.IntVar(&o.crds, "crds", 500, "foreign CRDs in the guest while memory is measured")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -27,8 +28,7 @@ type process struct {
 	err    error // valid once ended is closed
 }
 
-// buildController builds the binary as it is shipped, unless one is given. It is written anew, as unpacking an image would: how the page cache
-// holds a file decides how much of it one fault maps, and a file that the linker has just made lies there in larger pieces.
+// buildController builds the binary as it is shipped, unless one is given, and unpacks it.
 func buildController(ctx context.Context, given, dir string) (string, error) {
 	out := filepath.Join(dir, "hypergate")
 	if given == "" {
@@ -40,14 +40,32 @@ func buildController(ctx context.Context, given, dir string) (string, error) {
 			return "", fmt.Errorf("building hypergate (run this from the root of the checkout): %w\n%s", err, text)
 		}
 	}
-	data, err := os.ReadFile(given)
+	return out, unpack(given, out)
+}
+
+// unpackPiece is how much a container runtime writes at once when it unpacks an image.
+const unpackPiece = 32 << 10
+
+// unpack copies a binary as a container runtime unpacks it, in small writes. The page cache holds a file in the pieces in which it was written or
+// read, up to 2 MiB, and a newer kernel maps such a piece as a whole when one byte of it is touched. In a binary that the linker has just
+// made, or that one write has copied, next to nothing would ever be outside the RSS. What is read from disk bit by bit lies in small pieces,
+// too: after a reboot of the node the figures are the same.
+func unpack(from, to string) (err error) {
+	in, err := os.Open(from)
 	if err != nil {
-		return "", fmt.Errorf("copying the binary: %w", err)
+		return fmt.Errorf("copying the binary: %w", err)
 	}
-	if err := os.WriteFile(out, data, 0o755); err != nil {
-		return "", fmt.Errorf("copying the binary: %w", err)
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return fmt.Errorf("copying the binary: %w", err)
 	}
-	return out, nil
+	defer func() { err = errors.Join(err, out.Close()) }()
+	// Without their own types, which would copy in the kernel, in pieces of its choice.
+	if _, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{in}, make([]byte, unpackPiece)); err != nil {
+		return fmt.Errorf("copying the binary: %w", err)
+	}
+	return nil
 }
 
 // startController runs hypergate and waits until it has shown that it knows both sides and has nothing to do.

@@ -24,29 +24,51 @@ func record(dir, name string, pid int) error {
 	return nil
 }
 
-// killRecorded ends the processes that were recorded in dir and still run.
-func killRecorded(dir string) error {
+// process is one that was recorded.
+type process struct {
+	name, file string
+	pid        int
+	running    bool
+}
+
+// recorded are the processes that were recorded in dir.
+func recorded(dir string) ([]process, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
 	if err != nil {
-		return fmt.Errorf("finding what runs: %w", err)
+		return nil, fmt.Errorf("finding what runs: %w", err)
 	}
+	out := make([]process, 0, len(files))
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("finding what runs: %w", err)
+			return nil, fmt.Errorf("finding what runs: %w", err)
 		}
 		pid, started, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
-		number, err := strconv.Atoi(pid)
-		if err != nil {
-			return fmt.Errorf("finding what runs: %s holds %q", file, data)
+		p := process{name: strings.TrimSuffix(filepath.Base(file), ".pid"), file: file}
+		if p.pid, err = strconv.Atoi(pid); err != nil {
+			return nil, fmt.Errorf("finding what runs: %s holds %q", file, data)
 		}
-		if now, err := startTime(number); err == nil && now == started {
-			if err := syscall.Kill(number, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("ending process %d: %w", number, err)
+		now, err := startTime(p.pid)
+		p.running = err == nil && now == started
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// killRecorded ends the processes that were recorded in dir and still run.
+func killRecorded(dir string) error {
+	processes, err := recorded(dir)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		if p.running {
+			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("ending process %d: %w", p.pid, err)
 			}
 		}
-		if err := os.Remove(file); err != nil {
-			return fmt.Errorf("forgetting process %d: %w", number, err)
+		if err := os.Remove(p.file); err != nil {
+			return fmt.Errorf("forgetting process %d: %w", p.pid, err)
 		}
 	}
 	return nil
@@ -62,6 +84,9 @@ func startTime(pid int) (string, error) {
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
 		return "", fmt.Errorf("process %d has no start time", pid)
+	}
+	if fields[0] == "Z" {
+		return "", fmt.Errorf("process %d has ended, and its parent did not look yet", pid)
 	}
 	return fields[19], nil
 }
@@ -81,7 +106,7 @@ func startPlayer(o options) error {
 	if err != nil {
 		return fmt.Errorf("keeping this program: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(o.dir, "player.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(o.dir, playerPart+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the player's log: %w", err)
 	}
@@ -92,5 +117,5 @@ func startPlayer(o options) error {
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("starting what plays the guest's nodes: %w", err)
 	}
-	return record(o.dir, "player", command.Process.Pid)
+	return record(o.dir, playerPart, command.Process.Pid)
 }

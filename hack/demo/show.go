@@ -16,18 +16,31 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/world"
 	"github.com/hypergate/hypergate/test/xds"
 )
 
 // show prints both sides, as the API servers have them now.
 func show(ctx context.Context, w *world.World, out io.Writer) error {
+	fmt.Fprintf(out, "\n%s\n", identities(w.Topology))
 	for _, section := range []func(context.Context, *world.World, io.Writer) error{showMgmt, showGuest, showDropped, showConditions, showProxy} {
 		if err := section(ctx, w, out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// identities says, in one line, as whom everything runs.
+func identities(topology desired.Topology) string {
+	if topology == desired.TopologyStandalone {
+		return fmt.Sprintf("hypergate runs as service account %s/%s with the roles of deploy/standalone (no cluster admin), istiod as %s/istiod-%s with those that hypergate hands on.",
+			deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
+	}
+	return fmt.Sprintf("hypergate runs as service account %s/%s on the management cluster (deploy/rbac/management, one namespaced Role) and %s/%s in the guest (deploy/rbac/guest), "+
+		"istiod as %s/istiod-%s in the guest and as nobody on the management cluster.",
+		deploy.MgmtNamespace, deploy.Account, deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
 }
 
 func title(out io.Writer, format string, args ...any) {
@@ -104,7 +117,8 @@ func showDropped(_ context.Context, w *world.World, out io.Writer) error {
 	cfg := desired.Config{
 		Topology: w.Topology, MgmtNamespace: w.MgmtNamespace, GuestNamespace: world.GuestNamespace, ControllerName: world.ControllerName,
 		Revision: world.Revision, PilotImage: cluster.IstiodImage, ProxyImage: world.ProxyImage, XDS: w.XDS(),
-		WebhookHost: "istiod-" + world.Revision, IstioResources: desired.LayeredProductResources(),
+		WebhookHost: "gw-webhook-" + world.Revision, IstioResources: desired.LayeredProductResources(),
+		NetworkPolicies: desired.HyperShiftPeers(),
 	}
 	ca, err := pki.New(time.Now())
 	if err != nil {

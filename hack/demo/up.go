@@ -32,47 +32,18 @@ type step struct {
 
 // up starts everything, step by step, and shows it. On failure it says which step, why and what to do; what runs is left to be looked at.
 func up(ctx context.Context, o options) error {
-	if _, err := os.Stat(filepath.Join(o.dir, "hypergate.pid")); err == nil {
+	health, err := healthy(ctx, o.dir)
+	if err != nil {
+		return err
+	}
+	if !health.none() {
 		return errors.New("the demo runs already: see it again with `go run ./hack/demo show`, or end it with `make demo-down`")
 	}
-	binary, err := filepath.Abs(o.binary)
-	if err != nil {
+	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return fmt.Errorf("finding %s: %w", o.binary, err)
 	}
 	var w *world.World
-	logs := "the logs are in " + o.dir
-	steps := []step{
-		{"start the clusters", "run `make demo-down`, then `make demo` again; " + logs, func(ctx context.Context) (err error) {
-			w, err = world.Start(ctx, world.Options{
-				Name: "demo", Topology: o.topology, Binary: binary, Dir: o.dir, Detach: true, Progress: os.Stdout,
-			})
-			if errors.Is(err, cluster.ErrNeedsRoot) {
-				return fmt.Errorf("%w; try: sudo make demo", err)
-			}
-			return err
-		}},
-		{"play the guest's nodes", logs, func(context.Context) error { return startPlayer(o) }},
-		{"start hypergate", "its log is " + filepath.Join(o.dir, "hypergate.log"), func(ctx context.Context) error {
-			h, err := w.StartHypergate(ctx, "--leader-elect=false")
-			if err != nil {
-				return err
-			}
-			if err := record(o.dir, "hypergate", h.PID()); err != nil {
-				return err
-			}
-			return h.Ready(ctx, "readyz")
-		}},
-		{"guest admin: create GatewayClass " + class, "its log is " + filepath.Join(o.dir, "hypergate.log"), func(ctx context.Context) error {
-			if err := w.Apply(ctx, "class.yaml", map[string]string{"name": class}); err != nil {
-				return err
-			}
-			return w.ClassCondition(ctx, class, "ControllerInstalled", metav1.ConditionTrue)
-		}},
-		{"guest admin: create Gateway, HTTPRoute and an application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
-			return guestAdmin(ctx, w)
-		}},
-	}
-	for _, s := range steps {
+	for _, s := range append(start(o, &w), use(o, &w)...) {
 		if err := s.run(ctx); err != nil {
 			return err
 		}
@@ -86,6 +57,55 @@ func up(ctx context.Context, o options) error {
 	}
 	fmt.Println("and remove everything with\n  make demo-down")
 	return nil
+}
+
+// start are the steps that start the world, and put it into w, and hypergate.
+func start(o options, w **world.World) []step {
+	logs := "the logs are in " + o.dir
+	return []step{
+		{"start the clusters", "run `make demo-down`, then `make demo` again; " + logs, func(ctx context.Context) (err error) {
+			*w, err = world.Start(ctx, world.Options{
+				Name: "demo", Topology: o.topology, Binary: o.binary, Dir: o.dir, Detach: true, Progress: os.Stdout,
+			})
+			if errors.Is(err, cluster.ErrNeedsRoot) {
+				return fmt.Errorf("%w; try: sudo make demo", err)
+			}
+			return err
+		}},
+		{"play the guest's nodes", logs, func(context.Context) error { return startPlayer(o) }},
+		{"start hypergate", hypergatesLog(o), func(ctx context.Context) error {
+			h, err := (*w).StartHypergate(ctx, "--leader-elect=false")
+			if err != nil {
+				return err
+			}
+			if err := record(o.dir, hypergatePart, h.PID()); err != nil {
+				return err
+			}
+			return h.Ready(ctx, "readyz")
+		}},
+	}
+}
+
+// use are the steps of those who use it.
+func use(o options, w **world.World) []step {
+	return []step{
+		{"guest admin: create GatewayClass " + class, hypergatesLog(o), func(ctx context.Context) error {
+			if err := (*w).Apply(ctx, "class.yaml", map[string]string{"name": class}); err != nil {
+				return err
+			}
+			return (*w).ClassCondition(ctx, class, "ControllerInstalled", metav1.ConditionTrue)
+		}},
+		{"guest admin: create Gateway, HTTPRoute and an application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
+			return guestAdmin(ctx, *w)
+		}},
+		{"somebody deletes a role in the guest and a Service on the management side", hypergatesLog(o), func(ctx context.Context) error {
+			return harm(ctx, *w, os.Stdout)
+		}},
+	}
+}
+
+func hypergatesLog(o options) string {
+	return "hypergate's log is " + filepath.Join(o.dir, "hypergate.log")
 }
 
 func (s step) run(ctx context.Context) error {
@@ -115,9 +135,16 @@ func guestAdmin(ctx context.Context, w *world.World) error {
 
 // again shows a demo that runs.
 func again(ctx context.Context, o options) error {
+	health, err := healthy(ctx, o.dir)
+	if err != nil {
+		return err
+	}
+	if health.none() {
+		return errors.New("no demo runs; start one with `make demo`")
+	}
 	w, err := world.Attach(o.dir)
 	if err != nil {
-		return fmt.Errorf("no demo runs (start one with `make demo`): %w", err)
+		return err
 	}
 	return show(ctx, w, os.Stdout)
 }

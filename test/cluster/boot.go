@@ -148,6 +148,7 @@ func (c *Cluster) writeMgmtPKI() error {
 		pki.AddKubeconfig("scheduler", server, "system:kube-scheduler", ""),
 		pki.AddKubeconfig("kube-proxy", server, "system:kube-proxy", ""),
 		pki.AddKubeconfig("coredns", server, "coredns", "system:masters"),
+		pki.AddKubeconfig("network-policies", server, "network-policies", "system:masters"),
 		pki.AddKubeconfig("kubelet", server, "system:node:"+c.run.NodeName, "system:nodes"),
 		pki.AddServing("kubelet-serving", c.run.NodeName, n.Node.String(), c.run.NodeName),
 		pki.AddClient("kubelet-client", "apiserver-kubelet", "system:masters"),

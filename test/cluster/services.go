@@ -171,6 +171,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 		if err := plane.WaitReady(ctx, config); err != nil {
 			return err
 		}
+		go func() { s.failed <- s.run.enforcePolicies(ctx) }()
 		for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy"} {
 			if err := s.order(verbStart, name); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -30,46 +32,99 @@ func TestMain(m *testing.M) {
 const (
 	storyTimeout = 4 * time.Minute
 	stepTimeout  = 90 * time.Second
+	// pollOften is for moments that pass.
+	pollOften = 5 * time.Millisecond
 )
 
 func TestHosted(t *testing.T) {
-	tell(t, desired.TopologyHosted, "e2e-hosted", append(common(), hostedOnly()...))
+	tell(t, desired.TopologyHosted, "e2e-hosted", slices.Concat(common(), hostedOnly(), last()))
 }
 
 func TestStandalone(t *testing.T) {
-	tell(t, desired.TopologyStandalone, "e2e-alone", common())
+	tell(t, desired.TopologyStandalone, "e2e-alone", slices.Concat(common(), standaloneOnly(), last()))
 }
 
 // story is one test on running clusters.
 type story struct {
 	name string
 	tell func(*teller)
+	// provokes are the requests that this story gets refused; in all others nobody may be.
+	provokes []refusal
+}
+
+// refusal says whose requests an API server may answer with 403 while a story is told, and why.
+type refusal struct {
+	whose func(*world.World) string
+	why   string
 }
 
 // common are the stories of both topologies.
 func common() []story {
+	istiodsRoleGoes := refusal{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"}
 	return []story{
-		{"a GatewayClass installs both sides and a Gateway is programmed", install},
-		{"a proxy in the guest gets certificate, listener, route and endpoints", proxy},
-		{"the guest's API server calls the webhook", webhook},
-		{"what is changed by hand is put back", drift},
-		{"killed at any moment, it converges", restarts},
-		{"with istiod away, the guest's writes go on", istiodAway},
-		{"gateways that were there first are programmed", gatewaysFirst},
-		{"a mesh of the user's own keeps its default revision", foreignMesh},
-		{"without its kubeconfig istiod does not start", missingKubeconfig},
-		{"the last GatewayClass clears both sides", uninstall},
+		{name: "a GatewayClass installs both sides and a Gateway is programmed", tell: install},
+		{name: "a proxy in the guest gets certificate, listener, route and endpoints", tell: proxy},
+		{name: "the other routes and policies get status, too", tell: otherKinds},
+		{name: "the guest's API server calls the webhook", tell: webhook},
+		{name: "what is changed by hand is put back", tell: drift, provokes: []refusal{istiodsRoleGoes}},
+		{name: "a kind that hypergate may not write is named, and the rest converges", tell: forbiddenKind, provokes: []refusal{
+			{(*world.World).GuestUser, "it may not patch RoleBindings"},
+		}},
+		{name: "with --sidecar-injection the guest's API server calls the webhook for pods", tell: injection},
+		{name: "killed at any moment, it converges", tell: restarts},
+		{name: "with istiod away, the guest's writes go on", tell: istiodAway},
+		{name: "killed while it uninstalls, it clears the rest", tell: killedUninstalling},
+		{name: "gateways that were there first are programmed", tell: gatewaysFirst},
+		{name: "a mesh of the user's own keeps its default revision", tell: foreignMesh},
+		{name: "without its kubeconfig istiod does not start", tell: missingKubeconfig},
+		{name: "the last GatewayClass clears both sides", tell: uninstall},
 	}
 }
 
 // hostedOnly are the stories about two clusters.
 func hostedOnly() []story {
 	return []story{
-		{"the guest's API goes away and comes back", guestOutage},
-		{"the management API goes away and comes back", mgmtOutage},
-		{"istiod never asked the management API", istiodAsksNoMgmt},
-		{"a guest kubeconfig of the management cluster is refused", sameCluster},
+		{name: "the guest's API goes away and comes back", tell: guestOutage, provokes: []refusal{
+			{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"},
+		}},
+		{name: "the management API goes away and comes back", tell: mgmtOutage, provokes: []refusal{
+			{(*world.World).MgmtUser, "an API server that starts may answer before it has read its roles"},
+		}},
+		{name: "nobody but its peers reaches istiod, and istiod nobody else", tell: fenced},
+		{name: "istiod never asked the management API", tell: istiodAsksNoMgmt},
+		{name: "a guest kubeconfig of the management cluster is refused", tell: sameCluster},
 	}
+}
+
+// standaloneOnly are long stories that one topology is enough for: this one has the time, while the other's outages are told.
+func standaloneOnly() []story {
+	return []story{
+		// client-go reads a token file again after fifty seconds, and not sooner when the token is refused.
+		{name: "istiod takes up a new token without a restart", tell: newToken},
+	}
+}
+
+// last is what the audit logs say about all the stories before.
+func last() []story {
+	return []story{
+		{name: "nobody was refused anything", tell: nobodyRefused},
+		{name: "istiod used all that it may", tell: istiodUsesAll},
+	}
+}
+
+// suite is what the stories of one topology leave for the last ones.
+type suite struct {
+	// told are the stories so far.
+	told []told
+	// granted is what istiod may do in the guest.
+	granted []audit.Role
+}
+
+// told is a story that was told from one moment to another, unless -run left it out.
+type told struct {
+	story
+	from, to time.Time
+	ran      bool
 }
 
 // teller is what a story is told with.
@@ -77,6 +132,7 @@ type teller struct {
 	*testing.T
 	gomega.Gomega
 	*world.World
+	*suite
 	ctx context.Context
 }
 
@@ -95,6 +151,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
+	t.Parallel() // most of a story is waiting
 	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: topology, Binary: build(t), Progress: t.Output(), Dir: artifacts(t, name)})
 	if errors.Is(err, cluster.ErrNeedsRoot) {
 		t.Skip(err)
@@ -107,11 +164,14 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 			t.Error(err)
 		}
 	})
+	all := &suite{}
 	for _, s := range stories {
+		begin, ran := time.Now(), false
 		t.Run(s.name, func(t *testing.T) {
+			ran = true
 			ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
 			defer cancel()
-			teller := &teller{T: t, Gomega: gomega.NewWithT(t), World: w, ctx: ctx}
+			teller := &teller{T: t, Gomega: gomega.NewWithT(t), World: w, suite: all, ctx: ctx}
 			teller.SetDefaultEventuallyTimeout(stepTimeout)
 			teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 			s.tell(teller)
@@ -119,6 +179,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 				teller.explain()
 			}
 		})
+		all.told = append(all.told, told{s, begin, time.Now(), ran})
 	}
 }
 

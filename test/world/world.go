@@ -7,11 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,12 +23,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
+	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
 // What hypergate is told in every world.
 const (
-	GuestNamespace = "openshift-ingress"
+	GuestNamespace = deploy.GuestNamespace
 	ControllerName = "openshift.io/gateway-controller/v1"
 	Revision       = "openshift-gateway"
 	ProxyImage     = "registry.example.com/proxyv2:1.29.1"
@@ -69,7 +69,7 @@ type World struct {
 	player     chan error
 }
 
-// Start starts the clusters and what plays the guest's nodes. hypergate does not run yet. On error nothing is left.
+// Start starts the clusters and what plays the guest's nodes, and applies the accounts and roles of deploy/. hypergate does not run yet. On error nothing is left.
 func Start(ctx context.Context, options Options) (*World, error) {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach, Progress: options.Progress,
@@ -122,11 +122,8 @@ func newMapper(config *rest.Config) (meta.RESTMapper, error) {
 }
 
 func (w *World) prepare(ctx context.Context) error {
-	if w.Topology == desired.TopologyStandalone {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: GuestNamespace}}
-		if _, err := w.MgmtClient.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("making namespace %s: %w", GuestNamespace, err)
-		}
+	if err := w.deployIdentities(ctx); err != nil {
+		return fmt.Errorf("preparing hypergate's identities: %w", err)
 	}
 	if w.options.Detach {
 		return nil // the caller plays the nodes from a process of its own
@@ -160,18 +157,20 @@ func (w *World) XDS() desired.HostPort {
 	return desired.HostPort{Host: publishedHost, Port: 443}
 }
 
-// Args are hypergate's arguments in this world, but for the address of its health checks.
+// Args are hypergate's arguments in this world, with kubeconfigs of its own accounts, but for the address of its health checks.
 func (w *World) Args() []string {
 	args := make([]string, 0, 32)
 	args = append(args,
-		"run", "--topology", string(w.Topology), "--management-kubeconfig", w.MgmtKubeconfig,
+		"run", "--topology", string(w.Topology), "--management-kubeconfig", filepath.Join(w.Dir, mgmtKubeconfig),
 		"--pilot-image", cluster.IstiodImage, "--proxy-image", ProxyImage, "--metrics-address", "0", "--v", "1",
 	)
 	if w.Topology == desired.TopologyStandalone {
 		return args
 	}
-	return append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", w.GuestKubeconfig,
-		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String())
+	return append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", filepath.Join(w.Dir, guestKubeconfig),
+		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String(),
+		// This machine plays the router, and the node's DNS is no pod.
+		"--xds-peers", w.HostAddress().String()+"/32", "--dns-peers", w.DNSAddress().String()+"/32")
 }
 
 // Hypergate is a running hypergate.

@@ -38,7 +38,7 @@ func Find(ctx context.Context, names ...string) (Binaries, error) {
 // Dir returns the folder in which hack/servers/build.sh keeps the servers; things derived from them (images) may be cached there too,
 // because the folder's name changes whenever their sources do.
 func Dir(ctx context.Context) (string, error) {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
 	}
@@ -68,8 +68,8 @@ func find(name string, dirs ...string) (string, error) {
 	return "", fmt.Errorf("server %s is not in %s; run `make servers` (minutes the first time), then try again", name, dirs[len(dirs)-1])
 }
 
-// moduleRoot walks up from the working directory, which for a test is its package's folder.
-func moduleRoot() (string, error) {
+// ModuleRoot is the checkout: it walks up from the working directory, which for a test is its package's folder.
+func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the module root: %w", err)

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/cluster"
+)
+
+// health is what there is of a demo.
+type health struct {
+	// alive and dead are its parts, in words.
+	alive, dead []string
+}
+
+// The processes that up starts beside the clusters, by the names that they are recorded under, in words.
+const (
+	hypergatePart = "hypergate"
+	playerPart    = "player"
+)
+
+func inWords(part string) string {
+	if part == playerPart {
+		return "what plays the guest's nodes"
+	}
+	return part
+}
+
+// healthy is healthOf, where a part that is dead is an error.
+func healthy(ctx context.Context, dir string) (health, error) {
+	h, err := healthOf(ctx, dir)
+	if err == nil {
+		err = h.err()
+	}
+	return h, err
+}
+
+// healthOf looks at each part of the demo in a folder. A demo that was never started has none.
+func healthOf(ctx context.Context, dir string) (health, error) {
+	h := health{}
+	c, err := cluster.Attach(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		c, err = nil, nil
+	}
+	if err != nil {
+		return h, err
+	}
+	processes, err := recorded(dir)
+	if err != nil || (c == nil && len(processes) == 0) {
+		return h, err
+	}
+	if c == nil {
+		h.dead = append(h.dead, "the clusters (no record of them)")
+	} else {
+		h.ask(ctx, "the management API server", c.Mgmt)
+		h.ask(ctx, "the guest's API server", c.Guest)
+	}
+	for _, part := range []string{hypergatePart, playerPart} {
+		h.look(part, dir, processes)
+	}
+	return h, nil
+}
+
+func (h *health) add(alive bool, part, why string) {
+	if alive {
+		h.alive = append(h.alive, part)
+	} else {
+		h.dead = append(h.dead, part+" ("+why+")")
+	}
+}
+
+// ask adds an API server, unless there is none: a standalone demo has no guest.
+func (h *health) ask(ctx context.Context, part string, config *rest.Config) {
+	if config == nil {
+		return
+	}
+	config = rest.CopyConfig(config)
+	config.Timeout = 3 * time.Second
+	err := func() error {
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			return err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	}()
+	h.add(err == nil, part, "does not answer at "+config.Host)
+}
+
+// look adds a process.
+func (h *health) look(part, dir string, processes []process) {
+	i := slices.IndexFunc(processes, func(p process) bool { return p.name == part })
+	log := "its log is " + filepath.Join(dir, part+".log")
+	if i < 0 {
+		h.add(false, inWords(part), "was never started: make demo ended before that")
+		return
+	}
+	h.add(processes[i].running, inWords(part), fmt.Sprintf("process %d has ended; %s", processes[i].pid, log))
+}
+
+// none says that nothing was started.
+func (h health) none() bool { return len(h.alive)+len(h.dead) == 0 }
+
+// err says what is dead and what to do; nil when nothing is.
+func (h health) err() error {
+	if len(h.dead) == 0 {
+		return nil
+	}
+	text := "a part of the demo is dead: " + strings.Join(h.dead, "; ")
+	if len(h.alive) > 0 {
+		text += ". Still alive: " + strings.Join(h.alive, ", ")
+	}
+	return errors.New(text + "\nwhat to do: remove the rest with `make demo-down`, then `make demo` again")
+}

@@ -1,0 +1,123 @@
+package audit_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/test/audit"
+)
+
+// everywhere may read and apply ConfigMaps; here may get one Lease in one namespace.
+func roles() []audit.Role {
+	return []audit.Role{
+		{Name: "everywhere", Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "patch", "create"}},
+			{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gateways/status"}, Verbs: []string{"patch"}},
+		}},
+		{Name: "here", Namespace: "a", Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}, ResourceNames: []string{"one"}},
+		}},
+	}
+}
+
+func TestUnused(t *testing.T) {
+	const (
+		list   = "list configmaps. /"
+		patch  = "patch configmaps. /"
+		create = "create configmaps. /"
+		status = "patch gateways/status.gateway.networking.k8s.io /"
+		lease  = "get leases.coordination.k8s.io a/one"
+	)
+	configMap := audit.Request{Verb: "patch", Namespace: "a", Resource: "configmaps", Name: "x", Code: 200}
+	created := configMap
+	created.Code = 201
+	refused := configMap
+	refused.Code = 403
+	for name, test := range map[string]struct {
+		requests     []audit.Request
+		used, needed []string
+	}{
+		"nothing asked": {nil, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+		"a namespace needs no permission for everywhere": {
+			[]audit.Request{configMap}, []string{create, lease, list, status}, []string{create, lease, list, patch, status},
+		},
+		"an apply that creates takes two":  {[]audit.Request{created}, []string{lease, list, status}, []string{create, lease, list, patch, status}},
+		"a refused request used nothing":   {[]audit.Request{refused}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+		"a list of everywhere needs it":    {[]audit.Request{{Verb: "list", Resource: "configmaps", Code: 200}}, []string{create, lease, patch, status}, []string{create, lease, patch, status}},
+		"a subresource is another":         {[]audit.Request{{Verb: "patch", Group: "gateway.networking.k8s.io", Resource: "gateways", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+		"a name is one":                    {[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "a", Name: "two", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+		"the right name":                   {[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "a", Name: "one", Code: 404}}, []string{create, list, patch, status}, []string{create, list, patch, status}},
+		"the right name in another place":  {[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "b", Name: "one", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+		"another API group of these names": {[]audit.Request{{Verb: "list", Group: "x", Resource: "configmaps", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.used, audit.Lines(audit.Unused(roles(), test.requests, audit.Request.Used))); diff != "" {
+				t.Errorf("unused (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.needed, audit.Lines(audit.Unused(roles(), test.requests, audit.Request.Needed))); diff != "" {
+				t.Errorf("not needed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	requests := []audit.Request{
+		{Verb: "list", Resource: "configmaps", Code: 200},
+		{Verb: "patch", Namespace: "a", Resource: "configmaps", Name: "x", Code: 403},
+		{Verb: "delete", Namespace: "a", Resource: "configmaps", Name: "x", Code: 200},
+		{Verb: "delete", Namespace: "a", Resource: "configmaps", Name: "x", Code: 200},
+	}
+	want := []string{"200: delete configmaps. a/x", "403: patch configmaps. a/x"}
+	if diff := cmp.Diff(want, audit.Beyond(roles(), requests)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRead(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "audit.jsonl")
+	line := `{"verb":"get","user":{"username":"me"},"requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z",` +
+		`"objectRef":{"resource":"pods","namespace":"a","name":"p","subresource":"log"},"responseStatus":{"code":200}}` + "\n"
+	others := `{"verb":"get","user":{"username":"you"},"objectRef":{"resource":"pods"},"responseStatus":{"code":200}}` + "\n" +
+		`{"verb":"get","user":{"username":"me"},"requestURI":"/healthz","responseStatus":{"code":200}}` + "\n"
+	if err := os.WriteFile(log, []byte(line+others+line[:40]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := audit.Read(log, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []audit.Request{{
+		User: "me", At: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Verb: "get", Namespace: "a", Resource: "pods", Subresource: "log", Name: "p", Code: 200,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := audit.Read(log+"-missing", "me"); err == nil {
+		t.Error("a log that is missing is read")
+	}
+}
+
+func TestRolesOf(t *testing.T) {
+	object := func(kind, namespace string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": kind, "rules": []any{
+			map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": []any{"get"}},
+		}}}
+		u.SetName("r")
+		u.SetNamespace(namespace)
+		return u
+	}
+	got, err := audit.RolesOf([]*unstructured.Unstructured{object("Role", "a"), object("RoleBinding", "a"), object("ClusterRole", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get pods. /", "get pods. a/"}, audit.Lines(audit.Permissions(got))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

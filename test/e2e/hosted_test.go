@@ -1,0 +1,97 @@
+package e2e_test
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/world"
+)
+
+func guestOutage(t *teller) {
+	h := t.installed()
+	before := t.istiodPod()
+	t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+	t.Log("the management side is still looked after, and istiod is left alone")
+	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	t.Consistently(h.Done(), "10s").ShouldNot(gomega.BeClosed())
+	t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
+
+	t.Log("after its return, drift in the guest is noticed within 30 s")
+	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return err
+	}, 30*time.Second).Should(gomega.Succeed())
+	after := t.istiodPod()
+	t.Expect(after.UID).To(gomega.Equal(before.UID), "istiod was not rolled")
+	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
+}
+
+func mgmtOutage(t *teller) {
+	h := t.installed()
+	before := t.istiodPod()
+	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+	t.Consistently(h.Done(), "5s").ShouldNot(gomega.BeClosed())
+	t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+	t.putsBackMgmtDrift()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+
+	t.Log("one that starts while it is away gets to work when it is back")
+	h.Terminate()
+	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+	late := t.start()
+	t.Consistently(late.Done(), "7s").ShouldNot(gomega.BeClosed())
+	t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+	t.putsBackMgmtDrift()
+	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled")
+}
+
+// putsBackMgmtDrift deletes an object of the management side and sees it come back within 30 s.
+func (t *teller) putsBackMgmtDrift() {
+	t.Helper()
+	services, name := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
+	t.Expect(services.Delete(t.step(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() error {
+		_, err := services.Get(t.ctx, name, metav1.GetOptions{})
+		return err
+	}, 30*time.Second).Should(gomega.Succeed())
+}
+
+func istiodAsksNoMgmt(t *teller) {
+	t.installed()
+	log, err := os.ReadFile(t.MgmtAuditLog)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	asked, hypergates := 0, 0
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, `"userAgent":"pilot-discovery`) {
+			asked++
+		}
+		if strings.Contains(line, `"userAgent":"hypergate`) {
+			hypergates++
+		}
+	}
+	t.Expect(asked).To(gomega.BeZero(), "requests of istiod in the management cluster's audit log")
+	t.Expect(hypergates).NotTo(gomega.BeZero(), "the audit log shows who asks")
+	guestLog, err := os.ReadFile(t.GuestAuditLog)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(string(guestLog)).To(gomega.ContainSubstring(`"userAgent":"pilot-discovery`), "in the guest's it does")
+}
+
+// sameCluster gives hypergate the credential that such a mistake is made with: an admin's.
+func sameCluster(t *teller) {
+	h, err := t.StartHypergate(t.ctx, "--guest-kubeconfig", t.MgmtKubeconfig)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(h.Done()).Should(gomega.BeClosed())
+	t.Expect(h.ExitCode()).To(gomega.Equal(1))
+	log, err := os.ReadFile(h.Log())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(string(log)).To(gomega.ContainSubstring("the guest kubeconfig leads to the management cluster itself"))
+}

@@ -1,0 +1,85 @@
+package e2e_test
+
+import (
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// injection: pods are changed only where somebody asked for it, by a flag on one side and a label on the other.
+func injection(t *teller) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "meshed", Labels: map[string]string{"istio.io/rev": world.Revision}}}
+	_, err := t.GuestClient.CoreV1().Namespaces().Create(t.ctx, namespace, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Log("without the flag, a label changes nothing")
+	h := t.installed()
+	t.Expect(t.containersOfNewPod(namespace.Name)).To(gomega.ConsistOf("app"))
+	h.Terminate()
+
+	t.Log("with it, and the permission that it needs")
+	t.Expect(t.AllowSidecarInjection(t.step())).To(gomega.Succeed())
+	h = t.start("--sidecar-injection")
+	var injector *admissionregistrationv1.MutatingWebhookConfiguration
+	t.Eventually(func() any {
+		injector = t.injector()
+		return injector
+	}).ShouldNot(gomega.BeNil())
+	for _, w := range injector.Webhooks {
+		t.Expect(w.ClientConfig.CABundle).NotTo(gomega.BeEmpty(), w.Name)
+		if t.Topology == desired.TopologyHosted {
+			t.Expect(w.ClientConfig.Service).To(gomega.BeNil(), w.Name)
+			t.Expect(w.ClientConfig.URL).To(gomega.HaveValue(gomega.HavePrefix("https://gw-webhook-"+world.Revision+":443/inject")), w.Name)
+		}
+	}
+	// The API server takes a moment to load a new webhook.
+	t.Eventually(func() []string { return t.containersOfNewPod(namespace.Name) }).Should(gomega.ConsistOf("app", "istio-proxy"))
+	t.Log("and a namespace without the label is left alone")
+	t.Expect(t.containersOfNewPod("default")).To(gomega.ConsistOf("app"))
+	h.Terminate()
+
+	t.Log("without the flag again, the webhook goes")
+	t.start()
+	t.Eventually(t.injector).Should(gomega.BeNil())
+	t.Eventually(func() []string { return t.containersOfNewPod(namespace.Name) }).Should(gomega.ConsistOf("app"))
+	t.Expect(t.ForbidSidecarInjection(t.step())).To(gomega.Succeed())
+}
+
+// injector is our webhook for pods, or nil.
+func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	list, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	if len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[0]
+}
+
+// containersOfNewPod are the names of the containers that a pod with one of its own, app, has after admission. Those that start before it
+// count too: a sidecar may be one of them. What prepares the network is no sidecar.
+func (t *teller) containersOfNewPod(namespace string) []string {
+	t.Helper()
+	var out []string
+	t.Eventually(func() error { // the namespace's account may not be there yet
+		// Dry: admission is all that this is about, and a real node should not have to run it.
+		pod, err := t.GuestClient.CoreV1().Pods(namespace).Create(t.ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "app"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: world.ProxyImage}}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		out = nil
+		for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+			if c.Name != "istio-init" {
+				out = append(out, c.Name)
+			}
+		}
+		return nil
+	}).Should(gomega.Succeed())
+	return out
+}

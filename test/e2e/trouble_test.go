@@ -1,0 +1,127 @@
+package e2e_test
+
+import (
+	"context"
+
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// killedUninstalling kills hypergate twice on its way: when the webhook is gone and istiod is not, and when istiod is gone.
+func killedUninstalling(t *teller) {
+	h := t.installed()
+	t.Expect(t.webhooks()).NotTo(gomega.BeNil())
+	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
+	t.Eventually(t.webhooks).WithPolling(pollOften).Should(gomega.BeNil())
+	h.Kill()
+	left, err := t.members()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(left).NotTo(gomega.BeEmpty(), "that was not in the middle")
+
+	t.Log("one goes on, and is killed again when istiod's Deployment is gone")
+	h = t.start()
+	t.Eventually(func() bool {
+		_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}).WithPolling(pollOften).Should(gomega.BeTrue())
+	h.Kill()
+
+	t.Log("the next one clears the rest")
+	t.start()
+	t.Eventually(t.members).Should(gomega.BeEmpty())
+	t.Log("CRDs stay, and with them the users' objects")
+	for _, name := range []string{"gatewayclasses.gateway.networking.k8s.io", "destinationrules.networking.istio.io"} {
+		_, err := t.GuestDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Get(t.ctx, name, metav1.GetOptions{})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	_, err = t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, "gw", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// newToken replaces istiod's account in the guest, and with it all tokens that it ever had. istiod reads the new one from its file.
+func newToken(t *teller) {
+	t.installed()
+	before, old := t.istiodPod(), t.istiodToken()
+	t.Expect(t.authenticated(old)).To(gomega.BeTrue())
+	name := "istiod-" + world.Revision
+	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(t.istiodToken).ShouldNot(gomega.Equal(old))
+	t.Expect(t.authenticated(t.istiodToken())).To(gomega.BeTrue())
+	// The API server may remember for a moment that a token was good.
+	t.Eventually(func() bool { return t.authenticated(old) }).Should(gomega.BeFalse())
+
+	t.Log("istiod works on: it deploys a gateway and writes status, as the same process")
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "after-token", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Cleanup(func() {
+		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "after-token", metav1.DeleteOptions{})
+	})
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "after-token")).To(gomega.Succeed())
+	after := t.istiodPod()
+	t.Expect(after.UID).To(gomega.Equal(before.UID))
+	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
+}
+
+// istiodToken is the guest token that istiod's pod mounts.
+func (t *teller) istiodToken() string {
+	t.Helper()
+	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "istio-kubeconfig", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return string(secret.Data["token"])
+}
+
+// authenticated says whether the guest's API server takes a token.
+func (t *teller) authenticated(token string) bool {
+	t.Helper()
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	got, err := t.GuestClient.AuthenticationV1().TokenReviews().Create(t.ctx, review, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return got.Status.Authenticated
+}
+
+// forbiddenKind takes the right to patch RoleBindings from hypergate in the guest, where one of them drifts, and then something else.
+func forbiddenKind(t *teller) {
+	t.installed()
+	restore, err := t.Forbid(t.step(), "patch", "rolebindings")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = restore(context.Background()) })
+	name := "istiod-" + world.Revision
+	// Only a label goes, so that istiod itself loses nothing.
+	unlabel := []byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)
+	bindings, clusterBindings := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace), t.GuestClient.RbacV1().ClusterRoleBindings()
+	_, err = bindings.Patch(t.ctx, name, types.MergePatchType, unlabel, metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	const named = "guest side: may not patch rolebindings"
+	t.Eventually(t.installedMessage).Should(gomega.ContainSubstring(named))
+	_, err = clusterBindings.Patch(t.ctx, name, types.MergePatchType, unlabel, metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(func() (map[string]string, error) {
+		got, err := clusterBindings.Get(t.ctx, name, metav1.GetOptions{})
+		return got.Labels, err
+	}).Should(gomega.HaveKey(desired.OwnerLabel), "the rest converges")
+
+	t.Log("once it is allowed, nothing else is needed")
+	t.Expect(restore(t.step())).To(gomega.Succeed())
+	t.Eventually(func() (map[string]string, error) {
+		got, err := bindings.Get(t.ctx, name, metav1.GetOptions{})
+		return got.Labels, err
+	}).Should(gomega.HaveKey(desired.OwnerLabel))
+	t.Eventually(t.installedMessage).ShouldNot(gomega.ContainSubstring(named))
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+}
+
+// installedMessage is the message of the class's condition ControllerInstalled. As long as istiod serves, that stays True whatever drifts.
+func (t *teller) installedMessage() string {
+	t.Helper()
+	got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	c := meta.FindStatusCondition(got.Status.Conditions, "ControllerInstalled")
+	t.Expect(c).NotTo(gomega.BeNil())
+	return c.Message
+}

@@ -1,0 +1,194 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/deploy"
+)
+
+// Where hypergate's kubeconfigs lie in a world's folder.
+const (
+	mgmtKubeconfig  = "hypergate-mgmt.kubeconfig"
+	guestKubeconfig = "hypergate-guest.kubeconfig"
+	// kubeconfigLifetime is longer than anybody looks at a demo.
+	kubeconfigLifetime = 30 * 24 * time.Hour
+)
+
+// SidecarInjection is the folder of deploy/ with what --sidecar-injection needs in the guest.
+const SidecarInjection = "sidecar-injection"
+
+// MgmtUser is hypergate on the management side, as audit logs name it.
+func (w *World) MgmtUser() string { return deploy.UserOf(w.MgmtNamespace, deploy.Account) }
+
+// GuestUser is hypergate in the guest.
+func (w *World) GuestUser() string { return deploy.UserOf(GuestNamespace, deploy.Account) }
+
+// IstiodUser is istiod in the guest.
+func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, "istiod-"+Revision) }
+
+// AuditLog is the audit log of a side. Standalone, both sides have one.
+func (w *World) AuditLog(side desired.Side) string {
+	if side == desired.SideMgmt || w.Topology == desired.TopologyStandalone {
+		return w.MgmtAuditLog
+	}
+	return w.GuestAuditLog
+}
+
+// deployIdentities applies what deploy/ has of accounts and roles, and makes the kubeconfigs that hypergate runs with from then on.
+func (w *World) deployIdentities(ctx context.Context) error {
+	if err := createNamespace(ctx, w.GuestClient, GuestNamespace); err != nil {
+		return err
+	}
+	mgmt, guest := "hosted/example", "hosted/guest"
+	if w.Topology == desired.TopologyStandalone {
+		mgmt, guest = "standalone", ""
+	}
+	if err := w.deploySide(ctx, w.Mgmt, mgmt, w.MgmtNamespace, mgmtKubeconfig); err != nil || guest == "" {
+		return err
+	}
+	return w.deploySide(ctx, w.GuestConfig, guest, GuestNamespace, guestKubeconfig)
+}
+
+func createNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+func (w *World) deploySide(ctx context.Context, admin *rest.Config, folder, namespace, file string) error {
+	objects, err := accounts(folder)
+	if err != nil {
+		return err
+	}
+	roles, err := audit.RolesOf(objects)
+	if err != nil {
+		return err
+	}
+	if err := deploy.Apply(ctx, admin, objects); err != nil {
+		return fmt.Errorf("applying deploy/%s: %w", folder, err)
+	}
+	return errors.Join(
+		deploy.TakesEffect(ctx, admin, deploy.UserOf(namespace, deploy.Account), audit.Permissions(roles), true),
+		deploy.Kubeconfig(ctx, admin, namespace, filepath.Join(w.Dir, file), kubeconfigLifetime),
+	)
+}
+
+// accounts are the objects of a folder of deploy/ but the Deployment: hypergate runs as a process, to be killed and started at will.
+func accounts(folder string) ([]*unstructured.Unstructured, error) {
+	objects, err := deploy.Render(folder)
+	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }), err
+}
+
+// AllowSidecarInjection applies deploy/sidecar-injection in the guest.
+func (w *World) AllowSidecarInjection(ctx context.Context) error {
+	objects, err := deploy.Render(SidecarInjection)
+	if err != nil {
+		return err
+	}
+	roles, err := audit.RolesOf(objects)
+	if err != nil {
+		return err
+	}
+	if err := deploy.Apply(ctx, w.GuestConfig, objects); err != nil {
+		return fmt.Errorf("applying deploy/%s: %w", SidecarInjection, err)
+	}
+	return deploy.TakesEffect(ctx, w.GuestConfig, w.GuestUser(), audit.Permissions(roles), true)
+}
+
+// ForbidSidecarInjection deletes deploy/sidecar-injection in the guest.
+func (w *World) ForbidSidecarInjection(ctx context.Context) error {
+	objects, err := deploy.Render(SidecarInjection)
+	if err != nil {
+		return err
+	}
+	return deploy.Delete(ctx, w.GuestConfig, objects)
+}
+
+// Forbid takes a verb on a resource from every role that deploy/ gives hypergate in the guest, and returns what gives it back.
+func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func(context.Context) error, err error) {
+	folder := "hosted/guest"
+	if w.Topology == desired.TopologyStandalone {
+		folder = "standalone"
+	}
+	objects, err := accounts(folder)
+	if err != nil {
+		return nil, err
+	}
+	var before, after []*unstructured.Unstructured
+	for _, u := range objects {
+		if less := without(u, verb, resource); less != nil {
+			before, after = append(before, u), append(after, less)
+		}
+	}
+	roles, err := audit.RolesOf(before)
+	if err != nil {
+		return nil, err
+	}
+	lost := slices.DeleteFunc(audit.Permissions(roles), func(p audit.Permission) bool { return p.Verb != verb || p.Resource != resource })
+	if len(lost) == 0 {
+		return nil, fmt.Errorf("no role of deploy/%s allows to %s %s", folder, verb, resource)
+	}
+	put := func(ctx context.Context, roles []*unstructured.Unstructured, allowed bool) error {
+		if err := deploy.Apply(ctx, w.GuestConfig, roles); err != nil {
+			return err
+		}
+		return deploy.TakesEffect(ctx, w.GuestConfig, w.GuestUser(), lost, allowed)
+	}
+	return func(ctx context.Context) error { return put(ctx, before, true) }, put(ctx, after, false)
+}
+
+// without is a role without a verb on a resource, or nil if the object is no role that has it.
+func without(u *unstructured.Unstructured, verb, resource string) *unstructured.Unstructured {
+	out, found := u.DeepCopy(), false
+	rules, _, _ := unstructured.NestedSlice(out.Object, "rules")
+	var split []any
+	for _, r := range rules {
+		rule, _ := r.(map[string]any)
+		verbs, _, _ := unstructured.NestedStringSlice(rule, "verbs")
+		resources, _, _ := unstructured.NestedStringSlice(rule, "resources")
+		if !slices.Contains(verbs, verb) || !slices.Contains(resources, resource) {
+			split = append(split, rule)
+			continue
+		}
+		found = true
+		less := runtime.DeepCopyJSON(rule)
+		less["resources"], less["verbs"] = []any{resource}, but(verbs, verb)
+		split = append(split, less)
+		if rest := but(resources, resource); len(rest) > 0 {
+			rule["resources"] = rest
+			split = append(split, rule)
+		}
+	}
+	if out.Object["rules"] = split; !found {
+		return nil
+	}
+	return out
+}
+
+// but is a list without one of its words.
+func but(words []string, word string) []any {
+	var out []any
+	for _, w := range words {
+		if w != word {
+			out = append(out, w)
+		}
+	}
+	return out
+}
