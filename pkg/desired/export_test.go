@@ -5,3 +5,8 @@ var (
 	MintMgmt  = mintMgmt
 	MintGuest = mintGuest
 )
+
+// FindLeak is what a text would tell the guest.
+func FindLeak(cfg Config, hosted Hosted, guest Guest, text string) string {
+	return secretsOf(cfg, hosted, guest).in(text)
+}

@@ -33,8 +33,8 @@ func (p *draft) refuseLeaks() error {
 
 const crdKind = "CustomResourceDefinition"
 
-// secret is something that the guest must not be able to read.
-type secret struct {
+// confidential is something that the guest must not be able to read.
+type confidential struct {
 	what string
 	// forms are byte strings that give it away, each alone.
 	forms []string
@@ -42,15 +42,15 @@ type secret struct {
 	word bool
 }
 
-type secrets []secret
+type confidentials []confidential
 
 // shortest is how long a name must be to be looked for: a shorter one may be part of anything.
 const shortest = 8
 
 // secretsOf lists what must not be readable in the guest. The roots of the mesh CA are public: every gateway has them.
-func secretsOf(cfg Config, hosted Hosted, guest Guest) secrets {
+func secretsOf(cfg Config, hosted Hosted, guest Guest) confidentials {
 	roots := slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)
-	all := secrets{
+	all := confidentials{
 		{what: "the private key of the mesh CA", forms: keyForms(hosted.CA.Key)},
 		{what: "the private key of the mesh CA that will issue next", forms: keyForms(hosted.Rotation.Next.Key)},
 		{what: "a certificate of the mesh CA that is no root", forms: certificateForms(nonRoots(hosted.CA), nonRoots(hosted.Rotation.Next))},
@@ -58,9 +58,12 @@ func secretsOf(cfg Config, hosted Hosted, guest Guest) secrets {
 		{what: "the name of the management namespace", forms: []string{cfg.MgmtNamespace}, word: true},
 		{what: "the address of the management API", forms: addressForms(hosted.API.Server, cfg), word: true},
 	}
+	public := slices.Collect(unwrapped(string(roots), 2))
 	for i, s := range all {
 		all[i].forms = slices.DeleteFunc(s.forms, func(form string) bool {
-			return len(form) < shortest || knownToGuest(form, cfg, guest) || publicPart(form, roots)
+			// Half of an RSA key is in its certificate, and an imported CA may be its own root.
+			inRoot := slices.ContainsFunc(public, func(text string) bool { return strings.Contains(text, form) })
+			return len(form) < shortest || inRoot || s.word && knownToGuest(form, cfg, guest)
 		})
 	}
 	return all
@@ -72,11 +75,6 @@ func nonRoots(ca pki.CA) []byte { return slices.Concat(ca.Cert, []byte("\n"), ca
 func knownToGuest(name string, cfg Config, guest Guest) bool {
 	return strings.Contains(cfg.GuestNamespace, name) || strings.Contains(cfg.ControllerName, name) ||
 		slices.ContainsFunc(guest.Classes, func(c GatewayClass) bool { return strings.Contains(c.Name, name) })
-}
-
-// publicPart says that a root shows the form, too: half of an RSA key is in the certificate, and an imported CA may be its own root.
-func publicPart(form string, roots []byte) bool {
-	return secrets{{forms: []string{form}}}.in(string(roots)) != ""
 }
 
 // addressForms are the API server's host, and host:port; the host alone does not count where istiod is published under it, too.
@@ -97,7 +95,7 @@ func addressForms(server string, cfg Config) []string {
 }
 
 // refuse says where an object of the guest holds a secret.
-func (s secrets) refuse(o GuestObject, cfg Config) error {
+func (s confidentials) refuse(o GuestObject, cfg Config) error {
 	for _, name := range []string{o.key.Namespace, o.key.Name} {
 		if what := s.in(name); what != "" {
 			return fmt.Errorf("a %s would tell the guest %s by its name; %s", o.gvk.Kind, what, leakAdvice)
@@ -108,7 +106,7 @@ func (s secrets) refuse(o GuestObject, cfg Config) error {
 		return fmt.Errorf("looking through %s: %w", o, err)
 	}
 	if l := s.walk(decoded, nil, "https://"+HostPort{Host: cfg.WebhookHost, Port: webhookPort}.String()); l != nil {
-		return fmt.Errorf("%s would tell the guest %s in %s; %s", o, l.what, path(l.path), leakAdvice)
+		return fmt.Errorf("%s would tell the guest %s in %s; %s", o, l.what, l.where, leakAdvice)
 	}
 	return nil
 }
@@ -116,19 +114,16 @@ func (s secrets) refuse(o GuestObject, cfg Config) error {
 const leakAdvice = "look for it in the flags and in the charts of --charts-dir"
 
 // leak is where a secret was found.
-type leak struct {
-	what string
-	path []string
-}
+type leak struct{ what, where string }
 
 // walk looks through a JSON value, its keys too, in a fixed order. permitted is what the URL of a webhook may begin with: the one place that
 // may name the management namespace.
-func (s secrets) walk(value any, at []string, permitted string) *leak {
+func (s confidentials) walk(value any, at []string, permitted string) *leak {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			if what := s.in(key); what != "" {
-				return &leak{what, append(at, "(a key)")}
+				return &leak{what, "a key of " + path(at)}
 			}
 			if l := s.walk(value[key], append(slices.Clip(at), key), permitted); l != nil {
 				return l
@@ -145,7 +140,7 @@ func (s secrets) walk(value any, at []string, permitted string) *leak {
 			value = strings.TrimPrefix(value, permitted)
 		}
 		if what := s.in(value); what != "" {
-			return &leak{what, at}
+			return &leak{what, path(at)}
 		}
 	}
 	return nil
@@ -157,7 +152,7 @@ func isWebhookURL(at []string) bool {
 	return len(at) == 4 && at[0] == "webhooks" && at[2] == "clientConfig" && at[3] == "url" || p == "spec.conversion.webhook.clientConfig.url"
 }
 
-// path shows a path as kubectl explain would, with keys that are no words in quotes.
+// path shows a path, with keys that are no words in quotes.
 func path(at []string) string {
 	var out strings.Builder
 	for _, step := range at {

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"iter"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,74 +17,94 @@ import (
 const (
 	// maxUnwrappings is how many encodings, one in another, are undone.
 	maxUnwrappings = 6
-	// shortestRun is the shortest text that is taken for base64. A secret of the shortest length is longer in it.
-	shortestRun = 10
+	// shortestRun is the shortest text that is taken for an encoding: of a name of the shortest length.
+	shortestRun = 11
 )
 
-// in finds a secret in a text: as it is; over several lines; and, in any order, six times over, in base64 of both alphabets from any character
-// on, and behind the escapes of JSON, YAML and URLs. It returns what was found.
-func (s secrets) in(text string) string { return s.unwrap(text, maxUnwrappings) }
-
-func (s secrets) unwrap(text string, depth int) string {
-	if len(text) < shortest {
-		return ""
-	}
-	if what := s.plain(text); what != "" || depth == 0 {
-		return what
-	}
-	texts := []string{text}
-	if joined := withoutSpace(text); joined != text {
-		if what := s.plain(joined); what != "" {
+// in finds a secret in a text, or in what it is an encoding of, and says which it is.
+func (s confidentials) in(text string) string {
+	for plain := range unwrapped(text, maxUnwrappings) {
+		if what := s.plain(plain); what != "" {
 			return what
 		}
-		texts = append(texts, joined)
-	}
-	for _, text := range texts {
-		for _, run := range strings.FieldsFunc(text, notBase64) {
-			if what := s.unwrapRun(run, depth); what != "" {
-				return what
-			}
-		}
-	}
-	if strings.ContainsAny(text, `\%`) {
-		return s.unwrap(unescape(text), depth-1)
 	}
 	return ""
 }
 
-// unwrapRun decodes a run of base64 characters from each of its first four on: what is before the encoding may look like a part of it.
-func (s secrets) unwrapRun(run string, depth int) string {
-	if len(run) < shortestRun {
-		return ""
+// unwrapped are all texts that can be read out of a text: the text; without white space, where it has some; and, over and over, what is
+// in it in base64 (of both alphabets, from any character on), in hexadecimal digits, and behind the escapes of JSON, YAML and URLs.
+func unwrapped(text string, depth int) iter.Seq[string] {
+	return func(yield func(string) bool) { unwrap(text, depth, yield) }
+}
+
+func unwrap(text string, depth int, yield func(string) bool) bool {
+	if len(text) < shortest {
+		return true
 	}
-	if decoded, err := hex.DecodeString(run); err == nil {
-		if what := s.unwrap(string(decoded), depth-1); what != "" {
-			return what
+	if !yield(text) {
+		return false
+	}
+	if depth == 0 {
+		return true
+	}
+	if !unwrapRuns(text, depth, yield) {
+		return false
+	}
+	if joined := withoutSpace(text); joined != text && (!yield(joined) || !unwrapRuns(joined, depth, yield)) {
+		return false
+	}
+	unescaped := unescape(text)
+	return unescaped == text || unwrap(unescaped, depth-1, yield)
+}
+
+// unwrapRuns decodes each run of base64 characters.
+func unwrapRuns(text string, depth int, yield func(string) bool) bool {
+	for begin := 0; begin < len(text); {
+		end := begin
+		for end < len(text) && isBase64(text[end]) {
+			end++
+		}
+		if end-begin >= shortestRun && !unwrapRun(text[begin:end], depth, yield) {
+			return false
+		}
+		begin = end + 1
+	}
+	return true
+}
+
+// unwrapRun decodes a run from each of its first four characters on: what is before the encoding may look like a part of it.
+func unwrapRun(run string, depth int, yield func(string) bool) bool {
+	if decoded, err := hex.DecodeString(run); err == nil && !unwrap(string(decoded), depth-1, yield) {
+		return false
+	}
+	standard := []byte(run)
+	for i, c := range standard {
+		switch c {
+		case '-':
+			standard[i] = '+'
+		case '_':
+			standard[i] = '/'
 		}
 	}
-	run = strings.NewReplacer("-", "+", "_", "/").Replace(run)
 	for offset := range 4 {
-		part := run[offset:]
+		part := standard[offset:]
 		if len(part)%4 == 1 {
 			part = part[:len(part)-1] // six bits are no byte
 		}
-		decoded, err := base64.RawStdEncoding.DecodeString(part)
-		if err != nil {
-			continue
-		}
-		if what := s.unwrap(string(decoded), depth-1); what != "" {
-			return what
+		decoded := make([]byte, base64.RawStdEncoding.DecodedLen(len(part)))
+		if n, err := base64.RawStdEncoding.Decode(decoded, part); err == nil && !unwrap(string(decoded[:n]), depth-1, yield) {
+			return false
 		}
 	}
-	return ""
+	return true
 }
 
 // plain finds a secret in a text as it is.
-func (s secrets) plain(text string) string {
-	for _, secret := range s {
-		for _, form := range secret.forms {
-			if secret.word && containsWord(text, form) || !secret.word && strings.Contains(text, form) {
-				return secret.what
+func (s confidentials) plain(text string) string {
+	for _, c := range s {
+		for _, form := range c.forms {
+			if c.word && containsWord(text, form) || !c.word && strings.Contains(text, form) {
+				return c.what
 			}
 		}
 	}
@@ -109,14 +130,25 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-func notBase64(r rune) bool {
-	return r > unicode.MaxASCII || !isAlphanumeric(byte(r)) && !strings.ContainsRune("+/-_", r)
-}
+func isBase64(c byte) bool { return isAlphanumeric(c) || c == '+' || c == '/' || c == '-' || c == '_' }
 
-func withoutSpace(text string) string { return strings.Join(strings.Fields(text), "") }
+func withoutSpace(text string) string {
+	if !strings.ContainsAny(text, " \t\r\n") {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
 
 // unescape undoes the escapes of JSON, of YAML's double quotes, and of URLs, wherever they are: what nests text in text need not be whole.
 func unescape(text string) string {
+	if !strings.ContainsAny(text, `\%`) {
+		return text
+	}
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -152,9 +184,9 @@ func writeCode(out *strings.Builder, text string, escape, digits int) int {
 		return 0
 	}
 	if digits == 2 {
-		out.WriteByte(byte(code))
+		out.WriteByte(byte(code)) //nolint:gosec // two digits
 	} else {
-		out.WriteRune(rune(code))
+		out.WriteRune(rune(code)) //nolint:gosec // four digits
 	}
 	return escape + digits - 1
 }
@@ -175,12 +207,16 @@ func keyForms(data []byte) []string {
 	return out
 }
 
-// certificateForms are what gives certificates away: the lines of their PEM, and their DER.
+// certificateForms are what gives certificates away: their signatures, which no two have in common.
 func certificateForms(bundles ...[]byte) []string {
 	var out []string
 	for _, bundle := range bundles {
 		for _, der := range certificates(bundle) {
-			out = append(append(out, pemLines(&pem.Block{Type: certificateBlock, Bytes: der})...), string(der))
+			form := der
+			if cert, err := x509.ParseCertificate(der); err == nil {
+				form = cert.Signature
+			}
+			out = append(out, string(form))
 		}
 	}
 	return out

@@ -135,13 +135,17 @@ func (c Config) fenced() (Peers, bool) {
 	return peers, asked && c.Topology == TopologyHosted
 }
 
-// MgmtKinds are the kinds that this installation has on the management side. A role that may not make NetworkPolicies need not allow to watch
+// MgmtKinds are the kinds that this installation has on the management side, with all the names that it has there. A role that may not make NetworkPolicies need not allow to watch
 // them either.
 func (c Config) MgmtKinds() []Kind {
-	if _, fenced := c.fenced(); fenced {
-		return MgmtKinds()
+	kinds := MgmtKinds()
+	for i, k := range kinds {
+		kinds[i].Names = c.mgmtNames(k.GVK.Kind)
 	}
-	return slices.DeleteFunc(MgmtKinds(), func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
+	if _, fenced := c.fenced(); fenced {
+		return kinds
+	}
+	return slices.DeleteFunc(kinds, func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
 }
 
 // Warnings are settings that are allowed and make istiod easier to reach, or to misuse, than it need be.

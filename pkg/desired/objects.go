@@ -57,7 +57,7 @@ type Kind struct {
 	Resource   string
 	Namespaced bool
 	// Names are the only ones that objects of the kind may have; empty means any. They are watched by name, so that the others of the
-	// namespace need not be shown to hypergate.
+	// namespace need not be shown to hypergate. Config.MgmtKinds has them.
 	Names []string
 	// Kept kinds are never pruned.
 	Kept bool
@@ -72,7 +72,7 @@ type Kind struct {
 func MgmtKinds() []Kind {
 	return []Kind{
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, Needed: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true, Needed: true, Names: []string{CASecretName, CredentialSecretName}},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true, Needed: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true, Needed: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, Resource: "networkpolicies", Namespaced: true, Needed: true},
@@ -156,6 +156,23 @@ func kindOf(kinds []Kind, gvk schema.GroupVersionKind) (Kind, bool) {
 	return Kind{}, false
 }
 
+// mgmtNames are the only names that objects of a kind may have on the management side.
+func (c Config) mgmtNames(kind string) []string {
+	switch kind {
+	case "Secret":
+		return []string{CASecretName, CredentialSecretName}
+	case "ConfigMap":
+		return []string{"istio-" + c.Revision, "istio-sidecar-injector-" + c.Revision}
+	case "Service":
+		if c.Topology == TopologyStandalone {
+			return []string{c.IstiodName()}
+		}
+		return []string{c.IstiodName(), c.WebhookService()}
+	default:
+		return []string{c.IstiodName()}
+	}
+}
+
 // namespaceOn is the one namespace that a namespaced object of a side may be in; nothing for a cluster-scoped kind.
 func (c Config) namespaceOn(side Side, kind Kind) string {
 	switch {
@@ -170,7 +187,7 @@ func (c Config) namespaceOn(side Side, kind Kind) string {
 
 // mintMgmt makes a MgmtObject, or says why the object must not stand on the management side.
 func mintMgmt(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
-	o, err := mint(u, SideMgmt, cfg, MgmtKinds())
+	o, err := mint(u, SideMgmt, cfg, cfg.MgmtKinds())
 	return MgmtObject{o}, err
 }
 

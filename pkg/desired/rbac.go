@@ -32,24 +32,26 @@ func istiodRBAC(cfg Config) []*unstructured.Unstructured {
 }
 
 func istiodClusterRules(istio []IstioResource) []any {
-	read := []string{"get", "list", "watch"}
+	read := []string{"list", "watch"}
 	gateway := "gateway.networking.k8s.io"
 	rules := []any{
 		rule("", []string{"pods", "nodes", "services", "namespaces", "configmaps", "secrets", "serviceaccounts"}, read...),
 		// The CA's root goes into a ConfigMap of every namespace, since a gateway may run in any.
-		rule("", []string{"configmaps"}, "create", "update"),
+		rule("", []string{"configmaps"}, "get", "create", "update"),
 		rule("discovery.k8s.io", []string{"endpointslices"}, read...),
 		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, read...),
 		rule("admissionregistration.k8s.io", []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, read...),
 		rule("networking.k8s.io", []string{"ingresses"}, read...),
 		rule(gateway, []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies", "referencegrants"}, read...),
-		rule(gateway, []string{"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "backendtlspolicies/status"}, "update", "patch"),
+		rule(gateway, []string{"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "backendtlspolicies/status"}, "update"),
+		// Which istiod has deployed a Gateway is noted on it.
+		rule(gateway, []string{"gateways/status"}, "patch"),
 		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
 		rule("authorization.k8s.io", []string{"subjectaccessreviews"}, "create"),
 		// The gateways that istiod deploys. Deleting is the garbage collector's, by owner reference.
-		rule("apps", []string{"deployments"}, "get", "list", "watch", "create", "patch"),
-		rule("autoscaling", []string{"horizontalpodautoscalers"}, "get", "list", "watch", "create", "patch"),
-		rule("policy", []string{"poddisruptionbudgets"}, "get", "list", "watch", "create", "patch"),
+		rule("apps", []string{"deployments"}, "list", "watch", "create", "patch"),
+		rule("autoscaling", []string{"horizontalpodautoscalers"}, "list", "watch", "create", "patch"),
+		rule("policy", []string{"poddisruptionbudgets"}, "list", "watch", "create", "patch"),
 		rule("", []string{"services", "serviceaccounts"}, "create", "patch"),
 	}
 	return slices.Concat(rules, istioRules(istio, read))

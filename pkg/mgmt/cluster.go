@@ -29,6 +29,7 @@ import (
 // Cluster is the management cluster, as far as one hosted control plane's namespace goes.
 type Cluster struct {
 	cfg     desired.Config
+	api     desired.MgmtAPI
 	objects *apply.Cluster
 	core    coreclient.CoreV1Interface
 	istiod  *watch.Watch
@@ -77,10 +78,27 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	c := &Cluster{cfg: cfg, objects: objects, core: core}
+	api, err := apiOf(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	c := &Cluster{cfg: cfg, api: api, objects: objects, core: core}
 	c.istiod = watch.New(istiodWatch(apps.Deployments(cfg.MgmtNamespace), cfg.IstiodName(), func() { c.notify() }))
 	c.theCA = watch.New(caWatch(core.Secrets(cfg.MgmtNamespace), func() { c.notify() }))
 	return c, nil
+}
+
+// apiOf is how a client reaches its server.
+func apiOf(restConfig *rest.Config) (desired.MgmtAPI, error) {
+	server, _, err := rest.DefaultServerUrlFor(restConfig)
+	if err != nil {
+		return desired.MgmtAPI{}, err
+	}
+	loaded := rest.CopyConfig(restConfig)
+	if err := rest.LoadTLSFiles(loaded); err != nil {
+		return desired.MgmtAPI{}, err
+	}
+	return desired.MgmtAPI{Server: server.String(), CABundle: loaded.CAData}, nil
 }
 
 // caWatch watches the Secret of the mesh CA, by its name: RBAC can allow that without allowing others.
@@ -172,6 +190,7 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 		c.kept = read
 	}
 	out := c.istiodStatus()
+	out.API = c.api
 	out.CA, out.Rotation, out.SpoiledCA = c.kept.ca, c.kept.rotation, c.kept.spoiledCA
 	if shown := c.shownCA(); shown != nil {
 		out.RotationRequest = shown.Annotations[desired.RotateAnnotation]

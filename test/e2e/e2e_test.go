@@ -71,6 +71,7 @@ func common() []story {
 			{(*world.World).GuestUser, "it may not patch RoleBindings"},
 		}},
 		{name: "with --sidecar-injection the guest's API server calls the webhook for pods", tell: injection},
+		{name: "the mesh CA is rotated while the guest works", tell: rotateCA},
 		{name: "killed at any moment, it converges", tell: restarts},
 		{name: "with istiod away, the guest's writes go on", tell: istiodAway},
 		{name: "killed while it uninstalls, it clears the rest", tell: killedUninstalling},

@@ -99,13 +99,8 @@ func (c specialCase) is(p audit.Permission) bool {
 func specialCases() []specialCase {
 	return []specialCase{
 		{"list", "", "an API server that streams no lists is asked for them"},
-		{"get", "", "Istio's charts grant it with list and watch; istiod 1.29 reads by watches"},
 		{"", "tlsroutes", "the CRD is not in the Gateway API's standard channel: where a user has it, istiod reads them"},
 		{"create", "subjectaccessreviews", "asked when a proxy wants the certificate of a listener: may it read the Secret?"},
-		{"patch", "gatewayclasses/status", "istiod updates status; of Gateways it patches some"},
-		{"patch", "httproutes/status", "as above"},
-		{"patch", "grpcroutes/status", "as above"},
-		{"patch", "backendtlspolicies/status", "as above"},
 	}
 }
 

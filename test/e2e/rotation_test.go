@@ -1,0 +1,137 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/world"
+	"github.com/hypergate/hypergate/test/xds"
+)
+
+// rotateCA rotates the mesh CA with phases of seconds instead of a day, while the guest goes on with its work.
+func rotateCA(t *teller) {
+	t.start("--ca-overlap", "10s")
+	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	t.gateway("gw")
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
+	old := t.caFiles()
+	stop := t.atWork()
+
+	var out, errOut strings.Builder
+	t.Expect(app.Execute(t.ctx, []string{"rotate-ca", "--namespace", t.MgmtNamespace, "--management-kubeconfig", t.MgmtKubeconfig}, &out, &errOut)).To(gomega.BeZero(), errOut.String())
+	t.Log(out.String())
+	for _, phase := range []string{"spreading", "settling", ""} {
+		t.Eventually(t.caPhase, stepTimeout).Should(gomega.Equal(phase))
+	}
+	fresh := t.caFiles()
+	t.Expect(fresh["root-cert.pem"]).NotTo(gomega.ContainSubstring(strings.TrimSpace(old["root-cert.pem"])))
+	t.Expect(fresh).To(gomega.HaveLen(4))
+	t.Log("the guest's gateways are told of the new root alone, and with it they find istiod")
+	t.Eventually(t.publishedRoot).Should(gomega.Equal(strings.TrimSpace(fresh["root-cert.pem"])))
+	client, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	_, err = client.CSR(t.step())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
+	t.Expect(stop()).To(gomega.BeEmpty(), "what failed meanwhile")
+}
+
+func (t *teller) caFiles() map[string]string {
+	t.Helper()
+	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, desired.CASecretName, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	files := map[string]string{}
+	for name, data := range secret.Data {
+		files[name] = string(data)
+	}
+	return files
+}
+
+func (t *teller) caPhase() (string, error) {
+	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, desired.CASecretName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return secret.Annotations[desired.PhaseAnnotation], nil
+}
+
+// publishedRoot is what gateways mount.
+func (t *teller) publishedRoot() (string, error) {
+	root, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(root.Data["root-cert.pem"]), nil
+}
+
+// atWork has the guest ask for something every second until the returned function is called, which says what failed: an object that the webhook
+// must refuse, and a proxy that comes up and wants its certificate and configuration.
+func (t *teller) atWork() (stop func() []string) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	var failed []string
+	var mu sync.Mutex
+	note := func(at time.Time, what string, err error) {
+		if err != nil && ctx.Err() == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, fmt.Sprintf("%s: %s: %v", at.Format(time.TimeOnly), what, err))
+		}
+	}
+	var working sync.WaitGroup
+	for what, ask := range map[string]func(context.Context) error{"admission": t.refusedByWebhook, "a new proxy": t.proxyComesUp} {
+		working.Go(func() {
+			_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+				at := time.Now()
+				note(at, what, ask(ctx))
+				return false, nil
+			})
+		})
+	}
+	t.Cleanup(func() { cancel(); working.Wait() })
+	return func() []string {
+		cancel()
+		working.Wait()
+		return failed
+	}
+}
+
+// refusedByWebhook is an error unless the webhook answers, and refuses.
+func (t *teller) refusedByWebhook(ctx context.Context) error {
+	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
+		Create(ctx, destinationRule("bad", "not a host"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err == nil {
+		return fmt.Errorf("the webhook was not asked")
+	}
+	if !strings.Contains(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
+		return err
+	}
+	return nil
+}
+
+// proxyComesUp gives a proxy ten seconds to come up, as long as it takes a pod that starts while istiod rolls to be noticed.
+func (t *teller) proxyComesUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client, err := t.Proxy(ctx, world.GuestNamespace, "gw")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := client.CSR(ctx); err != nil {
+		return err
+	}
+	_, err = client.WaitFor(ctx, func(c *xds.Config) error { return reaches(c) })
+	return err
+}
