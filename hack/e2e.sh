@@ -24,5 +24,5 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit
 fi
 hack/system-packages.sh
-# One package at a time: each starts clusters of its own, and two of those together want more than a small machine has.
+# One package at a time: the stories start two management clusters at once already, and more want more than a small machine has.
 exec go test -count=1 -p 1 -timeout 15m "$@"

@@ -39,6 +39,8 @@ type Reconciler struct {
 	nextCA pki.CA
 	// caOverlap is how long both roots are trusted before and after the switch of a rotation.
 	caOverlap time.Duration
+	// published is since when the guest's gateways can know the roots of the phase that a rotation of the CA is in.
+	published published
 	// complete is whether the last pass found or made everything as it should be.
 	complete bool
 	// mints limits how often a token is asked for.
@@ -203,15 +205,54 @@ func (r *Reconciler) haveCA(p *pass) error {
 	return nil
 }
 
+// effective is since when everybody in the guest can know what the phase of a rotation brought: since istiod works with it, and has published the
+// roots that are trusted now. Zero while it has not, or nobody could look. Once it was seen, the guest is not asked again in that phase.
+func (r *Reconciler) effective(ctx context.Context, p *pass) time.Time {
+	if p.hosted.Rotation.Phase == pki.Steady {
+		return p.hosted.IstiodSince
+	}
+	if r.published.phase != p.hosted.Rotation.Phase {
+		all, err := r.guest.HasRoots(ctx, p.hosted.CA.Root)
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).Info("The rotation of the mesh CA waits", "err", err.Error())
+		}
+		if !all {
+			return time.Time{}
+		}
+		r.published = published{phase: p.hosted.Rotation.Phase, at: r.clock.Now()}
+	}
+	if p.hosted.IstiodSince.After(r.published.at) {
+		return p.hosted.IstiodSince
+	}
+	return r.published.at
+}
+
+// published is when the roots of a phase of a rotation were first seen in the guest.
+type published struct {
+	phase pki.Phase
+	at    time.Time
+}
+
+// unsettledRetry is how soon it is looked again whether a rotation of the CA may go on.
+const unsettledRetry = 5 * time.Second
+
 // rotate takes the step of the CA's rotation that is due. A phase is over only when everything was as the phase wants it, istiod included, for as
 // long as the overlap.
 func (r *Reconciler) rotate(ctx context.Context, p *pass) error {
-	settled := p.hosted.Istiod == desired.Available && p.hosted.Rollout == desired.RolledOut && r.complete
-	if p.hosted.CAOwner == desired.Theirs || !settled {
-		return nil // what ends this is an event
+	if p.hosted.CAOwner == desired.Theirs {
+		return nil
 	}
-	options := pki.RotationOptions{Overlap: r.caOverlap, Effective: p.hosted.IstiodSince, Request: p.hosted.RotationRequest}
+	if settled := p.hosted.Istiod == desired.Available && p.hosted.Rollout == desired.RolledOut && r.complete; !settled {
+		p.again(unsettledRetry) // that this very pass makes everything as it should be is no event
+		return nil
+	}
 	was := p.hosted.Rotation.Phase
+	effective := r.effective(ctx, p)
+	if effective.IsZero() {
+		p.again(unsettledRetry)
+		return nil
+	}
+	options := pki.RotationOptions{Overlap: r.caOverlap, Effective: effective, Request: p.hosted.RotationRequest}
 	ca, rotation, err := p.hosted.Rotation.Step(p.hosted.CA, r.clock.Now(), options)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -66,6 +67,8 @@ func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
 const (
 	mintBurst = 5
 	mintEvery = 30 * time.Second
+	// shortestLife is the shortest that Kubernetes grants, and what istiod, which reads the file again once a minute, can live with.
+	shortestLife = 10 * time.Minute
 	// mintRetry is how soon a token is asked for again after that failed.
 	mintRetry = 5 * time.Second
 )
@@ -90,6 +93,10 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	var secret desired.MgmtObject
 	if err == nil && credential.Token != "" {
 		p.again(max(credential.RenewAt().Sub(now), mintRetry))
+		if credential.Life() < shortestLife {
+			p.outcome.Waiting = fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)",
+				credential.Life().Round(time.Second))
+		}
 	}
 	if credential.Token != "" {
 		var mintErr error

@@ -84,6 +84,9 @@ func (c Config) IstiodName() string { return "istiod-" + c.Revision }
 // other Service is not. With the longest revision it is as long as a Service's name may be.
 func (c Config) WebhookService() string { return "gw-webhook-" + c.Revision }
 
+// TrustBundleName is the name of the ConfigMap that istiod puts into each namespace of the guest, with the roots that gateways trust.
+func (c Config) TrustBundleName() string { return c.Revision + "-ca-cert" }
+
 // HostPort is a host name or address, and a port.
 type HostPort struct {
 	Host string

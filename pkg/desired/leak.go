@@ -71,10 +71,18 @@ func secretsOf(cfg Config, hosted Hosted, guest Guest) confidentials {
 
 func nonRoots(ca pki.CA) []byte { return slices.Concat(ca.Cert, []byte("\n"), ca.Chain) }
 
-// knownToGuest says that the guest's users have said the name themselves: it is theirs already, and they must not be able to stop a plan by it.
+// knownToGuest says that the guest's users have said the name themselves, in whatever encoding: it is theirs already, and they must not be able
+// to stop a plan by it.
 func knownToGuest(name string, cfg Config, guest Guest) bool {
-	return strings.Contains(cfg.GuestNamespace, name) || strings.Contains(cfg.ControllerName, name) ||
-		slices.ContainsFunc(guest.Classes, func(c GatewayClass) bool { return strings.Contains(c.Name, name) })
+	says := func(text string) bool { return strings.Contains(text, name) }
+	return says(cfg.GuestNamespace) || says(cfg.ControllerName) || slices.ContainsFunc(guest.Classes, func(c GatewayClass) bool {
+		for text := range unwrapped(c.Name, maxUnwrappings) {
+			if says(text) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // addressForms are the API server's host, and host:port; the host alone does not count where istiod is published under it, too.

@@ -107,6 +107,7 @@ func encodings(tb testing.TB) map[string]func(string) string {
 		"base64, offset 1":         func(s string) string { return encode("x" + s) },
 		"base64, offset 2":         func(s string) string { return encode("xy" + s) },
 		"base64 in lines":          func(s string) string { return wrap(encode(s), 60) },
+		"base64 before a letter":   func(s string) string { return encode(s+strings.Repeat(" ", 3-len(s)%3)) + "Q" },
 		"base64 behind a word":     func(s string) string { return "token/" + encode(s) },
 		"base64 between words":     func(s string) string { return "curl -d " + encode(s) + " | sh" },
 		"base64 of base64":         func(s string) string { return encode(encode(s)) },
@@ -247,6 +248,8 @@ func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 	}}
 	_, err := desired.Compute(cfg, path, hosted, guest)
 	mustFail(t, err, "webhooks.0.clientConfig.url", "the name of the management namespace")
+	_, err = desired.Compute(cfg, planting(t, inData("url", "https://"+cfg.WebhookHost+":443/validate")), hosted, guest)
+	mustFail(t, err, "data.url", "the name of the management namespace")
 }
 
 // TestWhatIsNoSecretIsNoLeak: a plan is not refused for what the guest knows or anybody may.
@@ -254,6 +257,10 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 	for name, tc := range map[string]func(*desired.Config, *desired.Hosted, *desired.Guest) string{
 		"a class of the namespace's name": func(_ *desired.Config, _ *desired.Hosted, g *desired.Guest) string {
 			*g = withForeignCRDs(asking("a", "of-"+mgmtNamespace))
+			return ""
+		},
+		"a class of the namespace's name in disguise": func(_ *desired.Config, _ *desired.Hosted, g *desired.Guest) string {
+			*g = withForeignCRDs(asking("a", hex.EncodeToString([]byte(mgmtNamespace))))
 			return ""
 		},
 		"one namespace for both sides": func(c *desired.Config, _ *desired.Hosted, _ *desired.Guest) string {
@@ -264,7 +271,8 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			c.MgmtNamespace = "istiod"
 			return ""
 		},
-		"a part of a longer word": func(*desired.Config, *desired.Hosted, *desired.Guest) string { return mgmtNamespace + "0" },
+		"the beginning of a longer word": func(*desired.Config, *desired.Hosted, *desired.Guest) string { return mgmtNamespace + "0" },
+		"the end of a longer word":       func(*desired.Config, *desired.Hosted, *desired.Guest) string { return "a" + mgmtNamespace },
 		"the next root": func(_ *desired.Config, h *desired.Hosted, _ *desired.Guest) string {
 			return base64.StdEncoding.EncodeToString(h.Rotation.Next.Root)
 		},
@@ -334,7 +342,11 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, shown := range []string{string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), hex.EncodeToString(der)} {
+		shown := []string{string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), hex.EncodeToString(der)}
+		if key == any(rsaKey) {
+			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // who has one prime has the key
+		}
+		for _, shown := range shown {
 			_, err = desired.Compute(cfg, planting(t, inData("a", shown)), hosted, guest)
 			mustFail(t, err, "the private key of the mesh CA in", "data.a")
 		}

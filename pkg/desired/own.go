@@ -2,13 +2,10 @@ package desired
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -178,30 +175,6 @@ func CredentialFromSecret(annotations map[string]string, data map[string][]byte)
 		return Credential{}, fmt.Errorf("reading Secret %s: server, CA and token are not all there", kubeconfigName)
 	}
 	return c, nil
-}
-
-// Account is the UID of the service account that the token is bound to, from its claims (KEP-1205); empty if it has none. A token outlives
-// neither its account nor a new account of the same name.
-func (c Credential) Account() types.UID {
-	parts := strings.Split(c.Token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
-	var claims struct {
-		Kubernetes struct {
-			ServiceAccount struct {
-				UID types.UID `json:"uid"`
-			} `json:"serviceaccount"`
-		} `json:"kubernetes.io"`
-	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		return ""
-	}
-	return claims.Kubernetes.ServiceAccount.UID
 }
 
 // RenewAt is when a token should be replaced: after 80 % of its life.

@@ -33,6 +33,7 @@ func mgmtTransforms() []transform {
 		{"the pod does not start without what it needs", "Deployment", requireVolumes},
 		{"a new CA root rolls istiod", "Deployment", hashCARoot},
 		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
+		{"nobody is sent to a pod that is gone", "Deployment", lingerBeforeEnd},
 		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
 	}
 }
@@ -154,6 +155,22 @@ func hashCARoot(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) 
 func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest) error {
 	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), guest.API.CABundle...))
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
+}
+
+// linger is how long, in seconds, istiod's pod goes on when it is told to end: until every node has heard that it is to be asked no more. A
+// connection that is on its way to it would otherwise hang (the lifecycle hook sleep is part of Kubernetes since 1.30).
+const linger = 3
+
+func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+	pod, err := podSpec(u)
+	if err != nil {
+		return err
+	}
+	container, err := discoveryContainer(pod)
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedField(container, int64(linger), "lifecycle", "preStop", "sleep", "seconds")
 }
 
 // refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.

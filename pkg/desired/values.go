@@ -84,7 +84,7 @@ func globalValues(cfg Config) map[string]any {
 	return map[string]any{
 		"istioNamespace":  cfg.GuestNamespace,
 		"resourceScope":   "all",
-		"trustBundleName": cfg.Revision + "-ca-cert",
+		"trustBundleName": cfg.TrustBundleName(),
 	}
 }
 

@@ -39,12 +39,7 @@ func (c *Cluster) MintCredential(ctx context.Context, lifetime time.Duration, no
 	if err != nil {
 		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", err)
 	}
-	// The guest's admin can change the request on its way. A longer life than we asked for is not made use of.
-	expires := got.Status.ExpirationTimestamp.Time
-	if longest := now.Add(lifetime); expires.After(longest) {
-		expires = longest
-	}
-	return desired.Credential{GuestAPI: c.api(), Token: got.Status.Token, Issued: now, Expires: expires}, nil
+	return desired.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }
 
 // Reaches says whether a credential leads to this guest as it is now: the same server, verified by all its CAs. It may have more, which the guest
@@ -93,6 +88,20 @@ func (c *Cluster) ProveWebhook(ctx context.Context) (desired.WebhookProof, error
 		return desired.Proven, nil
 	}
 	return desired.Unproven, err
+}
+
+// HasRoots says whether the ConfigMap that istiod publishes for the guest's gateways has all of these roots (PEM).
+func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	published, err := c.core.ConfigMaps(c.cfg.GuestNamespace).Get(ctx, c.cfg.TrustBundleName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the roots that the guest's gateways trust: %w", err)
+	}
+	return desired.HasCAs([]byte(published.Data["root-cert.pem"]), roots), nil
 }
 
 // Conditions are the conditions that a GatewayClass has now, as far as the watch shows.

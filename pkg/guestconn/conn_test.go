@@ -31,7 +31,7 @@ func TestAnotherClientCertificate(t *testing.T) {
 	}
 	server.revoke("a")
 	f.expectWho("b")
-	if err := <-watch; !errors.Is(err, errReplaced) {
+	if err := f.end(watch); !errors.Is(err, errReplaced) {
 		t.Errorf("the watch ended with %v", err)
 	}
 	gomega.NewWithT(t).Eventually(server.open).Should(gomega.Equal(1), "one connection is left, the new one")
@@ -54,8 +54,8 @@ func TestTheServerMoves(t *testing.T) {
 	if diff := cmp.Diff(Endpoint{moved.Host, moved.CAData}, f.Endpoint()); diff != "" {
 		t.Error(diff)
 	}
-	if err := <-watch; err == nil {
-		t.Error("the watch goes on as if nothing were")
+	if err := f.end(watch); !errors.Is(err, errReplaced) {
+		t.Errorf("the watch ended with %v", err)
 	}
 	was.Close()
 	for path, want := range map[string]string{
@@ -194,6 +194,8 @@ func TestRequestsUnderWayEndWell(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	began, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
 	server.answer = func(w http.ResponseWriter, r *http.Request, who string) {
 		if r.URL.Path == "/slow" {
 			w.(http.Flusher).Flush()
@@ -204,7 +206,7 @@ func TestRequestsUnderWayEndWell(t *testing.T) {
 	}
 	f := follow(t, server.withToken("a"))
 	watch := f.watch()
-	slow := make(chan string)
+	slow := make(chan string, 1)
 	go func() {
 		who, err := get(f.ctx, f.client, f.Config().Host+"/slow")
 		slow <- fmt.Sprint(who, err)
@@ -220,11 +222,11 @@ func TestRequestsUnderWayEndWell(t *testing.T) {
 		t.Errorf("the watch ended before the request: %v", err)
 	default:
 	}
-	close(goOn)
+	release()
 	if got := <-slow; got != "Bearer a<nil>" {
 		t.Errorf("the request that was under way ended with %s", got)
 	}
-	if err := <-watch; !errors.Is(err, errReplaced) {
+	if err := f.end(watch); !errors.Is(err, errReplaced) {
 		t.Errorf("the watch ended with %v", err)
 	}
 	gomega.NewWithT(t).Eventually(server.open).Should(gomega.Equal(1))

@@ -231,6 +231,17 @@ func (f *fixture) watch() <-chan error {
 	return ended
 }
 
+// end is how a watch ended.
+func (f *fixture) end(watch <-chan error) error {
+	f.t.Helper()
+	select {
+	case err := <-watch:
+		return err
+	case <-time.After(20 * time.Second):
+		return errors.New("the watch did not end")
+	}
+}
+
 func get(ctx context.Context, client *http.Client, url string) (string, error) {
 	response, err := send(ctx, client, url)
 	if err != nil {

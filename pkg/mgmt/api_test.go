@@ -1,21 +1,20 @@
 package mgmt_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
 // TestItIsKnownHowTheAPIIsReached, so that a plan can be searched for it.
 func TestItIsKnownHowTheAPIIsReached(t *testing.T) {
-	f := newFixture(t)
-	f.start()
-	if f.observe().API.Server == "" {
-		t.Error("the API server's address is not observed")
+	f := start(t, func(*fakeapi.Server) {})
+	config := f.api.Config()
+	want := desired.MgmtAPI{Server: config.Host, CABundle: config.CAData}
+	if diff := cmp.Diff(want, f.observed().API); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

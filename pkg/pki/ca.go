@@ -2,6 +2,7 @@ package pki
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -68,6 +69,9 @@ func (c CA) Check(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("the issuing CA's certificate: %w", err)
 	}
+	if !cert.IsCA || cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return errors.New("the issuing CA's certificate is none of a CA: istiod could sign nothing with it that anybody accepts")
+	}
 	if _, err := parse(c.Root); err != nil {
 		return fmt.Errorf("the root certificate: %w", err)
 	}
@@ -113,14 +117,42 @@ func parse(data []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-func parseKey(data []byte) (*ecdsa.PublicKey, error) {
+// publicKey is what all of crypto's public keys are.
+type publicKey interface {
+	Equal(crypto.PublicKey) bool
+}
+
+// parseKey reads the public half of a private key, in any form that a CA which somebody brings may have it in: Istio's own are RSA.
+func parseKey(data []byte) (publicKey, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
 		return nil, errors.New("no PEM key")
 	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		return nil, err
+	switch block.Type {
+	case "EC PRIVATE KEY":
+		key, err := x509.ParseECPrivateKey(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		return &key.PublicKey, nil
+	case "RSA PRIVATE KEY":
+		key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		return &key.PublicKey, nil
+	case "PRIVATE KEY":
+		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		if signer, ok := key.(crypto.Signer); ok {
+			if public, ok := signer.Public().(publicKey); ok {
+				return public, nil
+			}
+		}
+		return nil, fmt.Errorf("a key of type %T cannot sign", key)
+	default:
+		return nil, fmt.Errorf("the PEM block is a %s, and no private key", block.Type)
 	}
-	return &key.PublicKey, nil
 }

@@ -92,6 +92,10 @@ func hostedOnly() []story {
 			{(*world.World).MgmtUser, "an API server that starts may answer before it has read its roles"},
 		}},
 		{name: "nobody but its peers reaches istiod, and istiod nobody else", tell: fenced},
+		{name: "a hostile guest changes nothing on the management side", tell: hostileGuest},
+		{name: "istiod dials nobody whom the guest names", tell: dialsNobody, provokes: []refusal{
+			{(*world.World).IstiodUser, "it may no longer read RequestAuthentications, and is replaced a moment later"},
+		}},
 		{name: "istiod never asked the management API", tell: istiodAsksNoMgmt},
 		{name: "a guest kubeconfig of the management cluster is refused", tell: sameCluster},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +120,19 @@ func proxy(t *teller) {
 	config, err := client.WaitFor(t.step(), reaches)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Log(config.String())
+
+	t.Log("istiod's certificate has the names in use, and those that it gives itself for Services of its system namespace")
+	names, err := t.ServingNames(t.step())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	used := []string{t.XDS().Host}
+	if t.Topology == desired.TopologyHosted {
+		used = append(used, "gw-webhook-"+world.Revision)
+	}
+	for _, own := range []string{"istiod", "istiod-remote", "istio-pilot", "istiod-" + world.Revision} {
+		used = append(used, own+"."+world.GuestNamespace+".svc")
+	}
+	slices.Sort(used)
+	t.Expect(names).To(gomega.Equal(slices.Compact(used)))
 
 	t.Log("a token of the management cluster is worth nothing")
 	if t.Topology == desired.TopologyHosted {

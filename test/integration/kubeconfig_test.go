@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
 )
 
 func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
@@ -106,24 +108,45 @@ func TestTheGuestMoves(t *testing.T) {
 	}
 }
 
-// TestTheGuestsCAIsReplaced: the old one is accepted until istiod's token is renewed the next time.
+// TestTheGuestsCAIsReplaced: istiod rolls once, and accepts the old CA too until its token is renewed the next time.
 func TestTheGuestsCAIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	kubeconfig := w.kubeconfig()
 	config := w.guestToken("first")
-	config.CAData = append(append([]byte{}, config.CAData...), pair.Mgmt.Config.CAData...)
+	guestCA, oldCA, newCA := config.CAData, pair.Mgmt.Config.CAData, w.anotherCA()
+	config.CAData = slices.Concat(guestCA, oldCA)
 	kubeconfig.replace(config)
 	w.run()
 	w.install("demo")
 	w.Expect(w.credential()["ca.crt"]).To(gomega.Equal(config.CAData))
 	generation := w.istiod().Generation
+	replace := func(ca []byte) {
+		next := rest.CopyConfig(config)
+		next.CAData = ca
+		kubeconfig.replace(next)
+		generation++
+		w.Eventually(func() int64 { return w.istiod().Generation }, 40*time.Second).Should(gomega.Equal(generation))
+		w.playIstiod(corev1.ConditionTrue)
+		w.settle()
+		w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "it rolls once")
+	}
 
-	t.Log("a CA is taken away: istiod rolls, and the Secret changes no sooner than it must")
-	fewer := rest.CopyConfig(config)
-	fewer.CAData = pair.Guest.Config.CAData
-	kubeconfig.replace(fewer)
-	w.Eventually(func() int64 { return w.istiod().Generation }, 40*time.Second).Should(gomega.Equal(generation + 1))
-	w.Expect(w.credential()["ca.crt"]).To(gomega.Equal(config.CAData))
+	t.Log("one CA in the place of another")
+	replace(slices.Concat(guestCA, newCA))
+	w.Expect(string(w.credential()["ca.crt"])).To(gomega.Equal(string(guestCA) + string(newCA) + string(oldCA)))
+
+	t.Log("one is taken away: the Secret changes no sooner than it must")
+	before := w.credential()
+	replace(guestCA)
+	w.Expect(w.credential()).To(gomega.Equal(before))
+}
+
+// anotherCA is one that has signed nothing.
+func (w *world) anotherCA() []byte {
+	w.Helper()
+	ca, err := pki.New(time.Now())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return ca.Root
 }
 
 // kubeconfig is the guest kubeconfig that hypergate runs with, of which each test says what it is.

@@ -69,7 +69,10 @@ func TestARotationOfTheCA(t *testing.T) {
 	stop = w.run()
 	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
 
+	t.Log("nor as long as the guest's gateways are not told of it")
 	w.playIstiod(corev1.ConditionTrue)
+	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
+	w.publishRoots()
 	w.Eventually(w.caState).Should(gomega.Equal(caState{"settling", 2, 2, generation + 1}))
 	w.Expect(w.caSecret().Data["ca-key.pem"]).NotTo(gomega.Equal(old.Data["ca-key.pem"]))
 	stop()
@@ -82,6 +85,15 @@ func TestARotationOfTheCA(t *testing.T) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.settle()
 	w.Expect(w.caState().Phase).To(gomega.BeEmpty())
+}
+
+// publishRoots does what istiod does for its gateways.
+func (w *world) publishRoots() {
+	w.Helper()
+	_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Create(w.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.TrustBundleName()}, Data: map[string]string{"root-cert.pem": string(w.caSecret().Data["root-cert.pem"])},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 // TestACAThatWasBrought is used as it is, by whoever made it and for as long as it is there.

@@ -3,10 +3,13 @@ package world
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -183,6 +186,33 @@ func (w *World) ProxyWith(ctx context.Context, pod *corev1.Pod, token string) (*
 	return xds.Dial(ctx, xds.Options{
 		Address: address, ServerName: w.XDS().Host, RootCAs: []byte(root.Data["root-cert.pem"]), Token: token, Node: xds.NodeOf(pod),
 	})
+}
+
+// ServingNames are the names in istiod's serving certificate, sorted, as somebody sees them who trusts the root that gateways mount.
+func (w *World) ServingNames(ctx context.Context) ([]string, error) {
+	root, err := w.GuestClient.CoreV1().ConfigMaps(GuestNamespace).Get(ctx, Revision+"-ca-cert", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the mesh root that gateways mount: %w", err)
+	}
+	address, err := w.istiodAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(root.Data["root-cert.pem"]))
+	dialer := &tls.Dialer{Config: &tls.Config{ServerName: w.XDS().Host, RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("looking at istiod's certificate: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	secured, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil, fmt.Errorf("looking at istiod's certificate: a TLS dialer made a %T", conn)
+	}
+	names := slices.Clone(secured.ConnectionState().PeerCertificates[0].DNSNames)
+	slices.Sort(names)
+	return names, nil
 }
 
 // GuestToken is a token of a Pod's service account, bound to the Pod, as the kubelet projects it.

@@ -1,0 +1,199 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// The guest's admin undoes each repair as fast as hypergate makes it. That costs the guest a burst of writes and then one in ten seconds for
+// each object, the management side nothing, and the conditions say what goes on.
+func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	name := w.cfg.IstiodName()
+	harms := []harm{
+		{"rbac.authorization.k8s.io", "clusterroles", "", name, `{"rules":[]}`},
+		{"rbac.authorization.k8s.io", "clusterrolebindings", "", name, `{"subjects":[]}`},
+		{"rbac.authorization.k8s.io", "rolebindings", w.cfg.GuestNamespace, name, `{"subjects":[]}`},
+		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "istio-validator-" + w.cfg.Revision + "-" + w.cfg.GuestNamespace, `{"webhooks":[]}`},
+	}
+	began, mgmt, guest := time.Now(), w.mgmtRequests.count(), w.guestRequests.count()
+	makePeace := w.fight(harms)
+	for _, kind := range []string{"ClusterRole:", "ClusterRoleBinding:", "RoleBinding:", "ValidatingWebhookConfiguration:"} {
+		w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: " + kind + " somebody changes it again and again"))
+	}
+	w.Consistently(func() []string { return writes(w.mgmtRequests.since(mgmt)) }, "1s").Should(gomega.BeEmpty())
+	makePeace()
+	t.Log("in peace, all is as it should be within ten seconds and a moment, and the condition is clean")
+	w.Eventually(func() string { return w.installedMessage("demo") }, 15*time.Second).ShouldNot(gomega.ContainSubstring("again and again"))
+	w.settle()
+
+	const burst = 10
+	most := burst + 2 + int(time.Since(began)/(10*time.Second))
+	sent := writes(w.guestRequests.since(guest))
+	for _, h := range harms {
+		n := countPrefix(sent, http.MethodPatch+" "+h.path()+"?")
+		w.Expect(n).To(gomega.And(gomega.BeNumerically(">=", burst), gomega.BeNumerically("<=", most)), h.path())
+	}
+	t.Log("the conditions follow, and are no storm of their own")
+	w.Expect(countPrefix(sent, http.MethodPatch+" /apis/gateway.networking.k8s.io/v1/gatewayclasses/demo/status?")).To(gomega.BeNumerically("<=", 2*len(harms)+4))
+	w.Expect(writes(w.mgmtRequests.since(mgmt))).To(gomega.BeEmpty())
+}
+
+// Each new account of istiod's needs a new token, which is a Secret of the management side: the one write there that a guest can cause, and it is damped.
+func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.IstiodName(), ""}
+	generation, mgmt, guest := w.istiod().Generation, w.mgmtRequests.count(), w.guestRequests.count()
+	makePeace := w.fight([]harm{account})
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: ServiceAccount: somebody changes it again and again"))
+	makePeace()
+	t.Log("in peace, istiod gets a token that is worth something")
+	w.Eventually(func() bool {
+		review, err := w.guest.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: w.token()},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Authenticated
+	}, 50*time.Second).Should(gomega.BeTrue())
+
+	const burst, mintBurst = 10, 5
+	w.Expect(countPrefix(writes(w.guestRequests.since(guest)), http.MethodPatch+" "+account.path()+"?")).To(gomega.BeNumerically("<=", burst+3))
+	secret := http.MethodPatch + " /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/istio-kubeconfig?"
+	sent := writes(w.mgmtRequests.since(mgmt))
+	w.Expect(sent).To(gomega.HaveEach(gomega.HavePrefix(secret)))
+	w.Expect(len(sent)).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", mintBurst+2)))
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled")
+}
+
+// Names of GatewayClasses that YAML takes for something else than a string, that are no label, or that fill what they may; with annotations that
+// would leave any template, shell or document that they were pasted into.
+func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	mgmt := w.mgmtRequests.count()
+	names := []string{
+		"null", "true", "off", "1e3", "0x1f", "017", "2001-01-01", "1.5", "a.b.c", "default", w.cfg.Revision,
+		strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("abcdefgh.", 28) + "z",
+	}
+	for _, name := range names {
+		w.hostileClass(name)
+	}
+	for _, name := range names {
+		w.Eventually(func() *metav1.Condition { return w.condition(name, "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"), name)
+	}
+	w.settle()
+	maps, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, name := range append(names, "demo") {
+		want := 1
+		if len(name) > 63 {
+			want = 0 // its defaults would need a label of that value
+		}
+		got := 0
+		for _, m := range maps.Items {
+			if m.Labels["gateway.istio.io/defaults-for-class"] == name && m.Name == "istio-"+w.cfg.Revision+"-gatewayclass-"+name {
+				got++
+			}
+		}
+		w.Expect(got).To(gomega.Equal(want), "ConfigMaps for the gateways of class %s", name)
+	}
+	for _, m := range maps.Items {
+		w.Expect(fmt.Sprint(m.Data, m.Annotations, m.Labels)).NotTo(gomega.ContainSubstring("pwned"), "nothing of an annotation goes anywhere")
+	}
+	w.Expect(w.mgmtRequests.since(mgmt)).To(gomega.BeEmpty())
+}
+
+// hostileClass makes a class of ours, with annotations as large as they may be.
+func (w *world) hostileClass(name string) {
+	w.Helper()
+	description := `{{ .Values }} $(X) "'`
+	class := &gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			"pwned.example.com/yaml":     "x\n---\nkind: Secret\nmetadata: {name: pwned}\n...",
+			"pwned.example.com/template": `{{ fail "pwned" }}{{ .Values.pwned }}`,
+			"pwned.example.com/shell":    "$(pwned) `pwned` ; pwned # \" ' \\ \x00",
+			"pwned.example.com/large":    strings.Repeat("pwned ", 200<<10/6),
+		}},
+		Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(w.cfg.ControllerName), Description: &description},
+	}
+	_, err := w.gateway.GatewayClasses().Create(w.Context(), class, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred(), name)
+	w.Cleanup(func() { _ = w.gateway.GatewayClasses().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+}
+
+// harm is what the guest's admin does to an object of ours: a patch, which does nothing to an object that has it already; or, if empty, a deletion.
+type harm struct{ group, resource, namespace, name, patch string }
+
+func (h harm) path() string {
+	kind := desired.Kind{Resource: h.resource}
+	kind.GVK.Group, kind.GVK.Version = h.group, "v1"
+	return resourcePath(kind, h.namespace) + "/" + h.name
+}
+
+// fight does each harm now and whenever the object was changed, until the returned function is called.
+func (w *world) fight(harms []harm) (makePeace func()) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan struct{}, len(harms))
+	client := dynamic.NewForConfigOrDie(pair.Guest.Config)
+	for _, h := range harms {
+		objects := client.Resource(schema.GroupVersionResource{Group: h.group, Version: "v1", Resource: h.resource}).Namespace(h.namespace)
+		changes, err := objects.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + h.name})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			for change := range changes.ResultChan() {
+				switch {
+				case ctx.Err() != nil || change.Type == watch.Deleted:
+				case h.patch == "":
+					_ = objects.Delete(ctx, h.name, metav1.DeleteOptions{})
+				default:
+					_, _ = objects.Patch(ctx, h.name, types.MergePatchType, []byte(h.patch), metav1.PatchOptions{FieldManager: vandal})
+				}
+			}
+		}()
+	}
+	return func() {
+		cancel()
+		for range harms {
+			<-ended
+		}
+	}
+}
+
+// installedMessage is the message of a class's condition ControllerInstalled.
+func (w *world) installedMessage(class string) string {
+	if c := w.condition(class, "ControllerInstalled"); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// countPrefix counts the requests that begin like this.
+func countPrefix(all []string, prefix string) (n int) {
+	for _, s := range all {
+		if strings.HasPrefix(s, prefix) {
+			n++
+		}
+	}
+	return n
+}
