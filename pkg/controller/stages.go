@@ -86,6 +86,7 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	default:
 		var fresh desired.Credential
 		if fresh, err = r.guest.MintCredential(ctx, r.tokenLifetime, now); err == nil {
+			fresh.CABundle = desired.OverlapCAs(credential.CABundle, fresh.CABundle, now)
 			r.mgmt.KeepCredential(fresh)
 			credential = fresh
 		}

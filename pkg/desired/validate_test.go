@@ -62,6 +62,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 			[]string{"--webhook-host", `"istiod-openshift-gateway.clusters-guest1.svc"`, "gw-webhook-openshift-gateway"},
 		},
 		"xds host":                    {func(c *desired.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"}},
+		"xds host that tells of us":   {func(c *desired.Config) { c.XDS.Host = "istiod-clusters-guest1.apps.example.com" }, []string{"--xds-address", "names the management namespace"}},
 		"no xds host":                 {func(c *desired.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
 		"no xds port":                 {func(c *desired.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
 		"webhook host with a port":    {func(c *desired.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},

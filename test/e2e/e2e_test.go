@@ -97,6 +97,9 @@ func hostedOnly() []story {
 			{(*world.World).IstiodUser, "it may no longer read RequestAuthentications, and is replaced a moment later"},
 		}},
 		{name: "istiod never asked the management API", tell: istiodAsksNoMgmt},
+		{name: "nothing of the management side can be read in the guest", tell: nothingLeaks, provokes: []refusal{
+			{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"},
+		}},
 		{name: "a guest kubeconfig of the management cluster is refused", tell: sameCluster},
 	}
 }

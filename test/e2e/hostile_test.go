@@ -60,8 +60,9 @@ func hostileGuest(t *teller) {
 	t.Expect(t.installedMessage()).To(gomega.HavePrefix("istiod "), "it serves, and nothing more is to be said")
 }
 
-// mgmtState is each object of istiod's namespace on the management side with what changes when somebody writes it. Leases and events are left out:
-// they change by themselves. So does the status of pods; of that only what tells of a restart, or of a pod that was not ready for a moment, counts.
+// mgmtState is each object of istiod's namespace on the management side with what changes when somebody writes it. Left out is what changes by itself:
+// leases, events, and of the status of pods all but what tells of a restart, or of a pod that was not ready for a moment; and Endpoints, which are
+// EndpointSlices once more.
 func (t *teller) mgmtState() map[string]string {
 	t.Helper()
 	lists, err := t.MgmtClient.Discovery().ServerPreferredNamespacedResources()
@@ -71,7 +72,7 @@ func (t *teller) mgmtState() map[string]string {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		for _, r := range list.APIResources {
-			if r.Name == "leases" || r.Name == "events" || r.Name == "pods" || !slices.Contains(r.Verbs, "list") {
+			if slices.Contains([]string{"leases", "events", "pods", "endpoints"}, r.Name) || !slices.Contains(r.Verbs, "list") {
 				continue
 			}
 			objects, err := t.MgmtDynamic.Resource(gv.WithResource(r.Name)).Namespace(t.MgmtNamespace).List(t.step(), metav1.ListOptions{})

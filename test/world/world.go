@@ -34,7 +34,7 @@ const (
 	Revision       = "openshift-gateway"
 	ProxyImage     = "registry.example.com/proxyv2:1.29.1"
 	// publishedHost is where gateways are told to find istiod. Nothing routes it here: a test dials istiod's Service and sends it as SNI.
-	publishedHost = "istiod-clusters-guest1.apps.mgmt.example.com"
+	publishedHost = "istiod-guest1.apps.mgmt.example.com"
 )
 
 // Options say what to start.
