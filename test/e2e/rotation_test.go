@@ -15,7 +15,6 @@ import (
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/world"
-	"github.com/hypergate/hypergate/test/xds"
 )
 
 // rotateCA rotates the mesh CA with phases of seconds instead of a day, while the guest goes on with its work.
@@ -132,6 +131,6 @@ func (t *teller) proxyComesUp(ctx context.Context) error {
 	if _, err := client.CSR(ctx); err != nil {
 		return err
 	}
-	_, err = client.WaitFor(ctx, func(c *xds.Config) error { return reaches(c) })
+	_, err = client.WaitFor(ctx, reaches)
 	return err
 }
