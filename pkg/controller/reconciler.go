@@ -56,8 +56,12 @@ type Reconciler struct {
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
+	now := o.Clock
+	if now == nil {
+		now = clock.RealClock{}
+	}
 	return &Reconciler{
-		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: clock.RealClock{}, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
+		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
 		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -57,7 +58,9 @@ type Options struct {
 	LoadGuest     func() (*rest.Config, error)
 	TokenLifetime time.Duration
 	// CAOverlap is how long both roots are trusted before and after the switch of a rotation of the mesh CA.
-	CAOverlap      time.Duration
+	CAOverlap time.Duration
+	// Clock is what the ages of tokens and of the CA are read from; nil: the system's.
+	Clock          clock.PassiveClock
 	LeaderElection bool
 	HealthAddress  string
 	MetricsAddress string

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
@@ -68,6 +69,7 @@ type world struct {
 	mgmtRequests            *requests
 	guestRequests           *requests
 	caOverlap               time.Duration
+	clock                   clock.PassiveClock
 }
 
 // worlds numbers the stories.
@@ -137,7 +139,7 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 	go func() {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
-			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), HealthAddress: "0", MetricsAddress: "0",
+			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: "0", MetricsAddress: "0",
 		})
 	}()
 	return cancel, ended
