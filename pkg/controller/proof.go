@@ -29,21 +29,20 @@ type proof struct {
 	tries int
 }
 
-// patience is how many tries may fail before that is worth mentioning: the guest's API server takes a moment to load a webhook.
+// patience is how many tries may fail before that is worth mentioning: the guest's API server takes a moment to serve a CRD and to load a
+// webhook.
 const patience = 4
 
 // why says, in words that the guest may read, why there is still no proof; empty as long as that is no wonder.
 func (p *proof) why() string {
 	switch {
-	case p.proven || p.tries == 0:
+	case p.proven || p.tries < patience:
 		return ""
 	case p.err != nil:
 		cause := apply.Classify(p.err, "create", schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"})
 		return "its webhook to be seen rejecting an object, until when it is not enforced (guest side: " + cause.String() + ")"
-	case p.tries >= patience:
-		return "its webhook to be seen rejecting an object, until when it is not enforced (the guest's API server accepts what it would reject)"
 	default:
-		return ""
+		return "its webhook to be seen rejecting an object, until when it is not enforced (the guest's API server accepts what it would reject)"
 	}
 }
 

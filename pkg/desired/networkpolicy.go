@@ -36,7 +36,7 @@ type (
 	// NoPolicies leaves istiod's pod to the policies that others have made.
 	NoPolicies struct{}
 	// Peers are those that istiod's pod may exchange anything with. Everybody else is refused, in both directions: a guest can make istiod dial an
-	// address of its choice (a Secret that looks like another cluster's kubeconfig, a jwksUri).
+	// address of its choice (a Secret that looks like another cluster's kubeconfig, the issuer of a RequestAuthentication).
 	Peers struct {
 		// GuestAPI is where the guest's kube-apiserver runs. It calls the webhook, and istiod calls it.
 		GuestAPI []Peer

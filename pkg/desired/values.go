@@ -135,8 +135,11 @@ func istiodEnv(cfg Config) map[string]any {
 		"PILOT_ENABLE_IP_AUTOALLOCATE": "false",
 		// The debug pages show every Secret that a gateway uses.
 		"ENABLE_DEBUG_ON_HTTP": "false",
-		// What a RequestAuthentication of the guest names is fetched by the gateway, not from the management network.
+		// A jwksUri of the guest is fetched by the gateway, not from the management network. An issuer without one istiod still asks itself: the
+		// network policy stops that.
 		"PILOT_JWT_ENABLE_REMOTE_JWKS": "envoy",
+		// What looks like another cluster in the guest is dialled, and must not keep istiod from starting for the half minute that is the default.
+		"PILOT_REMOTE_CLUSTER_TIMEOUT": "1s",
 		// Names that the guest writes are not looked up in the management network's DNS.
 		"RESOLVE_HOSTNAME_GATEWAYS": "false",
 		// The chart would trust <management namespace>/ztunnel of the guest to impersonate any workload.
