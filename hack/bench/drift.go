@@ -165,6 +165,7 @@ func changeOf(u *unstructured.Unstructured) ([]byte, error) {
 		"Secret":                         {"/data/" + firstKey(u), "ZHJpZnRlZA=="},
 		"ConfigMap":                      {"/data/" + firstKey(u), "drifted"},
 		"Service":                        {"/spec/ports/0/name", "drifted"},
+		"NetworkPolicy":                  {"/spec/ingress/0/ports/0/port", 1},
 		"Deployment":                     {"/spec/replicas", 2},
 		"ClusterRole":                    {"/rules", []any{}},
 		"Role":                           {"/rules", []any{}},

@@ -78,7 +78,7 @@ type passing struct{ since time.Time }
 
 // passingTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
 // and made anew.
-const passingTime = 2 * time.Second
+const passingTime = 10 * time.Second
 
 // wait is how long to wait before the status is written; zero means that it should be written now.
 func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {

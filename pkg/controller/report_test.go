@@ -83,13 +83,13 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		after   time.Duration
 		want    time.Duration
 	}{
-		{deleted, 0, 2 * time.Second},
-		{deleted, time.Second, time.Second},
-		{rolling, 1900 * time.Millisecond, 100 * time.Millisecond},
-		{deleted, 2 * time.Second, 0}, // it lasts
-		{status.Outcome{}, 3 * time.Second, 0},
-		{rolling, 4 * time.Second, 2 * time.Second}, // another
-		{coming, 5 * time.Second, 0},                // nobody waits for that to pass: it is told
+		{deleted, 0, 10 * time.Second},
+		{deleted, time.Second, 9 * time.Second},
+		{rolling, 9900 * time.Millisecond, 100 * time.Millisecond},
+		{deleted, 10 * time.Second, 0}, // it lasts
+		{status.Outcome{}, 11 * time.Second, 0},
+		{rolling, 12 * time.Second, 10 * time.Second}, // another
+		{coming, 13 * time.Second, 0},                 // nobody waits for that to pass: it is told
 	} {
 		if got := controller.Wait(&passing, step.outcome, now.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)

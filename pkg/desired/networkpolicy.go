@@ -25,8 +25,9 @@ const (
 // NetworkPolicies is what fences istiod's pod in: exactly one of the values below. The interface is sealed.
 //
 // Policies only ever add up: one that is there already and selects istiod's pod opens what it opens, whatever hypergate's says. HyperShift's own
-// same-namespace policy lets all pods of a hosted control plane reach each other, and on AWS its management-kas policy lets them reach all
-// but the management cluster. In a namespace with these, hypergate's adds the way in for xDS and, but for AWS, the limits to the way out.
+// same-namespace policy lets the other pods of a hosted control plane reach istiod, and on AWS its management-kas policy lets istiod reach them, and
+// everything but the management cluster's other pods and its API servers; its nodes' addresses and the cloud's metadata service are not
+// excepted. In a namespace with these, hypergate's adds the way in for xDS and, but for AWS, the limits to the way out.
 //
 // Standalone there are none: the kube-apiserver that calls the webhook mostly is no pod but a process of a node, which no selector names, the
 // gateways that call istiod may be in any namespace, and no cluster boundary is there to be kept.
@@ -109,13 +110,16 @@ func (p BlockPeer) selector() map[string]any {
 	return map[string]any{"ipBlock": map[string]any{"cidr": p.Prefix.String()}}
 }
 
-// ParsePeer reads pods:<label>=<value>, namespaces:<label>=<value>, or a block of addresses such as 192.0.2.0/24.
+// ParsePeer reads pods:<label>=<value>, namespaces:<label>=<value>, an address, or a block of addresses such as 192.0.2.0/24.
 func ParsePeer(s string) (Peer, error) {
 	word, requirement, selects := strings.Cut(s, ":")
 	if !selects || word != podsWord && word != namespacesWord {
+		if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" {
+			return BlockPeer{netip.PrefixFrom(addr, addr.BitLen())}, nil
+		}
 		prefix, err := netip.ParsePrefix(s)
 		if err != nil {
-			return nil, fmt.Errorf("%q is neither %s:<label>=<value> nor %s:<label>=<value> nor a block of addresses such as 192.0.2.0/24", s, podsWord, namespacesWord)
+			return nil, fmt.Errorf("%q is neither %s:<label>=<value> nor %s:<label>=<value> nor an address nor a block of addresses such as 192.0.2.0/24", s, podsWord, namespacesWord)
 		}
 		return BlockPeer{prefix.Masked()}, nil
 	}
@@ -153,12 +157,16 @@ func (c Config) Warnings() []string {
 	if c.Topology != TopologyHosted {
 		return nil
 	}
+	var out []string
+	if c.WebhookHost != c.WebhookService() && !strings.HasPrefix(c.WebhookHost, c.WebhookService()+".") {
+		out = append(out, fmt.Sprintf("--webhook-host=%s: this is no name of the Service %s; where it begins like the name of a Service of the namespace that lacks the label %s, "+
+			"HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks))
+	}
 	peers, fenced := c.fenced()
 	if !fenced {
-		return []string{"--network-policies=false: unless other policies stand around istiod's pod, any pod of the management cluster can try its ports, " +
-			"and a guest can make istiod dial any address that the management network leads to"}
+		return append(out, "--network-policies=false: unless other policies stand around istiod's pod, any pod of the management cluster can try its ports, "+
+			"and a guest can make istiod dial any address that the management network leads to")
 	}
-	var out []string
 	for _, use := range peers.uses() {
 		for _, p := range use.peers {
 			if block, is := p.(BlockPeer); is && block.Prefix.Bits() == 0 {

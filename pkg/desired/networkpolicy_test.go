@@ -148,10 +148,19 @@ func TestParsePeer(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "pods", "pods:", "pods:app", "pods:app=", "pods:=x", "pods:a b=c", "pods:a=b=c", "pods:app=x,y=z", "namespaces:", "namespaces:a/b/c=d", "nodes:a=b",
-		"192.0.2.1", "192.0.2.0/33", "2001:db8::", "any", "*",
+		"192.0.2", "192.0.2.256", "192.0.2.0/33", "2001:db8::/129", "fe80::1%eth0", "any", "*",
 	} {
 		if p, err := desired.ParsePeer(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 			t.Errorf("%q is read as %v, error %v", text, p, err)
+		}
+	}
+}
+
+// TestParsePeerReadsAnAddress: it is the block that holds nothing else.
+func TestParsePeerReadsAnAddress(t *testing.T) {
+	for text, want := range map[string]string{"10.0.0.10": "10.0.0.10/32", "2001:db8::1": "2001:db8::1/128"} {
+		if got := parsePeer(t, text); got != parsePeer(t, want) {
+			t.Errorf("%q is read as %s, want %s", text, got, want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ func mgmtTransforms() []transform {
 		{"the service account lives where the pod does and has no token", "ServiceAccount", powerlessAccount},
 		{"the Service for xDS leads to nothing else", "Service", withoutWebhook},
 		{"the pod holds no management credential", "Deployment", withoutMgmtCredentials},
+		{"the pod is one of a control plane's", "Deployment", controlPlanePod},
 		{"the pod does not start without what it needs", "Deployment", requireVolumes},
 		{"a new CA root rolls istiod", "Deployment", hashCARoot},
 		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
@@ -60,10 +61,16 @@ func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, ho
 	return nil
 }
 
+// pullSecret is the Secret with which the pods of a hosted control plane pull their images; HyperShift gives it to each service account.
+const pullSecret = "pull-secret"
+
 // powerlessAccount moves the account from Istio's namespace, where the chart puts it, to the pod's.
 func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.Object["automountServiceAccountToken"] = false
+	if cfg.Topology == TopologyHosted {
+		u.Object["imagePullSecrets"] = []any{map[string]any{"name": pullSecret}}
+	}
 	return nil
 }
 
@@ -97,6 +104,28 @@ func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ 
 		return err
 	}
 	return refuseTokens(pod)
+}
+
+// controlPlanePod gives the pod what HyperShift's end-to-end tests and OpenShift's conventions ask of each pod of a control plane: why it ended is
+// in its status, its image is not pulled anew with each start, nothing of less importance takes its place, and a node that is to be emptied does
+// not wait for its scratch space (openshift/hypershift, test/e2e/util: EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError,
+// EnsureAllContainersHavePullPolicyIfNotPresent, EnsureSafeToEvictLocalVolumes…; api/hypershift/v1beta1 for the priority class).
+func controlPlanePod(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+	pod, err := podSpec(u)
+	if err != nil {
+		return err
+	}
+	container, err := discoveryContainer(pod)
+	if err != nil {
+		return err
+	}
+	container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+	container["imagePullPolicy"] = "IfNotPresent"
+	pod["priorityClassName"] = "system-cluster-critical"
+	if cfg.Topology == TopologyHosted {
+		pod["priorityClassName"] = "hypershift-control-plane"
+	}
+	return nil
 }
 
 // refuseTokens looks for what the list above does not know by name: another volume with a token of the management cluster.

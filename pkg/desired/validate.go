@@ -44,7 +44,8 @@ func (c Config) Validate() error {
 	if c.Topology == TopologyHosted {
 		named := len(c.MgmtNamespace) >= shortest && containsWord(c.XDS.Host, c.MgmtNamespace) && !knownToGuest(c.MgmtNamespace, c, Guest{})
 		add(!named, "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
-		add(isHost(c.WebhookHost), "webhook-host", "%q is no host name", c.WebhookHost)
+		derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
+		add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
 		add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
 			"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
 	}

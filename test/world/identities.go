@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -62,6 +63,17 @@ func (w *World) deployIdentities(ctx context.Context) error {
 		return err
 	}
 	return w.deploySide(ctx, w.GuestConfig, guest, GuestNamespace, guestKubeconfig)
+}
+
+// createPriorityClass makes the class that HyperShift has on each management cluster.
+func (w *World) createPriorityClass(ctx context.Context) error {
+	_, err := w.MgmtClient.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "hypershift-control-plane"}, Value: 100000000,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating HyperShift's priority class: %w", err)
+	}
+	return nil
 }
 
 func createNamespace(ctx context.Context, client kubernetes.Interface, name string) error {

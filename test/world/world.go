@@ -122,6 +122,9 @@ func newMapper(config *rest.Config) (meta.RESTMapper, error) {
 }
 
 func (w *World) prepare(ctx context.Context) error {
+	if err := w.createPriorityClass(ctx); err != nil {
+		return err
+	}
 	if err := w.deployIdentities(ctx); err != nil {
 		return fmt.Errorf("preparing hypergate's identities: %w", err)
 	}

@@ -37,7 +37,8 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.proxyImage, "proxy-image", "", "the gateways' image, from the guest's release payload")
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod (standalone: istiod's Service)")
 	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of its Service, "+
-		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing)")
+		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing). On a management cluster with a proxy, "+
+		"give gw-webhook-<revision>.<namespace>.svc (the guest then sees the namespace), or add the short name to NO_PROXY")
 	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none (the webhook is proven with a DestinationRule, and stays at Ignore without)")
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
 	o.networkPolicies.addFlags(flags)

@@ -13,7 +13,7 @@ func TestNetworkPolicyFlags(t *testing.T) {
 	}{
 		"as it is": {nil, []string{"kind: NetworkPolicy", "app: kube-apiserver", "app: private-router", "policy-group: monitoring", "port: 15014\n      protocol"}, []string{"ipBlock"}},
 		"other peers": {
-			[]string{"--xds-peers=192.0.2.0/24,pods:app=router", "--dns-peers=169.254.20.10/32", "--metrics-peers=", "--guest-api-peers=namespaces:guest=one"},
+			[]string{"--xds-peers=192.0.2.0/24,pods:app=router", "--dns-peers=169.254.20.10", "--metrics-peers=", "--guest-api-peers=namespaces:guest=one"},
 			[]string{"cidr: 192.0.2.0/24", "app: router", "cidr: 169.254.20.10/32", "guest: one"},
 			[]string{"private-router", "openshift-dns", "port: 15014\n      protocol", "app: kube-apiserver"},
 		},
@@ -37,6 +37,6 @@ func TestNetworkPolicyFlags(t *testing.T) {
 			}
 		})
 	}
-	fails(t, append([]string{"render"}, flags("--xds-peers=everybody", "--dns-peers=10.0.0.1")...), "--xds-peers", `"everybody"`, "--dns-peers", `"10.0.0.1"`)
+	fails(t, append([]string{"render"}, flags("--xds-peers=everybody", "--dns-peers=10.0.0")...), "--xds-peers", `"everybody"`, "--dns-peers", `"10.0.0"`)
 	fails(t, append([]string{"render"}, flags("--guest-api-peers=")...), "--guest-api-peers", "--network-policies=false")
 }

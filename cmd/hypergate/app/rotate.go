@@ -29,7 +29,11 @@ func newRotateCA() *cobra.Command {
 		Long: `rotate-ca asks for a new mesh CA, root and all. The controller first makes everybody trust the new root beside the old one, then lets
 the new CA issue, then drops the old root; each phase lasts for --ca-overlap of hypergate run. What is asked for is written to an annotation of
 the Secret ` + desired.CASecretName + `, and so is the phase: nothing is lost when the controller restarts.`,
-		Example: `  hypergate rotate-ca --namespace clusters-guest1
+		Example: `  # In hypergate's pod, with its own rights
+  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate rotate-ca --namespace clusters-guest1
+
+  # Anywhere else
+  hypergate rotate-ca --namespace clusters-guest1 --management-kubeconfig mgmt.kubeconfig
 
   # How far it is
   kubectl -n clusters-guest1 get secret ` + desired.CASecretName + ` -o jsonpath='{.metadata.annotations}'`,
@@ -37,7 +41,7 @@ the Secret ` + desired.CASecretName + `, and so is the phase: nothing is lost wh
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout(), time.Now()) },
 	}
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the hosted control plane on the management cluster")
-	cmd.Flags().StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster (default: the pod's own service account)")
+	cmd.Flags().StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster (default: the pod's own service account; KUBECONFIG is not read)")
 	return cmd
 }
 
