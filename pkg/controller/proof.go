@@ -46,6 +46,15 @@ func (p *proof) why() string {
 	}
 }
 
+// applied says that the webhook was written, and when to try the proof: our own write is no event.
+func (p *proof) applied() time.Duration {
+	if p.proven {
+		return 0
+	}
+	p.delay, p.next = 0, time.Time{}
+	return firstProofDelay
+}
+
 // of is the state of the proof now, and how long to wait before it is tried again; zero means that there is nothing to try.
 func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted, now time.Time) (desired.WebhookProof, time.Duration) {
 	if hosted.Istiod != desired.Available || !g.CanProveWebhook() {
@@ -59,8 +68,7 @@ func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted,
 		return desired.Proven, 0
 	}
 	if !g.HasWebhook() {
-		// It is about to be applied, and our own write is no event.
-		return desired.Unproven, firstProofDelay
+		return desired.Unproven, 0 // see applied
 	}
 	if now.Before(p.next) {
 		return desired.Unproven, p.next.Sub(now)

@@ -11,9 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -39,10 +41,14 @@ type Reconciler struct {
 	nextCA pki.CA
 	// caOverlap is how long both roots are trusted before and after the switch of a rotation.
 	caOverlap time.Duration
-	// published is since when the guest's gateways can know the roots of the phase that a rotation of the CA is in.
-	published published
-	// complete is whether the last pass found or made everything as it should be.
-	complete bool
+	// trusted is whether the last pass found or made everything as it should be that says which roots are trusted.
+	trusted bool
+	// rotation is what a rotation of the CA waits for.
+	rotation waitingRotation
+	// mintErr is why istiod's last token could not be had.
+	mintErr error
+	// says limits how often the status of a class is written, by the class's name.
+	says map[string]*rate.Limiter
 	// mints limits how often a token is asked for.
 	mints *rate.Limiter
 	// guarded is whether the two sides were found to be different clusters.
@@ -62,7 +68,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	}
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
-		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(),
+		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), says: map[string]*rate.Limiter{},
 	}
 }
 
@@ -99,11 +105,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return r.report(ctx, p, err)
 }
 
-// unknown says that a side has not shown everything yet.
+// unknown says that a side has not shown everything yet, and that a watch will tell. What the management side forbids is known: the guest's classes
+// say so. Of a guest that forbids its own we know no class.
 func unknown(err error) bool {
+	if _, guestUnknown := errors.AsType[guest.NotSyncedError](err); guestUnknown {
+		return true
+	}
 	_, mgmtUnknown := errors.AsType[mgmt.NotSyncedError](err)
-	_, guestUnknown := errors.AsType[guest.NotSyncedError](err)
-	return mgmtUnknown || guestUnknown
+	return mgmtUnknown && apply.Classify(err, "", schema.GroupResource{}).Class() != apply.Forbidden
 }
 
 // converge observes, computes and applies. An error means that there is no plan.
@@ -113,7 +122,6 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 		return p, err
 	}
 	plan, err := r.plan(ctx, p)
-	r.complete = r.complete && err == nil
 	if err != nil {
 		// Nothing is changed, and what serves goes on serving: it needs its token.
 		r.keepCredential(ctx, p)
@@ -125,9 +133,9 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	if p.outcome.Waiting == "" {
 		p.outcome.Waiting = r.proof.why()
 	}
-	r.complete = p.outcome.Mgmt.Complete() && p.outcome.Guest.Complete()
+	r.trusted = p.outcome.Mgmt.Complete() && p.outcome.Guest.Holds(desired.HoldsRoots)
 	p.outcome.MgmtWatches, p.outcome.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
-	if !plan.Installed && r.complete {
+	if !plan.Installed && p.outcome.Mgmt.Complete() && p.outcome.Guest.Complete() {
 		r.prepare(ctx, p.seen)
 	}
 	return p, nil
@@ -139,16 +147,16 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	if err != nil {
 		return err
 	}
-	hosted, err := r.mgmt.Observe(ctx)
-	if err != nil {
-		p.outcome.Classes = seen.Classes
-		return err
-	}
 	if !r.guarded {
 		if err := Guard(ctx, r.config, r.mgmt, r.guest); err != nil {
 			return err // no classes: not even a status may be written there
 		}
 		r.guarded = true
+	}
+	hosted, err := r.mgmt.Observe(ctx)
+	if err != nil {
+		p.outcome = status.Outcome{Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout}
+		return err
 	}
 	if len(seen.Classes) > 0 {
 		var retry time.Duration
@@ -204,74 +212,105 @@ func (r *Reconciler) haveCA(p *pass) error {
 		p.hosted.CA = ca
 	}
 	if err := cmp.Or(p.hosted.CA.Check(now), p.hosted.Rotation.Check(p.hosted.CA, now)); err != nil {
+		r.mgmt.DoubtCA()
 		return fmt.Errorf("the mesh CA in Secret %s cannot be used: %w", desired.CASecretName, err)
 	}
 	return nil
 }
 
-// effective is since when everybody in the guest can know what the phase of a rotation brought: since istiod works with it, and has published the
-// roots that are trusted now. Zero while it has not, or nobody could look. Once it was seen, the guest is not asked again in that phase.
-func (r *Reconciler) effective(ctx context.Context, p *pass) time.Time {
-	if p.hosted.Rotation.Phase == pki.Steady {
-		return p.hosted.IstiodSince
-	}
-	if r.published.phase != p.hosted.Rotation.Phase {
-		all, err := r.guest.HasRoots(ctx, p.hosted.CA.Root)
-		if err != nil {
-			logr.FromContextOrDiscard(ctx).Info("The rotation of the mesh CA waits", "err", err.Error())
-		}
-		if !all {
-			return time.Time{}
-		}
-		r.published = published{phase: p.hosted.Rotation.Phase, at: r.clock.Now()}
-	}
-	if p.hosted.IstiodSince.After(r.published.at) {
-		return p.hosted.IstiodSince
-	}
-	return r.published.at
-}
+// Waits of a rotation for what is no event: that a pass made everything as it should be, and that istiod has published the roots.
+const (
+	firstRotationDelay = time.Second
+	maxRotationDelay   = 30 * time.Second
+)
 
-// published is when the roots of a phase of a rotation were first seen in the guest.
-type published struct {
-	phase pki.Phase
-	at    time.Time
-}
-
-// unsettledRetry is how soon it is looked again whether a rotation of the CA may go on.
-const unsettledRetry = 5 * time.Second
-
-// rotate takes the step of the CA's rotation that is due. A phase is over only when everything was as the phase wants it, istiod included, for as
-// long as the overlap.
+// rotate takes the step of the CA's rotation that is due. A phase lasts for the overlap, from when everybody can know what it brought: istiod runs
+// with it, the guest's API server trusts it, and the guest's gateways are told of it. That moment is written down, so that a restart does not
+// prolong the phase.
 func (r *Reconciler) rotate(ctx context.Context, p *pass) error {
 	if p.hosted.CAOwner == desired.Theirs {
 		return nil
 	}
-	if settled := p.hosted.Istiod == desired.Available && p.hosted.Rollout == desired.RolledOut && r.complete; !settled {
-		p.again(unsettledRetry) // that this very pass makes everything as it should be is no event
-		return nil
-	}
-	was := p.hosted.Rotation.Phase
-	effective := r.effective(ctx, p)
-	if effective.IsZero() {
-		p.again(unsettledRetry)
-		return nil
-	}
-	options := pki.RotationOptions{Overlap: r.caOverlap, Effective: effective, Request: p.hosted.RotationRequest}
-	ca, rotation, err := p.hosted.Rotation.Step(p.hosted.CA, r.clock.Now(), options)
+	now, options := r.clock.Now(), pki.RotationOptions{Overlap: r.caOverlap, Request: p.hosted.RotationRequest}
+	due, at, err := p.hosted.Rotation.Due(p.hosted.CA, now, options)
 	if err != nil {
 		return err
 	}
-	if rotation.Phase != was {
+	if !due {
+		r.rotation = waitingRotation{}
+		p.again(max(at.Sub(now), time.Second))
+		return nil
+	}
+	if p.hosted.Rotation.Phase != pki.Steady && p.hosted.Rotation.Effective.IsZero() {
+		if why := r.notEffective(ctx, p); why != "" {
+			p.again(r.rotation.tell(ctx, why))
+			return nil
+		}
+		r.rotation = waitingRotation{}
+		p.hosted.Rotation.Effective = now
+		r.mgmt.KeepCA(p.hosted.CA, p.hosted.Rotation)
+	}
+	if why := r.unsettled(p); why != "" {
+		p.again(r.rotation.tell(ctx, why))
+		return nil
+	}
+	r.rotation = waitingRotation{}
+	ca, rotation, err := p.hosted.Rotation.Step(p.hosted.CA, now, options)
+	if err != nil {
+		return err
+	}
+	if rotation.Phase != p.hosted.Rotation.Phase {
 		logr.FromContextOrDiscard(ctx).Info("Rotating the mesh CA", "phase", cmp.Or(string(rotation.Phase), "done"), "overlap", r.caOverlap.String())
 		r.mgmt.KeepCA(ca, rotation)
 		p.hosted.CA, p.hosted.Rotation = ca, rotation
+		p.again(firstRotationDelay)
+		return nil
 	}
-	next, err := rotation.NextStep(ca, options)
-	if err != nil {
-		return err
-	}
-	p.again(max(next.Sub(r.clock.Now()), time.Second))
+	p.again(max(rotation.Effective.Add(r.caOverlap).Sub(now), time.Second))
 	return nil
+}
+
+// unsettled says what a step of a rotation must not be taken before; empty when it may be.
+func (r *Reconciler) unsettled(p *pass) string {
+	switch {
+	case p.hosted.Istiod != desired.Available || p.hosted.Rollout != desired.RolledOut:
+		return "istiod to be rolled out and available"
+	case !r.trusted:
+		return "everything that says which roots are trusted to be applied: the management side, and the guest's webhooks"
+	default:
+		return ""
+	}
+}
+
+// notEffective says what keeps somebody from knowing the roots that are trusted; empty when nothing does.
+func (r *Reconciler) notEffective(ctx context.Context, p *pass) string {
+	if why := r.unsettled(p); why != "" {
+		return why
+	}
+	switch all, err := r.guest.HasRoots(ctx, p.hosted.CA.Root); {
+	case err != nil:
+		return err.Error()
+	case !all:
+		return "istiod to publish the roots in the guest"
+	default:
+		return ""
+	}
+}
+
+// waitingRotation is what a rotation waits for, and for how long until it is looked at again.
+type waitingRotation struct {
+	why   string
+	delay time.Duration
+}
+
+// tell logs what a rotation waits for, unless it was told last, and says when to look again.
+func (w *waitingRotation) tell(ctx context.Context, why string) time.Duration {
+	if why != w.why {
+		logr.FromContextOrDiscard(ctx).Info("The rotation of the mesh CA waits", "for", why)
+		w.why = why
+	}
+	w.delay = min(max(2*w.delay, firstRotationDelay), maxRotationDelay)
+	return w.delay
 }
 
 // newCA is the CA that was made ahead, or another.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,14 +29,15 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) (reconc
 		// What rendering and applying needed goes back to the system: at rest this process is small.
 		defer debug.FreeOSMemory()
 	}
+	var untold error
 	if wait := r.passing.wait(o, r.clock.Now()); wait > 0 {
 		p.again(wait)
-	} else if err := r.writeConditions(ctx, o); err != nil {
-		return reconcile.Result{}, err
+	} else {
+		untold = r.writeConditions(ctx, p)
 	}
 	p.again(o.Mgmt.And(o.Guest).RetryAfter())
-	failed := errors.Join(refused, o.Mgmt.Err(), o.Guest.Err())
-	if failed != nil && !lasting(o) {
+	failed := errors.Join(refused, o.Mgmt.Err(), o.Guest.Err(), untold)
+	if failed != nil && (!lasting(o) || !lastingError(untold)) {
 		return reconcile.Result{}, failed
 	}
 	p.again(r.trouble.tell(ctx, failed))
@@ -41,20 +45,42 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) (reconc
 }
 
 // writeConditions writes the conditions of each class that are not as they should be.
-func (r *Reconciler) writeConditions(ctx context.Context, o status.Outcome) error {
+func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
+	o, now := p.outcome, r.clock.Now()
 	if !r.guarded {
 		return nil
 	}
+	maps.DeleteFunc(r.says, func(name string, _ *rate.Limiter) bool {
+		return !slices.ContainsFunc(o.Classes, func(c desired.GatewayClass) bool { return c.Name == name })
+	})
 	var errs []error
 	for _, class := range o.Classes {
 		previous := r.guest.Conditions(class.Name)
-		conditions := status.Conditions(class, o, r.version, previous, r.clock.Now())
-		if !status.Same(previous, conditions) {
-			errs = append(errs, r.guest.ApplyConditions(ctx, class.Name, conditions))
+		conditions := status.Conditions(class, o, r.version, previous, now)
+		if status.Same(previous, conditions) {
+			continue
+		}
+		if r.says[class.Name] == nil {
+			r.says[class.Name] = rate.NewLimiter(rate.Every(sayEvery), sayBurst)
+		}
+		if !r.says[class.Name].AllowN(now, 1) {
+			p.again(sayEvery)
+			continue
+		}
+		err := r.guest.ApplyConditions(ctx, class.Name, conditions)
+		errs = append(errs, err)
+		if err != nil && !lastingError(err) {
+			break // the others would get no answer either
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// The status of a class is written ten times in a row, and then once in a while: somebody else may rewrite it, and each write wakes istiod.
+const (
+	sayBurst = 10
+	sayEvery = 10 * time.Second
+)
 
 // fewObjects is how many objects a log line names. An installation is told as a number, a repair by name.
 const fewObjects = 4
@@ -96,7 +122,7 @@ func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
 
 // lasting says that everything that failed did so for a cause that somebody must mend, so that trying again at once is of no use.
 func lasting(o status.Outcome) bool {
-	if o.Refused != nil && apply.Classify(o.Refused, "", schema.GroupResource{}).Class().Passes() {
+	if !lastingError(o.Refused) {
 		return false
 	}
 	for _, f := range o.Mgmt.And(o.Guest).Failures() {
@@ -105,6 +131,11 @@ func lasting(o status.Outcome) bool {
 		}
 	}
 	return true
+}
+
+// lastingError says that an error does not pass by itself; none does not stand in the way.
+func lastingError(err error) bool {
+	return err == nil || !apply.Classify(err, "", schema.GroupResource{}).Class().Passes()
 }
 
 // Waits between tries of what somebody must mend.

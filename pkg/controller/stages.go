@@ -32,7 +32,10 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	o.Guest = crds.And(o.Guest)
 	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
 	if o.Plan.Installed && (p.hosted.Istiod == desired.Available && o.Mgmt.Complete() || r.guest.HasWebhook()) {
-		o.Guest = o.Guest.And(r.guest.Apply(ctx, o.Plan.Admission))
+		admission := r.guest.Apply(ctx, o.Plan.Admission)
+		if o.Guest = o.Guest.And(admission); admission.Count(apply.VerdictApplied) > 0 {
+			p.again(r.proof.applied())
+		}
 	}
 }
 
@@ -43,7 +46,8 @@ func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 	secret := r.credential(ctx, p)
 	switch {
 	case secret == nil:
-	case !o.Mgmt.Holds(desired.NeededOnMgmt) || !o.Guest.Holds(desired.NeededInGuest):
+	case !o.Mgmt.Holds(desired.NeededOnMgmt), !o.Guest.Holds(desired.NeededInGuest), !r.guest.Reaches(r.mgmt.Credential()):
+		// Rolled now, for another way to the guest, its pod would take the way of before once more.
 		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret))
 	case p.hosted.Istiod == desired.Absent:
 		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, append(secret, o.Plan.Workload...)))
@@ -77,45 +81,57 @@ func newMintLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(mintEver
 
 // credential is the Secret by which istiod reaches the guest, with a new token when that is due; nothing while there never was one.
 func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObject {
-	credential, now := r.mgmt.Credential(), r.clock.Now()
-	var err error
-	switch {
-	case !r.mintDue(credential, now):
-	case !r.mints.AllowN(now, 1):
-		p.again(mintEvery)
-	default:
-		var fresh desired.Credential
-		if fresh, err = r.guest.MintCredential(ctx, r.tokenLifetime, now); err == nil {
-			fresh.CABundle = desired.OverlapCAs(credential.CABundle, fresh.CABundle, now)
-			r.mgmt.KeepCredential(fresh)
-			credential = fresh
-		}
+	now := r.clock.Now()
+	if r.mintDue(r.mgmt.Credential(), now) {
+		r.mint(ctx, p, now)
+	} else {
+		r.mintErr = nil
 	}
+	credential := r.mgmt.Credential()
 	var secret desired.MgmtObject
-	if err == nil && credential.Token != "" {
+	if credential.Token != "" {
 		p.again(max(credential.RenewAt().Sub(now), mintRetry))
 		if credential.Life() < shortestLife {
 			p.outcome.Waiting = fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)",
 				credential.Life().Round(time.Second))
 		}
-	}
-	if credential.Token != "" {
-		var mintErr error
-		if secret, mintErr = desired.CredentialSecret(r.config, credential); err == nil {
-			err = mintErr
+		var err error
+		if secret, err = desired.CredentialSecret(r.config, credential); err != nil {
+			r.mintErr = err
 		}
 	}
-	if err != nil {
+	if r.mintErr != nil {
 		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
-		p.again(mintRetry)
-		cause := apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
+		cause := apply.Classify(r.mintErr, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
 		p.outcome.Waiting = "a token of istiod's service account in the guest (guest side: " + cause.String() + ")"
-		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
 	}
 	if secret.Key().Name == "" {
 		return nil
 	}
 	return []desired.MgmtObject{secret}
+}
+
+// mint asks for a token, if it was not asked for too often.
+func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
+	ask := r.mints.ReserveN(now, 1)
+	if wait := ask.DelayFrom(now); wait > 0 {
+		ask.CancelAt(now)
+		p.again(wait)
+		return
+	}
+	before := r.mgmt.Credential()
+	fresh, err := r.guest.MintCredential(ctx, r.tokenLifetime, now)
+	r.mintErr = err
+	if err != nil {
+		p.again(mintRetry)
+		if apply.Classify(err, "create", schema.GroupResource{}).Class() == apply.Unreachable {
+			ask.CancelAt(now) // the guest did not hear of it
+		}
+		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
+		return
+	}
+	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
+	r.mgmt.KeepCredential(fresh)
 }
 
 // mintDue says whether istiod needs another credential than it has.

@@ -113,6 +113,9 @@ func NeededInGuest(gvk schema.GroupVersionKind) bool {
 	return kind.Needed
 }
 
+// HoldsRoots says whether objects of this kind tell the guest's API server which roots of the mesh CA to trust.
+func HoldsRoots(gvk schema.GroupVersionKind) bool { return gvk.Group == "admissionregistration.k8s.io" }
+
 // mint checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
 func mint(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (object, error) {
 	key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}

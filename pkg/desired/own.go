@@ -35,7 +35,9 @@ const (
 	// PhaseAnnotation and PhaseSinceAnnotation say where a rotation stands, FollowedAnnotation which request was followed last.
 	PhaseAnnotation      = "gateway.hypergate.dev/ca-phase"
 	PhaseSinceAnnotation = "gateway.hypergate.dev/ca-phase-since"
-	FollowedAnnotation   = "gateway.hypergate.dev/ca-rotated-for"
+	// PhaseEffectiveAnnotation says since when everybody can know what the phase brought. The overlap counts from then on.
+	PhaseEffectiveAnnotation = "gateway.hypergate.dev/ca-phase-effective"
+	FollowedAnnotation       = "gateway.hypergate.dev/ca-rotated-for"
 )
 
 // caSecret is the mesh CA and where its rotation stands. It stands on the management side only; the guest gets no more than the roots, as a
@@ -58,6 +60,9 @@ func caSecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstru
 	if rotation.Phase != pki.Steady {
 		annotate(PhaseAnnotation, string(rotation.Phase))
 		annotate(PhaseSinceAnnotation, rotation.Since.UTC().Format(time.RFC3339))
+	}
+	if !rotation.Effective.IsZero() {
+		annotate(PhaseEffectiveAnnotation, rotation.Effective.UTC().Format(time.RFC3339))
 	}
 	if rotation.Request != "" {
 		annotate(FollowedAnnotation, rotation.Request)
@@ -142,6 +147,8 @@ func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA
 				caName, rotation.Phase, PhaseSinceAnnotation, err)
 		}
 		rotation.Since = since
+		// One that cannot be read makes the phase last longer, and nothing worse.
+		rotation.Effective, _ = time.Parse(time.RFC3339, annotations[PhaseEffectiveAnnotation])
 	}
 	return caFrom(data, ""), rotation, nil
 }

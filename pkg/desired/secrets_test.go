@@ -58,7 +58,7 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	for _, rotation := range []pki.Rotation{
 		{Request: "a"},
 		{Phase: pki.Spreading, Since: issued, Next: pki.CA{Cert: []byte("c"), Key: []byte("k"), Chain: []byte("h"), Root: []byte("r")}, Request: "a"},
-		{Phase: pki.Settling, Since: issued, Next: pki.CA{Root: []byte("r")}, Request: "a"},
+		{Phase: pki.Settling, Since: issued, Effective: issued.Add(time.Minute), Next: pki.CA{Root: []byte("r")}, Request: "a"},
 	} {
 		hosted := installed(t)
 		hosted.Rotation = rotation

@@ -41,19 +41,25 @@ func (c Config) Validate() error {
 	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
 	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
 	add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
-	if c.Topology == TopologyHosted {
-		named := len(c.MgmtNamespace) >= shortest && containsWord(c.XDS.Host, c.MgmtNamespace) && !knownToGuest(c.MgmtNamespace, c, Guest{})
-		add(!named, "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
-		derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
-		add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
-		add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
-			"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
-	}
+	c.validateHosted(add)
 	for _, r := range c.IstioResources {
 		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
 	}
 	c.validatePolicies(add)
 	return errors.Join(errs...)
+}
+
+// validateHosted checks the hosts by which a guest reaches istiod.
+func (c Config) validateHosted(add func(ok bool, flag, format string, args ...any)) {
+	if c.Topology != TopologyHosted {
+		return
+	}
+	named := len(c.MgmtNamespace) >= shortest && containsWord(c.XDS.Host, c.MgmtNamespace) && !knownToGuest(c.MgmtNamespace, c, Guest{})
+	add(!named, "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
+	derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
+	add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
+	add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
+		"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
 }
 
 func isLabel(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }

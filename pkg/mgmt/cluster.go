@@ -45,6 +45,7 @@ type secrets struct {
 	ca         pki.CA
 	rotation   pki.Rotation
 	spoiledCA  error
+	doubtedCA  bool
 	credential desired.Credential
 }
 
@@ -182,12 +183,8 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() {
 		return desired.Hosted{}, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err())}
 	}
-	if !c.kept.read || c.kept.spoiledCA != nil {
-		read, err := c.readSecrets(ctx)
-		if err != nil {
-			return desired.Hosted{}, err
-		}
-		c.kept = read
+	if err := c.readWhatIsNotKnown(ctx); err != nil {
+		return c.istiodStatus(), err
 	}
 	out := c.istiodStatus()
 	out.API = c.api
@@ -271,14 +268,43 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is of no use.
+func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
+	shown := c.shownCA()
+	restored := shown != nil && c.objects.Ours(shown) && !c.kept.ca.Exists()
+	switch {
+	case !c.kept.read:
+		read, err := c.readSecrets(ctx)
+		if err != nil {
+			return err
+		}
+		c.kept = read
+	case c.kept.spoiledCA != nil, c.kept.doubtedCA, restored:
+		return c.readCA(ctx, &c.kept)
+	}
+	return nil
+}
+
+// readCA reads the CA, if it is ours; one of somebody else is always what the watch shows.
+func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
+	found, exists, err := c.secret(ctx, desired.CASecretName)
+	if err != nil {
+		return err
+	}
+	into.ca, into.rotation, into.spoiledCA, into.doubtedCA = pki.CA{}, pki.Rotation{}, nil, false
+	if exists && c.objects.Ours(found) {
+		into.ca, into.rotation, into.spoiledCA = desired.CAFromSecret(found.Annotations, found.Data)
+	}
+	return nil
+}
+
+// DoubtCA says that the CA which Observe shows cannot be used. It is read again: somebody may have put right what is there.
+func (c *Cluster) DoubtCA() { c.kept.doubtedCA = true }
+
 func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
 	out := secrets{read: true}
-	ca, found, err := c.secret(ctx, desired.CASecretName)
-	if err != nil {
+	if err := c.readCA(ctx, &out); err != nil {
 		return secrets{}, err
-	}
-	if found && c.objects.Ours(ca) {
-		out.ca, out.rotation, out.spoiledCA = desired.CAFromSecret(ca.Annotations, ca.Data)
 	}
 	credential, found, err := c.secret(ctx, desired.CredentialSecretName)
 	if err != nil {

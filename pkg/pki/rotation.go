@@ -2,6 +2,7 @@ package pki
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/pem"
 	"fmt"
 	"time"
@@ -23,8 +24,8 @@ const (
 // was never asked to be.
 type Rotation struct {
 	Phase Phase
-	// Since is when the phase began.
-	Since time.Time
+	// Since is when the phase began, Effective since when everybody can know what it brought; zero while that is not so. A phase lasts from then on.
+	Since, Effective time.Time
 	// Next is, while Spreading, the CA that will issue; while Settling, its root alone.
 	Next CA
 	// Request is the last request for a rotation that was followed.
@@ -35,8 +36,6 @@ type Rotation struct {
 type RotationOptions struct {
 	// Overlap is how long both roots are trusted, before the switch and again after it.
 	Overlap time.Duration
-	// Effective is since when istiod works with what the phase brought; a phase lasts from then on, if that is later than its beginning.
-	Effective time.Time
 	// Request asks for a rotation by differing from the last request that was followed; empty asks for nothing.
 	Request string
 }
@@ -49,14 +48,14 @@ func (r Rotation) Step(ca CA, now time.Time, o RotationOptions) (CA, Rotation, e
 	case Steady:
 		return r.begin(ca, now, o)
 	case Spreading:
-		if now.Before(r.end(o)) {
+		if !r.over(now, o) {
 			return ca, r, nil
 		}
 		issuing := r.Next
 		issuing.Root = ca.Root // both
 		return issuing, Rotation{Phase: Settling, Since: now, Next: CA{Root: r.Next.Root}, Request: r.Request}, nil
 	case Settling:
-		if now.Before(r.end(o)) {
+		if !r.over(now, o) {
 			return ca, r, nil
 		}
 		ca.Root = r.Next.Root
@@ -80,23 +79,22 @@ func (r Rotation) begin(ca CA, now time.Time, o RotationOptions) (CA, Rotation, 
 		return CA{}, Rotation{}, err
 	}
 	ca.Root = bytes.Join([][]byte{bytes.TrimSpace(ca.Root), next.Root}, []byte("\n"))
-	return ca, Rotation{Phase: Spreading, Since: now, Next: next, Request: o.Request}, nil
+	return ca, Rotation{Phase: Spreading, Since: now, Next: next, Request: cmp.Or(o.Request, r.Request)}, nil
 }
 
-// end is when the phase is over.
-func (r Rotation) end(o RotationOptions) time.Time {
-	if o.Effective.After(r.Since) {
-		return o.Effective.Add(o.Overlap)
-	}
-	return r.Since.Add(o.Overlap)
+// over says that the phase has lasted long enough.
+func (r Rotation) over(now time.Time, o RotationOptions) bool {
+	return !r.Effective.IsZero() && !now.Before(r.Effective.Add(o.Overlap))
 }
 
-// NextStep is when Step has something to do, if nobody asks for a rotation.
-func (r Rotation) NextStep(ca CA, o RotationOptions) (time.Time, error) {
-	if r.Phase != Steady {
-		return r.end(o), nil
+// Due says whether there is anything to do or to wait for: a rotation is under way, asked for, or due for the age of the CA. If not, it says when
+// it will be.
+func (r Rotation) Due(ca CA, now time.Time, o RotationOptions) (bool, time.Time, error) {
+	if r.Phase != Steady || o.Request != "" && o.Request != r.Request {
+		return true, time.Time{}, nil
 	}
-	return ca.RotateAt()
+	at, err := ca.RotateAt()
+	return err == nil && !now.Before(at), at, err
 }
 
 // Check says whether what is remembered fits the CA that issues.

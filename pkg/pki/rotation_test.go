@@ -36,8 +36,10 @@ func vouched(t *testing.T, bundle []byte, by pki.CA, at time.Time) bool {
 	return err == nil
 }
 
+// step is one Step, after which everybody knows at once.
 func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string) (pki.CA, pki.Rotation) {
 	t.Helper()
+	was := r.Phase
 	ca, r, err := r.Step(ca, at, pki.RotationOptions{Overlap: overlap, Request: request})
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +49,9 @@ func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string)
 	}
 	if err := r.Check(ca, at); err != nil {
 		t.Fatalf("phase %q: %v", r.Phase, err)
+	}
+	if r.Phase != was {
+		r.Effective = at
 	}
 	return ca, r
 }
@@ -113,11 +118,15 @@ func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca, r := step(t, pki.Rotation{}, ca, start, "please")
-	effective := start.Add(20 * time.Hour)
-	for at, want := range map[time.Time]pki.Phase{start.Add(overlap): pki.Spreading, effective.Add(overlap): pki.Settling} {
-		_, got, err := r.Step(ca, at, pki.RotationOptions{Overlap: overlap, Effective: effective})
-		if err != nil || got.Phase != want {
-			t.Errorf("after %s: phase %q, %v, want %q", at.Sub(start), got.Phase, err, want)
+	r.Effective = time.Time{}
+	if _, got, err := r.Step(ca, start.AddDate(1, 0, 0), pki.RotationOptions{Overlap: overlap}); err != nil || got.Phase != pki.Spreading {
+		t.Errorf("while nobody knows: phase %q, %v", got.Phase, err)
+	}
+	r.Effective = start.Add(20 * time.Hour)
+	for at, want := range map[time.Time]pki.Phase{start.Add(overlap): pki.Spreading, r.Effective.Add(overlap): pki.Settling} {
+		_, got, err := r.Step(ca, at, pki.RotationOptions{Overlap: overlap})
+		if err != nil || got.Phase != want || want == pki.Settling && !got.Effective.IsZero() {
+			t.Errorf("after %s: phase %q, effective %s, %v, want %q", at.Sub(start), got.Phase, got.Effective, err, want)
 		}
 	}
 }
@@ -128,9 +137,12 @@ func TestAgeBeginsARotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	due, err := pki.Rotation{}.NextStep(ca, pki.RotationOptions{})
-	if err != nil {
-		t.Fatal(err)
+	now, due, err := pki.Rotation{}.Due(ca, start, pki.RotationOptions{})
+	if err != nil || now {
+		t.Fatal(now, err)
+	}
+	if asked, _, err := (pki.Rotation{}).Due(ca, start, pki.RotationOptions{Request: "please"}); err != nil || !asked {
+		t.Errorf("asked for: %t, %v", asked, err)
 	}
 	if years := due.Sub(start).Hours() / 24 / 365; years < 3.9 || years > 4.1 {
 		t.Errorf("due after %.1f years, want four fifths of five", years)

@@ -38,6 +38,7 @@ func hostileGuest(t *teller) {
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
+	t.putsBackMgmtDrift() // and so it has finished what it does when it starts
 	before, began := t.mgmtState(), time.Now()
 	t.Expect(before).To(gomega.HaveKey("deployments.apps/istiod-" + world.Revision))
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,4 +197,23 @@ func countPrefix(all []string, prefix string) (n int) {
 		}
 	}
 	return n
+}
+
+// TestAGuestThatRewritesTheStatusIsDamped: each write of ours wakes istiod, and the guest decides how often it undoes one.
+func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	before := w.guestRequests.count()
+	deadline := time.Now().Add(5 * time.Second)
+	for time.Now().Before(deadline) {
+		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "demo", types.MergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"`+time.Now().String()+`","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`),
+			metav1.PatchOptions{FieldManager: "somebody"}, "status")
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	said := slices.DeleteFunc(w.guestRequests.since(before), func(r string) bool { return !strings.Contains(r, "/status?") })
+	w.Expect(len(said)).To(gomega.And(gomega.BeNumerically(">", 2), gomega.BeNumerically("<", 13)))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 30*time.Second).Should(
+		haveStatus(metav1.ConditionTrue, "Installed"), "the last word is ours")
 }

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/pem"
 	"testing"
 	"time"
@@ -134,4 +135,34 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Eventually(w.istiod).Should(gomega.BeNil())
 	w.settle()
 	w.Expect(w.caSecret().UID).To(gomega.Equal(theirs.UID))
+}
+
+// TestACAThatIsPutRightIsUsed without a restart, and one that is restored from a backup is not replaced.
+func TestACAThatIsPutRightIsUsed(t *testing.T) {
+	w := newWorld(t)
+	stop := w.run()
+	w.install("demo")
+	stop()
+	good := w.caSecret()
+	other, err := pki.New(time.Now())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(other.Key)+`"}}`)
+	stop = w.run()
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(
+		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it")))
+	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(good.Data["ca-key.pem"])+`"}}`)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).ShouldNot(
+		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it")))
+
+	t.Log("uninstalled, restored from a backup, and installed again")
+	w.deleteClass("demo")
+	w.Eventually(w.members).Should(gomega.BeEmpty())
+	w.settle()
+	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: good.Name, Labels: good.Labels}, Data: good.Data}
+	_, err = w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Create(t.Context(), restored, metav1.CreateOptions{FieldManager: "restore"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.settle()
+	w.install("again")
+	w.Expect(w.caSecret().Data).To(gomega.Equal(good.Data))
+	stop()
 }

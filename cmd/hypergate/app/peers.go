@@ -25,7 +25,7 @@ func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
 		usage string
 	}{
 		{&o.guestAPI, "guest-api-peers", usual.GuestAPI, "who the guest's kube-apiserver is, in the network policy of istiod's pod: it calls the webhook, and istiod calls it. " +
-			"Each is pods:<label>=<value> (of istiod's namespace), namespaces:<label>=<value> or a block of addresses (CIDR)"},
+			"Each is pods:<label>=<value> (of istiod's namespace), namespaces:<label>=<value> or an address or a block of addresses (CIDR)"},
 		{&o.xds, "xds-peers", usual.XDS, "who passes the guest's gateways on to istiod, in the network policy; the same forms"},
 		{&o.metrics, "metrics-peers", usual.Metrics, "who collects istiod's metrics, in the network policy; the same forms; an empty value means nobody"},
 		{&o.dns, "dns-peers", usual.DNS, "who resolves names for istiod's pod, in the network policy; the same forms"},
