@@ -38,7 +38,10 @@ func hostileGuest(t *teller) {
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
-	t.putsBackMgmtDrift() // and so it has finished what it does when it starts
+	// Webhooks come last: when it has put one back, it has finished on the management side whatever it does when it starts.
+	webhooks := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	t.Expect(webhooks.Delete(t.step(), t.webhooks().Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	before, began := t.mgmtState(), time.Now()
 	t.Expect(before).To(gomega.HaveKey("deployments.apps/istiod-" + world.Revision))
 
