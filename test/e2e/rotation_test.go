@@ -119,9 +119,25 @@ func (t *teller) refusedByWebhook(ctx context.Context) error {
 	return nil
 }
 
-// proxyComesUp gives a proxy ten seconds to come up, as long as it takes a pod that starts while istiod rolls to be noticed.
+// proxyComesUp gives a proxy half a minute to come up, in which it tries again like istio-agent when an answer does not come: the istiod that it
+// asks may be the one that is being replaced.
 func (t *teller) proxyComesUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		last = t.tryProxy(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return last
+	}
+	return nil
+}
+
+// tryProxy is one attempt of a proxy to get its certificate and configuration.
+func (t *teller) tryProxy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	client, err := t.Proxy(ctx, world.GuestNamespace, "gw")
 	if err != nil {
