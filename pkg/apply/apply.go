@@ -264,7 +264,7 @@ func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (way,
 		return wayUnknown, &causedError{Classify(err, "get", k.resource()), err}
 	case now.DeletionTimestamp != nil:
 		return wayWait, nil
-	case c.labelled(now), now.UID == c.tracker.uid(j.kind, j.id.Key), c.fields().hash(now.ManagedFields) != 0:
+	case c.Ours(now), now.UID == c.tracker.uid(j.kind, j.id.Key):
 		return wayForced, nil
 	case k.Prune:
 		return wayUnknown, foreign(k, now.ManagedFields)

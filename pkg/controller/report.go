@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +49,11 @@ func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
 	if !r.guarded {
 		return nil
 	}
-	maps.DeleteFunc(r.says, func(name string, _ *rate.Limiter) bool {
-		return !slices.ContainsFunc(o.Classes, func(c desired.GatewayClass) bool { return c.Name == name })
-	})
+	asking := make(map[string]bool, len(o.Classes))
+	for _, class := range o.Classes {
+		asking[class.Name] = true
+	}
+	maps.DeleteFunc(r.says, func(name string, _ *rate.Limiter) bool { return !asking[name] })
 	var errs []error
 	for _, class := range o.Classes {
 		previous := r.guest.Conditions(class.Name)

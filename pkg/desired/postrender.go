@@ -84,17 +84,13 @@ func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest)
 // given: that one is an error when the file is missing, where the variable falls back to the management cluster.
 func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
 	gone := []string{"istio-token", "istio-csr-dns-cert", "istio-csr-ca-configmap"}
-	pod, err := podSpec(u)
+	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
 	}
 	pod["automountServiceAccountToken"] = false
 	pod["enableServiceLinks"] = false
 	if err := removeNamed(pod, "volumes", gone); err != nil {
-		return err
-	}
-	container, err := discoveryContainer(pod)
-	if err != nil {
 		return err
 	}
 	if err := removeNamed(container, "volumeMounts", gone); err != nil {
@@ -107,15 +103,11 @@ func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ 
 }
 
 // controlPlanePod gives the pod what HyperShift's end-to-end tests and OpenShift's conventions ask of each pod of a control plane: why it ended is
-// in its status, its image is not pulled anew with each start, nothing of less importance takes its place, and a node that is to be emptied does
-// not wait for its scratch space (openshift/hypershift, test/e2e/util: EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError,
-// EnsureAllContainersHavePullPolicyIfNotPresent, EnsureSafeToEvictLocalVolumes…; api/hypershift/v1beta1 for the priority class).
+// in its status, its image is not pulled anew with each start, and nothing of less importance takes its place (openshift/hypershift, test/e2e/util:
+// EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError, EnsureAllContainersHavePullPolicyIfNotPresent; the priority class is
+// HyperShift's own, and standalone the one that OpenShift's cluster-ingress-operator gives istiod).
 func controlPlanePod(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
-	pod, err := podSpec(u)
-	if err != nil {
-		return err
-	}
-	container, err := discoveryContainer(pod)
+	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
 	}
@@ -191,11 +183,7 @@ func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest)
 const linger = 3
 
 func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
-	pod, err := podSpec(u)
-	if err != nil {
-		return err
-	}
-	container, err := discoveryContainer(pod)
+	_, container, err := istiodPod(u)
 	if err != nil {
 		return err
 	}
@@ -204,11 +192,7 @@ func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) 
 
 // refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.
 func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
-	pod, err := podSpec(u)
-	if err != nil {
-		return err
-	}
-	container, err := discoveryContainer(pod)
+	_, container, err := istiodPod(u)
 	if err != nil {
 		return err
 	}
@@ -287,9 +271,13 @@ func podSpec(u *unstructured.Unstructured) (map[string]any, error) {
 	return pod, nil
 }
 
-// discoveryContainer is istiod's container; the chart calls it discovery.
-func discoveryContainer(pod map[string]any) (map[string]any, error) {
-	return named(pod, "containers", "discovery")
+// istiodPod is the pod's specification and istiod's container in it; the chart calls it discovery.
+func istiodPod(u *unstructured.Unstructured) (pod, container map[string]any, err error) {
+	if pod, err = podSpec(u); err != nil {
+		return nil, nil, err
+	}
+	container, err = named(pod, "containers", "discovery")
+	return pod, container, err
 }
 
 // named finds the entry of a list of objects that has a name.

@@ -102,39 +102,39 @@ func apiOf(restConfig *rest.Config) (desired.MgmtAPI, error) {
 	return desired.MgmtAPI{Server: server.String(), CABundle: loaded.CAData}, nil
 }
 
-// caWatch watches the Secret of the mesh CA, by its name: RBAC can allow that without allowing others.
-func caWatch(secrets coreclient.SecretInterface, notify func()) watch.Options {
-	selector := "metadata.name=" + desired.CASecretName
+// namedWatch is the watch of one object by its name: RBAC can allow that without allowing others.
+func namedWatch[L runtime.Object](resource, name string, client interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
+}, notify func(),
+) watch.Options {
+	selector := "metadata.name=" + name
 	return watch.Options{
-		Name: "secrets",
+		Name: resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
-			return secrets.List(ctx, o)
+			return client.List(ctx, o)
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.FieldSelector = selector
-			return secrets.Watch(ctx, o)
+			return client.Watch(ctx, o)
 		},
-		Example: &corev1.Secret{}, Client: secrets, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
+		Client: client, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
 	}
+}
+
+// caWatch watches the Secret of the mesh CA.
+func caWatch(secrets coreclient.SecretInterface, notify func()) watch.Options {
+	o := namedWatch("secrets", desired.CASecretName, secrets, notify)
+	o.Example = &corev1.Secret{}
+	return o
 }
 
 // istiodWatch watches istiod's Deployment, the one object whose status is needed.
 func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify func()) watch.Options {
-	selector := "metadata.name=" + name
-	return watch.Options{
-		Name: "deployments",
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return deployments.List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = selector
-			return deployments.Watch(ctx, o)
-		},
-		Example: &appsv1.Deployment{}, Client: deployments, Transform: statusOnly,
-		OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
-	}
+	o := namedWatch("deployments", name, deployments, notify)
+	o.Example, o.Transform = &appsv1.Deployment{}, statusOnly
+	return o
 }
 
 func kinds(cfg desired.Config) []apply.Kind {
