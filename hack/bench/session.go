@@ -124,7 +124,7 @@ func deploymentStatus(d *unstructured.Unstructured) []byte {
 	if observed == d.GetGeneration() || d.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	status := map[string]any{"observedGeneration": d.GetGeneration(), "replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
+	status := map[string]any{"observedGeneration": d.GetGeneration(), "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
 	if observed == 0 {
 		now := time.Now().UTC().Format(time.RFC3339)
 		status["conditions"] = []any{map[string]any{

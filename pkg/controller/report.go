@@ -100,25 +100,32 @@ func told(report apply.Report) string {
 	return report.String() + ": " + strings.Join(done, ", ")
 }
 
-// passing is since when something is on its way that mostly arrives in a moment.
-type passing struct{ since time.Time }
+// passing is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, and a rollout of istiod.
+// Zero: it is not.
+type passing struct{ deleting, rolling time.Time }
 
 // passingTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
 // and made anew.
 const passingTime = 10 * time.Second
 
-// wait is how long to wait before the status is written; zero means that it should be written now.
+// wait is how long to wait before the status is written; zero means that it should be written now. Each of the two has its own time: a rollout
+// that lasts does not make the next deletion news.
 func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
-	deleted := len(o.Plan.PendingCRDs)+o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0
+	deleting := len(o.Plan.PendingCRDs)+o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0
 	rolling := o.Istiod == desired.Available && o.Rollout == desired.Rolling
-	if !deleted && !rolling {
-		s.since = time.Time{}
+	return max(waitFor(&s.deleting, deleting, now), waitFor(&s.rolling, rolling, now))
+}
+
+// waitFor keeps since when a state is under way, and says for how long it need not be told yet.
+func waitFor(since *time.Time, underWay bool, now time.Time) time.Duration {
+	switch {
+	case !underWay:
+		*since = time.Time{}
 		return 0
+	case since.IsZero():
+		*since = now
 	}
-	if s.since.IsZero() {
-		s.since = now
-	}
-	return max(0, s.since.Add(passingTime).Sub(now))
+	return max(0, since.Add(passingTime).Sub(now))
 }
 
 // lasting says that everything that failed did so for a cause that somebody must mend, so that trying again at once is of no use.

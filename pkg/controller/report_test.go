@@ -76,6 +76,7 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	deleted := status.Outcome{Guest: apply.ReportOf(apply.Waiting(object("a")))}
 	rolling := status.Outcome{Istiod: desired.Available, Rollout: desired.Rolling}
+	both := status.Outcome{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
 	coming := status.Outcome{Istiod: desired.Unavailable, Rollout: desired.Rolling}
 	var passing controller.Passing
 	for i, step := range []struct {
@@ -85,11 +86,14 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 	}{
 		{deleted, 0, 10 * time.Second},
 		{deleted, time.Second, 9 * time.Second},
-		{rolling, 9900 * time.Millisecond, 100 * time.Millisecond},
 		{deleted, 10 * time.Second, 0}, // it lasts
 		{status.Outcome{}, 11 * time.Second, 0},
 		{rolling, 12 * time.Second, 10 * time.Second}, // another
-		{coming, 13 * time.Second, 0},                 // nobody waits for that to pass: it is told
+		{rolling, 22 * time.Second, 0},                // it lasts
+		{both, 30 * time.Second, 10 * time.Second},    // what begins now has its own time
+		{both, 39 * time.Second, time.Second},
+		{both, 40 * time.Second, 0},
+		{coming, 41 * time.Second, 0}, // nobody waits for that to pass: it is told
 	} {
 		if got := controller.Wait(&passing, step.outcome, now.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)
