@@ -25,15 +25,27 @@ type job struct {
 	id   ID
 	kind int
 	hash uint64
+	// adopt is to take the object from whoever has it.
+	adopt bool
 }
 
 // Apply makes the cluster agree with the objects: those that need a write are written, concurrently, in the order of Kinds. The report has
 // one outcome per object, in the order of objs. A call with an object that must not be applied here is refused as a whole, before anything
 // is sent. Objects that are not in objs are left alone; see Prune.
 func Apply[O Object](ctx context.Context, c *Cluster, objs []O) Report {
+	return apply(ctx, c, objs, false)
+}
+
+// Adopt is Apply of objects of which the caller knows that others have made them, and may lose them: fields are taken from whoever has them.
+// They are ours from then on.
+func Adopt[O Object](ctx context.Context, c *Cluster, objs []O) Report {
+	return apply(ctx, c, objs, true)
+}
+
+func apply[O Object](ctx context.Context, c *Cluster, objs []O, adopt bool) Report {
 	jobs := make([]job, 0, len(objs))
 	for _, o := range objs {
-		jobs = append(jobs, job{Object: o, id: ID{o.GVK(), o.Key()}, hash: maphash.Bytes(c.seed, o.JSON())})
+		jobs = append(jobs, job{Object: o, id: ID{o.GVK(), o.Key()}, hash: maphash.Bytes(c.seed, o.JSON()), adopt: adopt})
 	}
 	if refused := c.admit(jobs); refused != nil {
 		return Report{outcomes: refused}
@@ -236,7 +248,11 @@ func (p plan) way(k Kind) way {
 // send writes the object. When that ends in a conflict, it looks at what is there, and may try once more in another way. The answer is nil
 // when the object is being deleted.
 func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.PartialObjectMetadata, writes int, err error) {
-	for w := p.way(k); ; w = wayUnknown {
+	first := p.way(k)
+	if j.adopt {
+		first = wayForced
+	}
+	for w := first; ; w = wayUnknown {
 		if w == wayUnknown {
 			w, err = c.find(ctx, j, k, err)
 		}

@@ -38,12 +38,13 @@ type bucket struct {
 type pause struct {
 	wait    time.Duration
 	failure *Outcome
+	rival   string // who changes the object, as far as it shows
 }
 
 // outcome is that of an object that was left as it is. Where the last write failed, that is still so, and says more.
 func (p pause) outcome(id ID) Outcome {
 	if p.failure == nil {
-		return Damped(id, p.wait)
+		return Damped(id, p.wait).By(p.rival)
 	}
 	o := p.failure.withWrites(0)
 	o.retry = p.wait
@@ -59,7 +60,7 @@ func (d *damper) take(at place, now time.Time) pause {
 	}
 	b.full = b.full.Add(repairEvery)
 	if wait := b.full.Sub(now) - repairBurst*repairEvery; wait > 0 {
-		return pause{wait, b.failure}
+		return pause{wait: wait, failure: b.failure}
 	}
 	d.buckets[at] = b
 	return pause{}

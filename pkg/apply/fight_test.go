@@ -114,6 +114,9 @@ func TestAFightIsDamped(t *testing.T) {
 	if r.Count(apply.VerdictDamped) != 1 || r.Complete() || r.Err() != nil || r.Writes() != 0 || r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
 		t.Errorf("after a burst: %s, complete %t, again after %v: %v", r, r.Complete(), r.RetryAfter(), r.Err())
 	}
+	if rival := r.Outcomes()[0].Rival(); !strings.HasSuffix(rival, "(data.key)") {
+		t.Errorf("the rival is %q, want the name of the enemy and the field", rival)
+	}
 	if p := c.Prune(t.Context()); p.Count(apply.VerdictDamped) != 1 || p.Count(apply.VerdictDeleted) != 1 || p.RetryAfter() != 10*time.Second || p.Complete() {
 		t.Errorf("prune after a burst: %s, again after %v", p, p.RetryAfter())
 	}

@@ -49,6 +49,7 @@ type Outcome struct {
 	err     error
 	writes  int
 	retry   time.Duration
+	rival   string
 }
 
 // Unchanged says that the object was as it should be, or is no longer ours to prune.
@@ -67,6 +68,15 @@ func Waiting(id ID) Outcome { return Outcome{id: id, verdict: VerdictWaiting} }
 func Damped(id ID, retry time.Duration) Outcome {
 	return Outcome{id: id, verdict: VerdictDamped, retry: retry}
 }
+
+// By says who changes an object that was damped, as far as it shows: a field manager, and a field in brackets.
+func (o Outcome) By(rival string) Outcome {
+	o.rival = rival
+	return o
+}
+
+// Rival is who changes an object that was damped; empty when it does not show.
+func (o Outcome) Rival() string { return o.rival }
 
 // Skipped says that nothing was tried.
 func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }

@@ -26,6 +26,7 @@ type sighting struct {
 	rv     string
 	uid    types.UID
 	fields uint64 // hash of our entry in managedFields, with its time; 0 when there is none
+	rival  string // who wrote it after us
 }
 
 // exists says that there is an object with our label.
@@ -183,6 +184,7 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 		return p, pause{}
 	}
 	if pause := t.damper.take(place{kind, key}, t.clock.Now()); pause.wait > 0 {
+		pause.rival = r.seen.rival
 		return planDamped, pause
 	}
 	r.busy, r.stirred = true, false

@@ -209,6 +209,7 @@ func (s store) Transformer() cache.TransformFunc {
 type member struct {
 	metav1.ObjectMeta
 	fields uint64
+	rival  string
 }
 
 func (m *member) key() types.NamespacedName {
@@ -216,7 +217,7 @@ func (m *member) key() types.NamespacedName {
 }
 
 func (m *member) sighting() sighting {
-	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields}
+	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields, rival: m.rival}
 	if m.DeletionTimestamp != nil {
 		s.state = terminating
 	}
@@ -231,6 +232,7 @@ func (s store) strip(obj any) (*member, error) {
 		return &member{
 			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp},
 			fields:     s.fields.hash(o.ManagedFields),
+			rival:      rival(s.fields.manager, o.ManagedFields),
 		}, nil
 	default:
 		return nil, fmt.Errorf("a watch showed a %T where object metadata was expected", obj)
