@@ -9,6 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
 BENCH_FLAGS ?=
 DEMO_FLAGS ?=
+GATEWAYS ?= 200
 
 # Which package is tested where. The I/O shell and everything in test/ talk to real servers: those tests skip with -short. What starts a
 # real node needs root besides.
@@ -99,6 +100,10 @@ integration: servers ## Tests with real API servers and a real istiod as plain p
 .PHONY: e2e
 e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/e2e.sh $(NEED_ROOT)
+
+.PHONY: rotation
+rotation: servers build ## Rotate the mesh CA under GATEWAYS (200) simulated gateways, and say how long it takes and what fails. Needs root.
+	GATEWAYS=$(GATEWAYS) hack/e2e.sh -v -run '^TestHosted$$/^the_mesh_CA_is_rotated_while_the_guest_works$$' ./test/e2e
 
 .PHONY: fuzz
 fuzz: ## Each fuzz test for FUZZTIME (10s).

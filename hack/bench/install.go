@@ -135,7 +135,7 @@ func (w *world) installation() ([]body, error) {
 func (w *world) seen() desired.Guest {
 	facts := map[string]crdbundle.Fact{}
 	for _, name := range crdbundle.GatewayAPI().Names() {
-		facts[name] = crdbundle.FactOf(true, false)
+		facts[name] = crdbundle.Fact{Owner: crdbundle.Owner{Kind: crdbundle.Ours}, Marks: crdbundle.Marks{Membership: crdbundle.Member}}
 	}
 	return desired.Guest{API: w.guestAPI(), Classes: []desired.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: desired.Present}
 }

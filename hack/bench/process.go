@@ -85,6 +85,7 @@ func (w *world) startController(ctx context.Context) error {
 		"--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
 		"--istiod-guest-server", guestServer, "--xds-address", w.cfg.XDS.String(), "--webhook-host", w.cfg.WebhookHost,
 		"--pilot-image", w.cfg.PilotImage, "--proxy-image", w.cfg.ProxyImage,
+		"--protect-crds=false", // what drifts here is what the policy would not let drift
 		"--leader-elect=true", "--metrics-address", "0", "--health-address", p.health)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,9 @@ import (
 var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cluster itself: " +
 	"hypergate would install the guest's webhooks and roles there; give the guest's kubeconfig, or use --topology standalone")
 
+// guardTimeout is how long the guest has to list its namespaces.
+const guardTimeout = 10 * time.Second
+
 // Guard refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
 // Role may read: a guest may have a namespace of the same name, but not of the same UID.
 func Guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
@@ -29,7 +33,9 @@ func guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas fu
 	if err != nil || cfg.Topology == desired.TopologyStandalone {
 		return err
 	}
-	same, err := guestHas(ctx, uid)
+	guestCtx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	same, err := guestHas(guestCtx, uid)
 	if err != nil {
 		return fmt.Errorf("making sure that the guest is not the management cluster: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -57,8 +58,12 @@ type Reconciler struct {
 	proof proof
 	// trouble is what was said of failures that time alone does not mend.
 	trouble trouble
+	// weakened is how many settings weaken the installation.
+	weakened int
 	// passing is since when the installation is in a state that mostly ends by itself in a moment.
 	passing passing
+	// metrics shows the last outcome to who asks for it.
+	metrics crdMetrics
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -68,7 +73,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	}
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
-		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), says: map[string]*rate.Limiter{},
+		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), says: map[string]*rate.Limiter{}, weakened: len(o.weakened()),
 	}
 }
 
@@ -94,7 +99,7 @@ func (p *pass) again(after time.Duration) {
 	}
 }
 
-// Reconcile is one pass over everything. It returns an error only for what a retry may soon mend.
+// Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	p, err := r.converge(ctx)
 	if unknown(err) {
@@ -155,7 +160,10 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	}
 	hosted, err := r.mgmt.Observe(ctx)
 	if err != nil {
-		p.outcome = status.Outcome{Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout}
+		p.outcome = outcomeOf(hosted, seen)
+		if !unknown(err) && seen.ModeOr(r.config) == crds.Managed {
+			r.keepUnseen(ctx, p)
+		}
 		return err
 	}
 	if len(seen.Classes) > 0 {
@@ -164,13 +172,34 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 		p.again(retry)
 	}
 	p.hosted, p.seen = hosted, seen
-	p.outcome = status.Outcome{Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout}
+	p.outcome = outcomeOf(hosted, seen)
 	return nil
+}
+
+// outcomeOf is the outcome of a pass that has observed, and done nothing yet.
+func outcomeOf(hosted desired.Hosted, seen desired.Guest) status.Outcome {
+	return status.Outcome{
+		Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout, Unserved: seen.Unserved, InUse: seen.InUse,
+	}
+}
+
+// keepUnseen renews the credential that is there, when the management side forbids to see what else is: an istiod that nobody sees may live on it.
+func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
+	if len(p.outcome.Classes) == 0 {
+		return
+	}
+	found, err := r.mgmt.FindCredential(ctx)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Whether istiod has a guest token cannot be read", "err", err.Error())
+	}
+	if found {
+		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+	}
 }
 
 // plan computes what should exist, or hands out the last plan if nothing that it was made from changed.
 func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
-	if p.seen.Classes != nil {
+	if p.seen.Classes != nil && p.seen.ModeOr(r.config) == crds.Managed {
 		if err := r.haveCA(p); err != nil {
 			return desired.State{}, err
 		}
@@ -178,9 +207,10 @@ func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
 			return desired.State{}, fmt.Errorf("rotating the mesh CA: %w", err)
 		}
 	}
-	hosted := p.hosted
-	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest = time.Time{}, desired.RolledOut, "" // nothing is computed from these
-	inputs, err := json.Marshal([]any{hosted, p.seen})
+	hosted, seen := p.hosted, p.seen
+	// Nothing is computed from these.
+	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest, seen.Unserved, seen.InUse = time.Time{}, desired.RolledOut, "", nil, nil
+	inputs, err := json.Marshal([]any{hosted, seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)
 	}
@@ -221,7 +251,7 @@ func (r *Reconciler) haveCA(p *pass) error {
 // Waits of a rotation for what is no event: that a pass made everything as it should be, and that istiod has published the roots.
 const (
 	firstRotationDelay = time.Second
-	maxRotationDelay   = 30 * time.Second
+	maxRotationDelay   = 5 * time.Second
 )
 
 // rotate takes the step of the CA's rotation that is due. A phase lasts for the overlap, from when everybody can know what it brought: istiod runs
@@ -289,7 +319,8 @@ func (r *Reconciler) notEffective(ctx context.Context, p *pass) string {
 	}
 	switch all, err := r.guest.HasRoots(ctx, p.hosted.CA.Root); {
 	case err != nil:
-		return err.Error()
+		// The cause, and not the text, which tells of ports: what is the same from try to try is told once.
+		return "the guest to show the roots that its gateways trust: " + apply.Classify(err, "get", schema.GroupResource{Resource: "configmaps"}).String()
 	case !all:
 		return "istiod to publish the roots in the guest"
 	default:

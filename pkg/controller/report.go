@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,13 @@ import (
 
 // report logs what was done, writes the conditions that changed, and says when to try again what failed. refused is why there is no plan.
 func (r *Reconciler) report(ctx context.Context, p *pass, refused error) (reconcile.Result, error) {
-	p.outcome.Refused = refused
+	p.outcome.Refused, p.outcome.Weakened = refused, r.weakened
 	o := p.outcome
-	if o.Mgmt.Writes()+o.Guest.Writes() > 0 {
+	r.metrics.keep(o)
+	if changes(o.Mgmt)+changes(o.Guest) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("Applied", "management", told(o.Mgmt), "guest", told(o.Guest))
+	}
+	if o.Mgmt.Writes()+o.Guest.Writes() > 0 {
 		// What rendering and applying needed goes back to the system: at rest this process is small.
 		defer debug.FreeOSMemory()
 	}
@@ -35,11 +39,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) (reconc
 		untold = r.writeConditions(ctx, p)
 	}
 	p.again(o.Mgmt.And(o.Guest).RetryAfter())
-	failed := errors.Join(refused, o.Mgmt.Err(), o.Guest.Err(), untold)
-	if failed != nil && (!lasting(o) || !lastingError(untold)) {
-		return reconcile.Result{}, failed
-	}
-	p.again(r.trouble.tell(ctx, failed))
+	p.again(r.trouble.tell(ctx, failureOf(o, untold)))
 	return reconcile.Result{RequeueAfter: p.next}, nil
 }
 
@@ -86,6 +86,11 @@ const (
 // fewObjects is how many objects a log line names. An installation is told as a number, a repair by name.
 const fewObjects = 4
 
+// changes is how many objects were changed. A write that was refused is none: it is tried again and again.
+func changes(report apply.Report) int {
+	return report.Count(apply.VerdictApplied) + report.Count(apply.VerdictDeleted)
+}
+
 // told is what was done to a side, in words.
 func told(report apply.Report) string {
 	var done []string
@@ -100,20 +105,21 @@ func told(report apply.Report) string {
 	return report.String() + ": " + strings.Join(done, ", ")
 }
 
-// passing is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, and a rollout of istiod.
-// Zero: it is not.
-type passing struct{ deleting, rolling time.Time }
+// passing is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, a rollout of istiod, and
+// CRDs that settle. Zero: it is not.
+type passing struct{ deleting, rolling, settling time.Time }
 
 // passingTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
 // and made anew.
 const passingTime = 10 * time.Second
 
-// wait is how long to wait before the status is written; zero means that it should be written now. Each of the two has its own time: a rollout
+// wait is how long to wait before the status is written; zero means that it should be written now. Each of them has its own time: a rollout
 // that lasts does not make the next deletion news.
 func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
-	deleting := len(o.Plan.PendingCRDs)+o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0
+	deleting := o.Plan.Waiting()+o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0
 	rolling := o.Istiod == desired.Available && o.Rollout == desired.Rolling
-	return max(waitFor(&s.deleting, deleting, now), waitFor(&s.rolling, rolling, now))
+	settling := o.Istiod == desired.Available && status.Settling(o)
+	return max(waitFor(&s.deleting, deleting, now), waitFor(&s.rolling, rolling, now), waitFor(&s.settling, settling, now))
 }
 
 // waitFor keeps since when a state is under way, and says for how long it need not be told yet.
@@ -128,46 +134,76 @@ func waitFor(since *time.Time, underWay bool, now time.Time) time.Duration {
 	return max(0, since.Add(passingTime).Sub(now))
 }
 
-// lasting says that everything that failed did so for a cause that somebody must mend, so that trying again at once is of no use.
-func lasting(o status.Outcome) bool {
-	if !lastingError(o.Refused) {
-		return false
-	}
-	for _, f := range o.Mgmt.And(o.Guest).Failures() {
-		if f.Cause().Class().Passes() {
-			return false
-		}
-	}
-	return true
-}
-
 // lastingError says that an error does not pass by itself; none does not stand in the way.
 func lastingError(err error) bool {
 	return err == nil || !apply.Classify(err, "", schema.GroupResource{}).Class().Passes()
 }
 
-// Waits between tries of what somebody must mend.
-const (
-	firstTroubleDelay = time.Second
-	maxTroubleDelay   = 30 * time.Second
-)
+// failure is what kept a pass from making both sides as they should be; the zero value is none.
+type failure struct {
+	err error
+	// gist is what it is known by from one try to the next. Its text tells ports and times besides, and which objects were tried until time ran out.
+	gist string
+	// lasts says that everything that failed did so for a cause that somebody must mend, so that trying again at once is of no use.
+	lasts bool
+}
 
-// trouble is what was said of failures that time alone does not mend.
+// failureOf finds what failed: of the plan, of the objects of both sides, and of the status.
+func failureOf(o status.Outcome, untold error) failure {
+	f := failure{err: errors.Join(o.Refused, o.Mgmt.Err(), o.Guest.Err(), untold), lasts: true}
+	gists := map[string]bool{}
+	add := func(cause apply.Cause, whole string) {
+		switch {
+		case cause.Class() == apply.Cancelled:
+			f.lasts = false // what ended it is another failure, or the end of this process
+		case cause.Class().Passes():
+			f.lasts, gists[cause.Class().String()] = false, true
+		default:
+			gists[whole] = true
+		}
+	}
+	for _, err := range []error{o.Refused, untold} {
+		if err != nil {
+			add(apply.Classify(err, "", schema.GroupResource{}), err.Error())
+		}
+	}
+	for side, report := range map[desired.Side]apply.Report{desired.SideMgmt: o.Mgmt, desired.SideGuest: o.Guest} {
+		for _, failed := range report.Failures() {
+			add(failed.Cause(), fmt.Sprint(side, failed.ID(), failed.Cause()))
+		}
+	}
+	f.gist = strings.Join(slices.Sorted(maps.Keys(gists)), "; ")
+	return f
+}
+
+// pace is how the waits between tries grow.
+type pace struct{ first, longest time.Duration }
+
+// Of what passes by itself the end is noticed soon; what somebody must mend takes longer.
+func (f failure) pace() pace {
+	if f.lasts {
+		return pace{time.Second, 30 * time.Second}
+	}
+	return pace{100 * time.Millisecond, 10 * time.Second}
+}
+
+// trouble is what was said of a failure, and how long the last wait was.
 type trouble struct {
-	text  string
+	gist  string
 	delay time.Duration
 }
 
-// tell logs a failure unless it is the one that was told last, and says when to try again; zero means that there is none.
-func (t *trouble) tell(ctx context.Context, failed error) time.Duration {
-	if failed == nil {
+// tell logs a failure unless it is the one that was told last, and says when to try again; zero means that nothing failed.
+func (t *trouble) tell(ctx context.Context, f failure) time.Duration {
+	if f.err == nil {
 		*t = trouble{}
 		return 0
 	}
-	if text := failed.Error(); text != t.text {
-		logr.FromContextOrDiscard(ctx).Error(failed, "Cannot make both sides as they should be; trying again from time to time")
-		t.text = text
+	if f.gist != t.gist && f.gist != "" {
+		logr.FromContextOrDiscard(ctx).Error(f.err, "Cannot make both sides as they should be; trying again from time to time")
+		t.gist = f.gist
 	}
-	t.delay = min(max(2*t.delay, firstTroubleDelay), maxTroubleDelay)
+	p := f.pace()
+	t.delay = min(max(2*t.delay, p.first), p.longest)
 	return t.delay
 }

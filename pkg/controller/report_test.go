@@ -1,7 +1,10 @@
 package controller_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -36,38 +40,70 @@ func away() error { return apierrors.NewServiceUnavailable("no") }
 func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		outcome status.Outcome
-		want    bool
+		untold  error
+		want    time.Duration
 	}{
-		"forbidden":                             {status.Outcome{Mgmt: failed(forbidden())}, true},
-		"no answer":                             {status.Outcome{Guest: failed(away())}, false},
-		"forbidden here, no answer there":       {status.Outcome{Mgmt: failed(forbidden()), Guest: failed(away())}, false},
-		"a plan that is refused":                {status.Outcome{Refused: errors.New("it would leak")}, true},
-		"a plan that is not known for an error": {status.Outcome{Refused: away()}, false},
+		"nothing":                               {status.Outcome{}, nil, 0},
+		"forbidden":                             {status.Outcome{Mgmt: failed(forbidden())}, nil, time.Second},
+		"no answer":                             {status.Outcome{Guest: failed(away())}, nil, 100 * time.Millisecond},
+		"forbidden here, no answer there":       {status.Outcome{Mgmt: failed(forbidden()), Guest: failed(away())}, nil, 100 * time.Millisecond},
+		"a plan that is refused":                {status.Outcome{Refused: errors.New("it would leak")}, nil, time.Second},
+		"a plan that is not known for an error": {status.Outcome{Refused: away()}, nil, 100 * time.Millisecond},
+		"a status that may not be written":      {status.Outcome{}, forbidden(), time.Second},
+		"a status that got no answer":           {status.Outcome{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
+		"this process ends":                     {status.Outcome{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
-		if got := controller.Lasting(tc.outcome); got != tc.want {
-			t.Errorf("%s: lasting is %t, want %t", name, got, tc.want)
+		var trouble controller.Trouble
+		if got := controller.Tell(&trouble, t.Context(), controller.FailureOf(tc.outcome, tc.untold)); got != tc.want {
+			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
 	}
 }
 
-// TestTroubleIsToldOnce, and tried less and less often.
+// TestTroubleIsToldOnce, and tried less and less often, whatever differs in its text from try to try.
 func TestTroubleIsToldOnce(t *testing.T) {
-	lines := 0
-	ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-	var trouble controller.Trouble
-	var delays []time.Duration
-	for range 7 {
-		delays = append(delays, controller.Tell(&trouble, ctx, forbidden()))
+	from := func(port int) error {
+		return &url.Error{Op: "Patch", URL: "https://guest", Err: fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6443: connection reset", port)}
 	}
-	want := []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9}
-	if diff := cmp.Diff(want, delays); diff != "" || lines != 1 {
-		t.Errorf("%d lines; delays, -want +got:\n%s", lines, diff)
-	}
-	if got := controller.Tell(&trouble, ctx, nil); got != 0 {
-		t.Errorf("without trouble it is tried again after %s", got)
-	}
-	if got := controller.Tell(&trouble, ctx, forbidden()); got != time.Second || lines != 2 {
-		t.Errorf("new trouble: after %s, %d lines", got, lines)
+	for name, tc := range map[string]struct {
+		trouble func(try int) status.Outcome
+		delays  []time.Duration
+	}{
+		"forbidden": {
+			func(int) status.Outcome { return status.Outcome{Mgmt: failed(forbidden())} },
+			[]time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9},
+		},
+		"no answer, by another connection each time": {
+			func(try int) status.Outcome { return status.Outcome{Guest: failed(from(try))} },
+			[]time.Duration{1e8, 2e8, 4e8, 8e8, 16e8, 32e8, 64e8, 1e10, 1e10},
+		},
+		"no answer, and others were not waited for": {
+			func(try int) status.Outcome {
+				report := failed(context.DeadlineExceeded)
+				if try%2 == 1 {
+					report = report.And(failed(context.Canceled)).And(apply.ReportOf(apply.Skipped(object("c"))))
+				}
+				return status.Outcome{Guest: report}
+			},
+			[]time.Duration{1e8, 2e8, 4e8, 8e8},
+		},
+	} {
+		lines := 0
+		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+		var trouble controller.Trouble
+		var delays []time.Duration
+		for try := range tc.delays {
+			delays = append(delays, controller.Tell(&trouble, ctx, controller.FailureOf(tc.trouble(try), nil)))
+		}
+		if diff := cmp.Diff(tc.delays, delays); diff != "" || lines != 1 {
+			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, lines, diff)
+		}
+		t.Log("another trouble is told, and one that comes back is")
+		controller.Tell(&trouble, ctx, controller.FailureOf(status.Outcome{Refused: errors.New("it would leak")}, nil))
+		controller.Tell(&trouble, ctx, controller.FailureOf(status.Outcome{}, nil))
+		if got := controller.Tell(&trouble, ctx, controller.FailureOf(tc.trouble(0), nil)); got != tc.delays[0] || lines != 3 {
+			t.Errorf("%s: new trouble: after %s, %d lines", name, got, lines)
+		}
 	}
 }
 
@@ -78,6 +114,8 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 	rolling := status.Outcome{Istiod: desired.Available, Rollout: desired.Rolling}
 	both := status.Outcome{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
 	coming := status.Outcome{Istiod: desired.Unavailable, Rollout: desired.Rolling}
+	settling := status.Outcome{Istiod: desired.Available, Plan: desired.State{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.HandsOff, crds.IsUnread)}}}
+	early := status.Outcome{Istiod: desired.Unavailable, Plan: settling.Plan}
 	var passing controller.Passing
 	for i, step := range []struct {
 		outcome status.Outcome
@@ -93,7 +131,10 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		{both, 30 * time.Second, 10 * time.Second},    // what begins now has its own time
 		{both, 39 * time.Second, time.Second},
 		{both, 40 * time.Second, 0},
-		{coming, 41 * time.Second, 0}, // nobody waits for that to pass: it is told
+		{coming, 41 * time.Second, 0},                  // nobody waits for that to pass: it is told
+		{settling, 50 * time.Second, 10 * time.Second}, // a CRD was changed, and not read yet
+		{status.Outcome{}, 51 * time.Second, 0},        // it was
+		{early, 52 * time.Second, 0},                   // who waits for istiod is told how far it is
 	} {
 		if got := controller.Wait(&passing, step.outcome, now.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)

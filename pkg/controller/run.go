@@ -40,12 +40,6 @@ const (
 	retryPeriod   = 26 * time.Second
 )
 
-// Waits between retries of a failed reconcile. A side that comes back is noticed within the longest.
-const (
-	firstRetry   = 100 * time.Millisecond
-	longestRetry = 10 * time.Second
-)
-
 // startupCheck is how long the two clusters have to answer before the controller starts without having compared them.
 const startupCheck = 5 * time.Second
 
@@ -79,14 +73,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the guest: %w", err)
 	}
-	guestCluster, err := guest.New(conn, o.Config)
+	guestCluster, err := guest.New(conn, o.Config, o.Source)
 	if err != nil {
 		return err
 	}
 	if err := checkAtStart(ctx, o.Config, mgmtCluster, guestCluster); err != nil {
 		return err
 	}
-	mgr, err := newManager(o)
+	mgr, err := newManager(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -100,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := newReconciler(o, mgmtCluster, guestCluster).addToManager(mgr); err != nil {
 		return err
 	}
-	for _, warning := range o.warnings() {
+	for _, warning := range o.weakened() {
 		logr.FromContextOrDiscard(ctx).Info("Warning: a setting makes this installation weaker than it need be", "why", warning)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Starting", "topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
@@ -110,10 +104,9 @@ func Run(ctx context.Context, o Options) error {
 // shortOverlap is how long a gateway's certificate lives, and so how long it may take it to hear of a new root.
 const shortOverlap = 24 * time.Hour
 
-// warnings are the settings that are weaker than they need be. They are told in the log alone: the conditions are the guest's to read, and where
-// the management side is weak is not for the guest to know.
-func (o Options) warnings() []string {
-	out := o.Config.Warnings()
+// weakened are the settings that weaken what hypergate promises. The log names them; a class's condition says how many there are.
+func (o Options) weakened() []string {
+	out := o.Config.Weakened()
 	if o.CAOverlap < shortOverlap {
 		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than that after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
 	}
@@ -150,7 +143,6 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 		SkipNameValidation: new(true),
 		// There is one key, and it says nothing.
 		LogConstructor: func(*reconcile.Request) logr.Logger { return mgr.GetLogger() },
-		RateLimiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
@@ -162,6 +154,9 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	})
 	if err := c.Watch(watches); err != nil {
 		return fmt.Errorf("watching both sides: %w", err)
+	}
+	if err := mgr.Add(&r.metrics); err != nil {
+		return fmt.Errorf("adding the metrics: %w", err)
 	}
 	return nil
 }
@@ -180,8 +175,11 @@ func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *g
 	return nil
 }
 
-func newManager(o Options) (manager.Manager, error) {
+func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	options := manager.Options{
+		Logger: logr.FromContextOrDiscard(ctx),
+		// The watches and the guest's connection log to what their context has, and the manager would start them with an empty one.
+		BaseContext:                   func() context.Context { return context.WithoutCancel(ctx) },
 		Scheme:                        scheme.Scheme,
 		HealthProbeBindAddress:        o.HealthAddress,
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},

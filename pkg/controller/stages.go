@@ -18,10 +18,18 @@ import (
 // applyAll applies the stages of the plan in their order.
 func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	o := &p.outcome
-	// The API server takes longest over CRDs, and nothing waits for them but the webhooks: istiod waits for each by itself.
+	// The API server takes longest over CRDs, and where there are none yet, nothing waits for them but the webhooks: istiod waits for each by
+	// itself. One that is there and another one must not be met by istiod and RBAC of this version.
 	var crds apply.Report
 	var crdsDone, sides sync.WaitGroup
-	crdsDone.Go(func() { crds = r.guest.Apply(ctx, o.Plan.CRDs) })
+	crdsDone.Go(func() { crds = r.applyCRDs(ctx, o.Plan) })
+	if o.Plan.CRDsFirst() {
+		crdsDone.Wait()
+		if o.Guest = crds; !crds.Complete() {
+			r.keepCredential(ctx, p)
+			return
+		}
+	}
 	sides.Go(func() { o.Mgmt = r.mgmt.Apply(ctx, o.Plan.Mgmt) })
 	sides.Go(func() { o.Guest = r.guest.Apply(ctx, o.Plan.Guest) })
 	sides.Wait()
@@ -37,6 +45,12 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 			p.again(r.proof.applied())
 		}
 	}
+}
+
+// applyCRDs writes the CRDs, and then what protects them: those that are adopted are protected by nothing of ours before.
+func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Report {
+	report := r.guest.Apply(ctx, plan.CRDs).And(r.guest.Adopt(ctx, plan.Adopted))
+	return report.And(r.guest.Apply(ctx, plan.Protection))
 }
 
 // applyWorkload applies istiod with its credential. Without a credential its pod could not start; without what it needs in its namespace and in
@@ -102,13 +116,17 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	}
 	if r.mintErr != nil {
 		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
-		cause := apply.Classify(r.mintErr, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
-		p.outcome.Waiting = "a token of istiod's service account in the guest (guest side: " + cause.String() + ")"
+		p.outcome.Waiting = "a token of istiod's service account in the guest (guest side: " + tokenCause(r.mintErr) + ")"
 	}
 	if secret.Key().Name == "" {
 		return nil
 	}
 	return []desired.MgmtObject{secret}
+}
+
+// tokenCause is why a token could not be had, in words that the guest may read and that stay the same from try to try.
+func tokenCause(err error) string {
+	return apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"}).String()
 }
 
 // mint asks for a token, if it was not asked for too often.
@@ -119,7 +137,7 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 		p.again(wait)
 		return
 	}
-	before := r.mgmt.Credential()
+	before, was := r.mgmt.Credential(), r.mintErr
 	fresh, err := r.guest.MintCredential(ctx, r.tokenLifetime, now)
 	r.mintErr = err
 	if err != nil {
@@ -127,7 +145,9 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 		if apply.Classify(err, "create", schema.GroupResource{}).Class() == apply.Unreachable {
 			ask.CancelAt(now) // the guest did not hear of it
 		}
-		logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
+		if was == nil || tokenCause(was) != tokenCause(err) {
+			logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
+		}
 		return
 	}
 	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
@@ -148,7 +168,7 @@ func (r *Reconciler) prune(ctx context.Context, p *pass) {
 	if o.Plan.Installed && (!o.Mgmt.Complete() || !o.Guest.Complete()) {
 		return
 	}
-	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Guest, o.Plan.Admission)
+	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Adopted, o.Plan.Protection, o.Plan.Guest, o.Plan.Admission)
 	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
 	// When nobody asks for us any more, nothing that the guest does or refuses keeps istiod running.
 	if o.Guest = o.Guest.And(r.guest.PruneWebhooks(ctx, keepGuest)); o.Plan.Installed && !o.Guest.Complete() {
@@ -158,7 +178,9 @@ func (r *Reconciler) prune(ctx context.Context, p *pass) {
 		return
 	}
 	if !o.Plan.Installed {
-		r.mgmt.ForgetSecrets()
+		if len(o.Plan.Mgmt) == 0 {
+			r.mgmt.ForgetSecrets()
+		}
 		r.proof = proof{}
 	}
 	o.Guest = o.Guest.And(r.guest.Prune(ctx, keepGuest))

@@ -51,6 +51,16 @@ func certificates(bundle []byte) [][]byte {
 	return out
 }
 
+// canonicalCAs is the same for all bundles of the same certificates. One without any is left as it is.
+func canonicalCAs(bundle []byte) []byte {
+	all := certificates(bundle)
+	if len(all) == 0 {
+		return bundle
+	}
+	slices.SortFunc(all, bytes.Compare)
+	return bytes.Join(slices.CompactFunc(all, bytes.Equal), nil)
+}
+
 func contains(all [][]byte, der []byte) bool {
 	return slices.ContainsFunc(all, func(other []byte) bool { return bytes.Equal(der, other) })
 }

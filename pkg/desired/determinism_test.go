@@ -37,8 +37,8 @@ func shuffle[T any](random *rand.Rand, list []T) {
 // everything is a whole plan in a form that can be compared.
 func everything(state desired.State) map[string]any {
 	return map[string]any{
-		"installed": state.Installed, "dropped": state.Dropped, "foreign": state.ForeignCRDs, "pending": state.PendingCRDs,
-		"crds": texts(crdObjects(state)), "guest": texts(guestObjects(state)), "management": texts(mgmtObjects(state)),
+		"installed": state.Installed, "mode": state.Mode, "dropped": state.Dropped, "decisions": state.Decisions,
+		"crds": texts(anObjects(state.CRDs)), "adopted": texts(anObjects(state.Adopted)), "protection": texts(anObjects(state.Protection)), "guest": texts(guestObjects(state)), "management": texts(mgmtObjects(state)),
 	}
 }
 

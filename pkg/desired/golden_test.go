@@ -50,11 +50,11 @@ func goldens(t *testing.T, state desired.State) map[string][]byte {
 	files := map[string][]byte{
 		"dropped.yaml": asYAML(t, state.Dropped),
 		"plan.yaml": asYAML(t, map[string][]string{
-			"1-crds": names(state.CRDs), "2-guest": names(state.Guest), "2-management": names(state.Mgmt),
+			"1-crds": names(state.CRDs), "1-protection": names(state.Protection), "2-guest": names(state.Guest), "2-management": names(state.Mgmt),
 			"3-workload": names(state.Workload), "4-admission": names(state.Admission),
 		}),
 	}
-	for side, objects := range map[desired.Side][]anObject{desired.SideMgmt: mgmtObjects(state), desired.SideGuest: guestObjects(state)} {
+	for side, objects := range map[desired.Side][]anObject{desired.SideMgmt: mgmtObjects(state), desired.SideGuest: append(guestObjects(state), anObjects(state.Protection)...)} {
 		for _, o := range objects {
 			data, err := yaml.JSONToYAML(o.JSON())
 			if err != nil {

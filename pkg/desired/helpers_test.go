@@ -3,6 +3,7 @@ package desired_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,12 +82,45 @@ func asking(classes ...string) desired.Guest {
 func withForeignCRDs(guest desired.Guest) desired.Guest {
 	guest.CRDs = map[string]crds.Fact{}
 	for _, name := range crds.GatewayAPI().Names() {
-		guest.CRDs[name] = crds.FactOf(false, false)
+		guest.CRDs[name] = foreign()
 	}
 	for _, r := range desired.KnownIstioResources() {
-		guest.CRDs[r.CRD()] = crds.FactOf(false, false)
+		guest.CRDs[r.CRD()] = foreign()
 	}
 	return guest
+}
+
+// foreign is what is known of a CRD that somebody else has installed, the same as ours.
+func foreign() crds.Fact {
+	return crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"}, Content: crds.Read}
+}
+
+// ours is what is known of a CRD that hypergate has installed, as it should be.
+func ours() crds.Fact {
+	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Membership: crds.Member}, Content: crds.Read}
+}
+
+// leaving is a CRD that is being deleted.
+func leaving(fact crds.Fact) crds.Fact {
+	fact.Marks.Phase = crds.Terminating
+	return fact
+}
+
+// released is a CRD that somebody has taken away from hypergate, agreed one that hypergate may take over.
+func released(fact crds.Fact) crds.Fact {
+	fact.Marks.Consent = crds.Refused
+	return fact
+}
+
+func agreed(fact crds.Fact) crds.Fact {
+	fact.Marks.Consent = crds.Given
+	return fact
+}
+
+// other is a CRD that is another one than ours: it lacks a field.
+func other(fact crds.Fact) crds.Fact {
+	fact.Difference.Gained = []crds.Field{{Path: "spec.new", Versions: []string{"v1"}}}
+	return fact
 }
 
 func embedded(tb testing.TB) *charts.Source {
@@ -137,20 +171,15 @@ func mgmtObjects(s desired.State) []anObject {
 	return out
 }
 
-// guestObjects are those of all stages, but the CRDs.
-func guestObjects(s desired.State) []anObject {
-	var out []anObject
-	for _, stage := range [][]desired.GuestObject{s.Guest, s.Admission} {
-		for _, o := range stage {
-			out = append(out, o)
-		}
-	}
-	return out
-}
+// guestObjects are those of all stages, but the CRDs and their protection.
+func guestObjects(s desired.State) []anObject { return anObjects(s.Guest, s.Admission) }
 
-func crdObjects(s desired.State) []anObject {
+// crdObjects are the CRDs that are written.
+func crdObjects(s desired.State) []anObject { return anObjects(s.CRDs, s.Adopted) }
+
+func anObjects(stages ...[]desired.GuestObject) []anObject {
 	var out []anObject
-	for _, o := range s.CRDs {
+	for _, o := range slices.Concat(stages...) {
 		out = append(out, o)
 	}
 	return out

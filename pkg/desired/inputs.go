@@ -62,7 +62,24 @@ type Config struct {
 	NetworkPolicies NetworkPolicies
 	// GuestServer is the URL of the guest's API server as istiod's pod reaches it; empty: as hypergate does.
 	GuestServer string
+	// CRDs is whether hypergate looks after the guest's CRDs and its installation, unless the guest says otherwise, and whether it may take over
+	// CRDs that say nothing themselves.
+	CRDs crds.Policy
+	// CRDProtection is whether the CRDs that hypergate manages are protected from others, and CRDWriters are users of the guest's API whom that
+	// does not stop, beside the platform's own.
+	CRDProtection CRDProtection
+	CRDWriters    []string
 }
+
+// CRDProtection is whether an admission policy protects the CRDs that hypergate manages.
+type CRDProtection int
+
+const (
+	// ProtectCRDs: it does.
+	ProtectCRDs CRDProtection = iota
+	// LeaveCRDsOpen: there is none.
+	LeaveCRDsOpen
+)
 
 // OwnerValue is the value of OwnerLabel for one side. It holds the revision, so that two revisions do not prune each other, and the side,
 // so that in a standalone cluster the two sides do not.
@@ -208,11 +225,20 @@ type Guest struct {
 	Classes []GatewayClass
 	// CRDs are the facts about each CRD that we might install, by name.
 	CRDs map[string]crds.Fact
+	// Mode is what the guest's configuration says of our looking after CRDs and installation; empty when it says nothing.
+	Mode crds.Mode
+	// Unserved are CRDs of the Gateway API's groups that are served and that istiod does not know, InUse the objects that use what is served and
+	// not heeded: those CRDs, and fields of others. Nothing is computed from them.
+	Unserved []string
+	InUse    []crds.InUse
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// Webhook is what is known of the way from the guest's API server to istiod's webhook.
 	Webhook WebhookProof
 }
+
+// ModeOr is whether the guest's CRDs and the installation are looked after: the guest's configuration goes before the flags.
+func (g Guest) ModeOr(cfg Config) crds.Mode { return cmp.Or(g.Mode, cfg.CRDs.Mode, crds.Managed) }
 
 // GatewayClass is one GatewayClass of ours.
 type GatewayClass struct {

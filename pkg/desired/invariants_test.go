@@ -21,7 +21,7 @@ import (
 func checkPlan(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State) {
 	t.Helper()
 	checkSide(t, mgmtObjects(state), desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
-	guest := guestObjects(state)
+	guest := append(guestObjects(state), anObjects(state.Protection)...)
 	checkSide(t, guest, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
 	checkNothingLeaks(t, cfg, hosted, guest)
 	checkWebhooks(t, cfg, state)

@@ -22,7 +22,7 @@ func (p *draft) refuseLeaks() error {
 		return nil // one cluster has no other side to tell of
 	}
 	secrets, errs := secretsOf(p.cfg, p.hosted, p.guest), []error{}
-	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Guest, p.plan.Admission) {
+	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
 		if _, remembered := p.crds[o.Key().Name]; remembered && o.gvk.Kind == crdKind {
 			continue
 		}

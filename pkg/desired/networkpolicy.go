@@ -152,31 +152,6 @@ func (c Config) MgmtKinds() []Kind {
 	return slices.DeleteFunc(kinds, func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
 }
 
-// Warnings are settings that are allowed and make istiod easier to reach, or to misuse, than it need be.
-func (c Config) Warnings() []string {
-	if c.Topology != TopologyHosted {
-		return nil
-	}
-	var out []string
-	if c.WebhookHost != c.WebhookService() && !strings.HasPrefix(c.WebhookHost, c.WebhookService()+".") {
-		out = append(out, fmt.Sprintf("--webhook-host=%s: this is no name of the Service %s; where it begins like the name of a Service of the namespace that lacks the label %s, "+
-			"HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks))
-	}
-	peers, fenced := c.fenced()
-	if !fenced {
-		return append(out, "--network-policies=false: unless other policies stand around istiod's pod, any pod of the management cluster can try its ports, "+
-			"and a guest can make istiod dial any address that the management network leads to")
-	}
-	for _, use := range peers.uses() {
-		for _, p := range use.peers {
-			if block, is := p.(BlockPeer); is && block.Prefix.Bits() == 0 {
-				out = append(out, fmt.Sprintf("--%s=%s: that is every address", use.flag, p))
-			}
-		}
-	}
-	return out
-}
-
 // use is a list of peers and the flag that sets it.
 type use struct {
 	flag     string

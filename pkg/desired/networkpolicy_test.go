@@ -90,14 +90,10 @@ func TestNetworkPolicyFlags(t *testing.T) {
 		topology desired.Topology
 		policies desired.NetworkPolicies
 		there    bool
-		warnings []string
 	}{
-		"hosted":     {desired.TopologyHosted, desired.HyperShiftPeers(), true, nil},
-		"off":        {desired.TopologyHosted, desired.NoPolicies{}, false, []string{"--network-policies=false"}},
-		"standalone": {desired.TopologyStandalone, desired.HyperShiftPeers(), false, nil},
-		"open to all": {desired.TopologyHosted, desired.Peers{
-			GuestAPI: []desired.Peer{parsePeer(t, "::/0")}, XDS: []desired.Peer{parsePeer(t, "10.0.0.0/8"), parsePeer(t, "1.2.3.4/0")}, DNS: []desired.Peer{parsePeer(t, "10.0.0.1/32")},
-		}, true, []string{"--guest-api-peers=::/0", "--xds-peers=0.0.0.0/0"}},
+		"hosted":     {desired.TopologyHosted, desired.HyperShiftPeers(), true},
+		"off":        {desired.TopologyHosted, desired.NoPolicies{}, false},
+		"standalone": {desired.TopologyStandalone, desired.HyperShiftPeers(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(tc.topology)
@@ -107,14 +103,6 @@ func TestNetworkPolicyFlags(t *testing.T) {
 			watched := slices.ContainsFunc(cfg.MgmtKinds(), func(k desired.Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
 			if planned != tc.there || watched != tc.there {
 				t.Errorf("a policy is planned: %t, the kind is watched: %t; want %t", planned, watched, tc.there)
-			}
-			var warnings []string
-			for _, w := range cfg.Warnings() {
-				flag, _, _ := strings.Cut(w, ": ")
-				warnings = append(warnings, flag)
-			}
-			if diff := cmp.Diff(tc.warnings, warnings); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,6 +97,8 @@ func GuestKinds() []Kind {
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"}, Resource: "mutatingwebhookconfigurations"},
 		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingWebhookConfiguration"}, Resource: "validatingwebhookconfigurations"},
+		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicy"}, Resource: "validatingadmissionpolicies"},
+		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}, Resource: "validatingadmissionpolicybindings"},
 	}
 }
 
@@ -114,7 +117,9 @@ func NeededInGuest(gvk schema.GroupVersionKind) bool {
 }
 
 // HoldsRoots says whether objects of this kind tell the guest's API server which roots of the mesh CA to trust.
-func HoldsRoots(gvk schema.GroupVersionKind) bool { return gvk.Group == "admissionregistration.k8s.io" }
+func HoldsRoots(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == "admissionregistration.k8s.io" && strings.HasSuffix(gvk.Kind, "WebhookConfiguration")
+}
 
 // mint checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
 func mint(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (object, error) {

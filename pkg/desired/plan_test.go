@@ -27,45 +27,9 @@ func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 		if got := slices.Concat(mgmtObjects(state), guestObjects(state)); len(got) > 0 || len(state.Dropped) > 0 {
 			t.Errorf("%s: planned %q and dropped %v, and nobody asked", topology, names(got), state.Dropped)
 		}
-		if diff := cmp.Diff(crds.GatewayAPI().Names(), crdNames(state)); diff != "" {
+		if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(state.CRDs)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", topology, diff)
 		}
-	}
-}
-
-func crdNames(state desired.State) []string {
-	out := make([]string, 0, len(state.CRDs))
-	for _, o := range state.CRDs {
-		out = append(out, o.Key().Name)
-	}
-	return out
-}
-
-func TestCRDs(t *testing.T) {
-	const gateways, destinationRules, wasmPlugins = "gateways.gateway.networking.k8s.io", "destinationrules.networking.istio.io", "wasmplugins.extensions.istio.io"
-	guest := asking("openshift-default")
-	guest.CRDs = map[string]crds.Fact{
-		"backendtlspolicies.gateway.networking.k8s.io": crds.FactOf(true, false),
-		gateways:                              crds.FactOf(false, false),
-		destinationRules:                      crds.FactOf(false, true),
-		wasmPlugins:                           crds.FactOf(true, true),
-		"virtualservices.networking.istio.io": crds.FactOf(false, false), // not asked for
-	}
-	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), guest)
-	want := []string{
-		"backendtlspolicies.gateway.networking.k8s.io", // ours
-		"envoyfilters.networking.istio.io",             // absent, like the rest
-		"gatewayclasses.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io",
-		"referencegrants.gateway.networking.k8s.io",
-	}
-	if diff := cmp.Diff(want, crdNames(state)); diff != "" {
-		t.Errorf("CRDs to write, -want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{destinationRules, gateways}, state.ForeignCRDs); diff != "" {
-		t.Errorf("CRDs of others, -want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{wasmPlugins}, state.PendingCRDs); diff != "" {
-		t.Errorf("CRDs that are on their way out, -want +got:\n%s", diff)
 	}
 }
 
@@ -192,7 +156,7 @@ func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
 	if len(state.Admission) > 0 {
 		t.Errorf("the admission stage has %q, want nothing", names(state.Admission))
 	}
-	if diff := cmp.Diff(crds.GatewayAPI().Names(), crdNames(state)); diff != "" {
+	if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(state.CRDs)); diff != "" {
 		t.Errorf("CRDs, -want +got:\n%s", diff)
 	}
 	dropped(t, state, "istiod-remote", "ValidatingWebhookConfiguration", "nothing to validate")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
 )
 
 // Planner computes plans for one Config and one ChartSource, and remembers what it read and rendered, so that the next plan costs only what
@@ -48,18 +49,22 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 	if err := p.cfg.Validate(); err != nil {
 		return State{}, err
 	}
-	d := draft{Planner: p, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0}}
+	mode := guest.ModeOr(p.cfg)
+	d := draft{Planner: p, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
 	if d.plan.Installed && !hosted.CA.Exists() {
 		return State{}, errors.New("computing the installation: there is no mesh CA yet")
 	}
 	// CRDs and releases have nothing in common, neither fields of the plan nor what is remembered.
 	var crdsErr, releasesErr error
-	var crds sync.WaitGroup
-	crds.Go(func() { crdsErr = d.addCRDs() })
-	if d.plan.Installed {
+	var deciding sync.WaitGroup
+	deciding.Go(func() { crdsErr = d.addCRDs() })
+	switch {
+	case d.plan.Installed:
 		releasesErr = errors.Join(d.addReleases(), d.addOwn())
+	case mode != crds.Managed && len(guest.Classes) > 0 && hosted.CA.Exists():
+		releasesErr = d.addCA() // the gateways go on running, and trust it
 	}
-	crds.Wait()
+	deciding.Wait()
 	if err := errors.Join(crdsErr, releasesErr); err != nil {
 		return State{}, err
 	}
@@ -86,7 +91,7 @@ type crdReader func() ([]*unstructured.Unstructured, error)
 func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 	for _, name := range names {
 		if o, known := p.crds[name]; known {
-			p.plan.CRDs = append(p.plan.CRDs, o)
+			p.addCRD(o)
 		}
 	}
 	type crd struct {
@@ -100,9 +105,8 @@ func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 			list, err := from()
 			errs[i] = err
 			for _, u := range list {
-				o, err := mintGuest(u, p.cfg)
-				_, converted, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook")
-				read[i], errs[i] = append(read[i], crd{o, !converted}), errors.Join(errs[i], err)
+				o, forGood, err := p.mintCRD(u)
+				read[i], errs[i] = append(read[i], crd{o, forGood}), errors.Join(errs[i], err)
 			}
 		})
 	}
@@ -111,12 +115,32 @@ func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 		return err
 	}
 	for _, o := range slices.Concat(read...) {
-		p.plan.CRDs = append(p.plan.CRDs, o.GuestObject)
+		p.addCRD(o.GuestObject)
 		if o.forGood {
 			p.crds[o.Key().Name] = o.GuestObject
 		}
 	}
 	return nil
+}
+
+// mintCRD makes a CRD, and says whether it is the same in every plan.
+func (p *draft) mintCRD(u *unstructured.Unstructured) (o GuestObject, forGood bool, err error) {
+	_, converted, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook")
+	if converted {
+		if u, err = p.withURLs(u); err != nil {
+			return GuestObject{}, false, err
+		}
+	}
+	o, err = mintGuest(u, p.cfg)
+	return o, !converted, err
+}
+
+func (p *draft) addCRD(o GuestObject) {
+	if p.plan.verdict(o.Key().Name) == crds.Adopt {
+		p.plan.Adopted = append(p.plan.Adopted, o)
+	} else {
+		p.plan.CRDs = append(p.plan.CRDs, o)
+	}
 }
 
 // render renders and routes a release, unless it was rendered with the same values last time. The caller must not change the objects.

@@ -32,8 +32,8 @@ func (s countingSource) CRDs(names []string) ([]*unstructured.Unstructured, erro
 // TestAPlannersHistoryDoesNotShow: whatever a Planner computed before, it gives what Compute gives, and renders only what differs.
 func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 	otherCA := withOtherCA(t)
-	ours := asking("a")
-	ours.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": crds.FactOf(true, false), "gateways.gateway.networking.k8s.io": crds.FactOf(false, false)}
+	some := asking("a")
+	some.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": ours(), "gateways.gateway.networking.k8s.io": foreign()}
 	proven := asking("a")
 	proven.Webhook = desired.Proven
 	for _, topology := range bothTopologies() {
@@ -51,7 +51,7 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 			{"the same again", installed(t), asking("a"), 0, 0},
 			{"its webhook is proven", installed(t), proven, 0, 0},
 			{"istiod is gone", desired.Hosted{CA: testCA(t)}, asking("a"), 0, 0},
-			{"some CRDs are ours, some are others'", installed(t), ours, 0, 0},
+			{"some CRDs are ours, some are others'", installed(t), some, 0, 0},
 			{"another class", installed(t), asking("a", "b"), 1, 0},
 			{"another CA", otherCA, asking("a", "b"), 1, 0},
 			{"no class any more", otherCA, asking(), 0, 0},

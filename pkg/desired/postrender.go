@@ -173,8 +173,9 @@ func hashCARoot(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) 
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
 }
 
+// hashGuestAPI hashes the certificates and not their text: the same ones in another order, or wrapped in another way, mean the same.
 func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest) error {
-	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), guest.API.CABundle...))
+	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), canonicalCAs(guest.API.CABundle)...))
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
 }
 

@@ -19,8 +19,14 @@ import (
 type State struct {
 	// Installed is whether a GatewayClass asks for us. If not, all lists but CRDs are empty and what is left of an installation is pruned.
 	Installed bool
-	// CRDs of the guest that are absent or ours.
-	CRDs []GuestObject
+	// Mode is whether the installation and the CRDs are looked after at all. If not, Installed is false, and the mesh CA is all that is planned.
+	Mode crds.Mode
+	// Decisions are what was decided about each CRD that we might install, sorted by name. CRDs of the guest are those that are installed or
+	// updated, Adopted those that become ours.
+	Decisions     []crds.CRD
+	CRDs, Adopted []GuestObject
+	// Protection keeps others from changing the CRDs that are ours.
+	Protection []GuestObject
 	// Guest is what istiod finds in the guest when it starts: namespace, service account, RBAC, gateway defaults, the revision marker.
 	Guest []GuestObject
 	// Mgmt is what istiod's pod mounts and is reached by.
@@ -31,10 +37,6 @@ type State struct {
 	Admission []GuestObject
 	// Dropped are rendered objects that go nowhere.
 	Dropped []Dropped
-	// ForeignCRDs are CRDs that we would install and that somebody else has installed, by name.
-	ForeignCRDs []string
-	// PendingCRDs are CRDs of ours that are being deleted, by name: each is installed anew when it is gone.
-	PendingCRDs []string
 }
 
 // Dropped is a rendered object that goes nowhere.
@@ -49,6 +51,8 @@ type Dropped struct {
 type ChartSource interface {
 	Render(charts.Release) ([]*unstructured.Unstructured, error)
 	CRDs(names []string) ([]*unstructured.Unstructured, error)
+	// Version is Istio's.
+	Version() string
 }
 
 // Compute is the function that hypergate is built around: from flags and observations to everything that should exist. It is deterministic
@@ -66,57 +70,117 @@ type draft struct {
 }
 
 // addCRDs decides on each CRD. Those of the Gateway API come at once, because a GatewayClass cannot exist without them; Istio's come with the
-// first GatewayClass.
+// first GatewayClass, and are looked after from then on.
 func (p *draft) addCRDs() error {
 	bundle := crds.GatewayAPI()
-	names := p.toWrite(bundle.Names())
+	p.plan.Decisions = DecideCRDs(p.cfg, p.source, p.guest)
+	var names, istio, protected []string
+	for _, crd := range p.plan.Decisions {
+		if !crd.Verdict.Writes() {
+			continue
+		}
+		// Also what will come, so that the policy need not change when it does.
+		protected = append(protected, crd.Name)
+		switch {
+		case bundle.Has(crd.Name):
+			names = append(names, crd.Name)
+		case p.plan.Installed || crd.Verdict == crds.Update:
+			names, istio = append(names, crd.Name), append(istio, crd.Name)
+		}
+	}
 	var unread []crdReader
 	for _, name := range p.unknownCRDs(names) {
-		unread = append(unread, func() ([]*unstructured.Unstructured, error) {
-			u, err := bundle.Object(name)
-			return []*unstructured.Unstructured{u}, err
-		})
-	}
-	if p.plan.Installed {
-		wanted := make([]string, 0, len(p.cfg.IstioResources))
-		for _, r := range p.cfg.istioResources() {
-			wanted = append(wanted, r.CRD())
+		if bundle.Has(name) {
+			unread = append(unread, func() ([]*unstructured.Unstructured, error) {
+				u, err := bundle.Object(name)
+				return []*unstructured.Unstructured{u}, err
+			})
 		}
-		wanted = p.toWrite(wanted)
-		unread = append(unread, func() ([]*unstructured.Unstructured, error) { return p.istioCRDs(p.unknownCRDs(wanted)) })
-		names = append(names, wanted...)
 	}
-	return p.placeCRDs(names, unread)
+	unread = append(unread, func() ([]*unstructured.Unstructured, error) { return IstioCRDs(p.source, p.unknownCRDs(istio)) })
+	if err := p.placeCRDs(names, unread); err != nil {
+		return err
+	}
+	return p.protectCRDs(protected)
 }
 
-// istioCRDs are Istio's CRDs of these names.
-func (p *draft) istioCRDs(names []string) ([]*unstructured.Unstructured, error) {
-	list, err := p.source.CRDs(names)
+// DecideCRDs decides about each CRD that we might install, sorted by name: those of the Gateway API and of the Istio resources that are asked for.
+func DecideCRDs(cfg Config, source ChartSource, guest Guest) []crds.CRD {
+	policy := cfg.CRDs
+	policy.Mode = guest.ModeOr(cfg)
+	var out []crds.CRD
+	add := func(name string, wanted crds.Wanted) {
+		crd := crds.CRD{Name: name, Fact: guest.CRDs[name], Wanted: wanted}
+		crd.Decision = crds.Decide(crd.Fact, wanted, policy)
+		out = append(out, crd)
+	}
+	bundle := crds.GatewayAPI()
+	for _, name := range bundle.Names() {
+		add(name, crds.Wanted{Version: bundle.Version(), Channel: bundle.Channel()})
+	}
+	for _, r := range cfg.istioResources() {
+		add(r.CRD(), crds.Wanted{Version: source.Version()})
+	}
+	slices.SortFunc(out, func(a, b crds.CRD) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// IstioCRDs are Istio's CRDs of these names as hypergate installs them: with the version that they themselves do not tell.
+func IstioCRDs(source ChartSource, names []string) ([]*unstructured.Unstructured, error) {
+	list, err := source.CRDs(names)
 	if err != nil {
 		return nil, err
 	}
-	for i, u := range list {
-		if list[i], err = p.withURLs(u); err != nil {
-			return nil, err
+	for _, u := range list {
+		annotations := u.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
 		}
+		annotations[crds.IstioVersionAnnotation] = source.Version()
+		u.SetAnnotations(annotations)
 	}
 	return list, nil
 }
 
-// toWrite are the CRDs that are to be installed or updated. Those of others are noted in the plan.
-func (p *draft) toWrite(names []string) []string {
-	var out []string
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		switch crds.Decide(p.guest.CRDs[name]) {
-		case crds.Install, crds.Update:
-			out = append(out, name)
-		case crds.Keep:
-			p.plan.ForeignCRDs = append(p.plan.ForeignCRDs, name)
-		case crds.Wait: // its end is an event
-			p.plan.PendingCRDs = append(p.plan.PendingCRDs, name)
+// verdict is what was decided about a CRD.
+func (s *State) verdict(name string) crds.Verdict {
+	i := slices.IndexFunc(s.Decisions, func(c crds.CRD) bool { return c.Name == name })
+	if i < 0 {
+		return crds.HandsOff
+	}
+	return s.Decisions[i].Verdict
+}
+
+// Waiting is how many CRDs are being deleted, to be installed anew.
+func (s State) Waiting() int {
+	n := 0
+	for _, c := range s.Decisions {
+		if c.Verdict == crds.Wait {
+			n++
 		}
 	}
-	return out
+	return n
+}
+
+// CRDsFirst says whether a CRD that is there is not yet, or may not be, as istiod and its RBAC expect it: then they wait for it. Where there is
+// none, istiod waits by itself.
+func (s State) CRDsFirst() bool {
+	return slices.ContainsFunc(s.Decisions, func(c crds.CRD) bool {
+		return c.Verdict == crds.Adopt || c.Verdict == crds.Update && !c.Same()
+	})
+}
+
+// protectCRDs protects the CRDs that are ours, or become it.
+func (p *draft) protectCRDs(names []string) error {
+	if p.cfg.CRDProtection == LeaveCRDsOpen {
+		return nil
+	}
+	for _, u := range crdPolicy(p.cfg, names, p.cfg.CRDWriters) {
+		if err := p.addGuest(&p.plan.Protection, u); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addReleases renders both releases and routes what comes out.
@@ -221,6 +285,11 @@ func (p *draft) addOwn() error {
 	if err := errors.Join(p.addNetworkPolicies(), p.addWebhookService()); err != nil {
 		return err
 	}
+	return p.addCA()
+}
+
+// addCA adds the mesh CA, unless it is somebody else's.
+func (p *draft) addCA() error {
 	if p.hosted.CAOwner == Theirs {
 		return nil
 	}
@@ -243,7 +312,7 @@ func (p *draft) refuseTwins() error {
 		}
 		seen[id] = true
 	}
-	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Guest, p.plan.Admission) {
+	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
 		add(SideGuest, o.object)
 	}
 	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Workload) {
@@ -254,16 +323,14 @@ func (p *draft) refuseTwins() error {
 
 // sort gives every list a total order: by kind in the order of the side's kinds, then by key.
 func (s *State) sort() {
-	slices.SortFunc(s.CRDs, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
+	for _, list := range [][]GuestObject{s.CRDs, s.Adopted, s.Protection, s.Guest, s.Admission} {
+		slices.SortFunc(list, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
+	}
 	slices.SortFunc(s.Workload, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
-	slices.SortFunc(s.Guest, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
-	slices.SortFunc(s.Admission, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
 	slices.SortFunc(s.Mgmt, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
 	slices.SortFunc(s.Dropped, func(a, b Dropped) int {
 		return cmp.Or(cmp.Compare(a.Release, b.Release), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
 	})
-	slices.Sort(s.ForeignCRDs)
-	slices.Sort(s.PendingCRDs)
 }
 
 func order(kinds []Kind, a, b object) int {

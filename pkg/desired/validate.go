@@ -45,6 +45,9 @@ func (c Config) Validate() error {
 	for _, r := range c.IstioResources {
 		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
 	}
+	for _, writer := range c.CRDWriters {
+		add(writer != "" && strings.TrimSpace(writer) == writer, "crd-writers", "%q is no user name", writer)
+	}
 	c.validatePolicies(add)
 	return errors.Join(errs...)
 }

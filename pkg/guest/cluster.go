@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +18,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -31,11 +35,24 @@ type Cluster struct {
 	core      coreclient.CoreV1Interface
 	dynamic   dynamic.Interface
 	gateway   gatewayclient.GatewayV1Interface
-	crds      *watch.Watch
+	crds      *crdView
+	reader    *crdReader
+	olm       *olmView
+	uses      *useView
 	namespace *watch.Watch
 	classes   *classWatch
-	notify    func()
+	mode      *modeWatch
+	// arranging is held while watches are started and stopped.
+	arranging sync.Mutex
+	// notify, arranged and log are set by Start, before anything runs.
+	notify   func()
+	arranged func()
+	log      logr.Logger
 }
+
+// servedPatience is for how long the objects of a CRD are asked for while the API server does not know them: one that has just come is served in a
+// moment, or after five seconds where there are several API servers.
+const servedPatience = 30 * time.Second
 
 func crdResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -45,16 +62,16 @@ func namespaceResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 }
 
-// New makes the clients of the guest. It makes no request.
-func New(conn *guestconn.Conn, cfg desired.Config) (*Cluster, error) {
-	c, err := connect(conn, cfg)
+// New makes the clients of the guest. It makes no request. source is where the CRDs come from that the guest's are compared with.
+func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
+	c, err := connect(conn, cfg, source)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the guest: %w", err)
 	}
 	return c, nil
 }
 
-func connect(conn *guestconn.Conn, cfg desired.Config) (*Cluster, error) {
+func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
 	restConfig.Wrap(limitAnswers)
 	httpClient, err := rest.HTTPClientFor(restConfig)
@@ -89,10 +106,27 @@ func connect(conn *guestconn.Conn, cfg desired.Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
-	c.crds = watch.New(metadataWatch(meta, crdResource(), "", c.onCRD(), func() { c.notify() }))
-	c.namespace = watch.New(metadataWatch(meta, namespaceResource(), "metadata.name="+cfg.GuestNamespace, func(watch.Event) { c.notify() }, func() { c.notify() }))
-	c.classes = newClassWatch(gateway.GatewayClasses(), cfg.ControllerName, func() { c.notify() })
+	c.watches(meta, source)
 	return c, nil
+}
+
+// watches prepares what is watched beside our own objects.
+func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
+	notify := func() { c.notify() }
+	c.crds = newCRDView(meta, c.cfg, c.onCRD, notify)
+	c.reader = newCRDReader(c.dynamic, source, c.crds, func() {
+		c.arranged()
+		c.notify()
+	})
+	c.olm = newOLMView(meta, notify)
+	c.uses = newUseView(c.dynamic, meta, c.cfg.ControllerName, notify)
+	namespace := metadataWatch(meta, namespaceResource(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.cfg.GuestNamespace})
+	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
+	c.namespace = watch.New(namespace)
+	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, notify)
+	c.mode = newModeWatch(c.dynamic, notify, func(mode string) {
+		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)
+	})
 }
 
 func kinds() []apply.Kind {
@@ -104,78 +138,58 @@ func kinds() []apply.Kind {
 	return out
 }
 
-// metadataWatch watches the metadata of a cluster-scoped resource.
-func metadataWatch(client metadata.Interface, gvr schema.GroupVersionResource, fields string, onEvent func(watch.Event), onSynced func()) watch.Options {
+// metadataWatch watches the metadata of a resource, of all namespaces, and keeps the identity of each object that is selected.
+func metadataWatch(client metadata.Interface, gvr schema.GroupVersionResource, selected metav1.ListOptions) watch.Options {
 	return watch.Options{
 		Name: gvr.Resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = fields
+			o.FieldSelector, o.LabelSelector = selected.FieldSelector, selected.LabelSelector
 			return client.Resource(gvr).List(ctx, o)
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = fields
+			o.FieldSelector, o.LabelSelector = selected.FieldSelector, selected.LabelSelector
 			return client.Resource(gvr).Watch(ctx, o)
 		},
-		Example: &metav1.PartialObjectMetadata{}, Client: client, Transform: identityOnly, OnEvent: onEvent, OnSynced: onSynced,
+		Example: &metav1.PartialObjectMetadata{}, Client: client, Transform: identityOnly,
 	}
 }
 
-// identityOnly keeps of an object's metadata what a Fact is made from. A guest may have hundreds of CRDs.
 func identityOnly(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return obj, nil
 	}
-	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp,
-	}}
-	if owner, labelled := m.Labels[desired.OwnerLabel]; labelled {
-		slim.Labels = map[string]string{desired.OwnerLabel: owner}
-	} else if slices.ContainsFunc(m.ManagedFields, isOurs) {
-		// Somebody took the label away. What we applied is still ours.
-		slim.Annotations = map[string]string{appliedByUs: ""}
-	}
-	return slim, nil
-}
-
-// appliedByUs marks, in our copy only, an object that we applied and that does not carry our label.
-const appliedByUs = "applied-by-us"
-
-func isOurs(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Manager == desired.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
 }
 
 // Start begins to watch, once. It returns at once; notify is called on every event that may matter.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
-	c.notify = notify
+	c.notify, c.arranged, c.log = notify, func() { c.arrange(ctx) }, klog.FromContext(ctx)
 	if err := c.objects.Start(ctx, notify); err != nil {
 		return fmt.Errorf("watching the guest: %w", err)
 	}
 	go c.crds.Run(ctx)
+	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
-	go c.classes.run(ctx)
 	go c.conn.Run(ctx, notify)
 	return nil
 }
 
-// onCRD passes on events of CRDs that a plan may hold; a guest's other CRDs come and go.
-func (c *Cluster) onCRD() func(watch.Event) {
-	relevant := wantedCRDs(c.cfg)
-	return func(e watch.Event) {
-		crd, ok := e.Object.(*metav1.PartialObjectMetadata)
-		if !ok || !relevant[crd.Name] {
-			return
-		}
-		if crd.Name == classCRD && !e.Gone {
-			c.classes.begin()
-		}
-		c.notify()
-	}
+// onCRD is told of each CRD that something is decided by. A guest's other CRDs come and go.
+func (c *Cluster) onCRD() {
+	c.arranged()
+	c.reader.look()
+	c.notify()
 }
 
 // Apply makes the guest agree with objects.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.GuestObject) apply.Report {
 	return apply.Apply(ctx, c.objects, objects)
+}
+
+// Adopt makes objects of others ours, and as they should be.
+func (c *Cluster) Adopt(ctx context.Context, objects []desired.GuestObject) apply.Report {
+	return apply.Adopt(ctx, c.objects, objects)
 }
 
 // Prune deletes what is ours and not in keep.

@@ -90,7 +90,7 @@ func TestTheGuestCannotFillMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(conn, desired.Config{GuestNamespace: "openshift-ingress"})
+	c, err := New(conn, desired.Config{GuestNamespace: "openshift-ingress"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

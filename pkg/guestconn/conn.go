@@ -47,6 +47,8 @@ type Conn struct {
 	mu      sync.Mutex
 	current *session
 	problem error
+	// refused says that the guest did not know us when it was asked last.
+	refused bool
 }
 
 var _ http.RoundTripper = &Conn{}
@@ -84,10 +86,13 @@ func (c *Conn) Endpoint() Endpoint {
 	return c.current.endpoint
 }
 
-// Problem is why the kubeconfig as it is now is not in use, and nil when it is.
+// Problem is why the kubeconfig as it is now is not in use, or that the guest refuses the one that is; nil when all is well.
 func (c *Conn) Problem() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.problem == nil && c.refused {
+		return errRefused
+	}
 	return c.problem
 }
 
@@ -111,8 +116,18 @@ func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
 	case response.StatusCode == http.StatusUnauthorized:
 		c.lookSoon()
 	}
+	c.answered(s, response.StatusCode)
 	response.Body = &body{response.Body, done, s.closed}
 	return response, nil
+}
+
+// answered remembers whether the guest knows the kubeconfig that is in use.
+func (c *Conn) answered(s *session, code int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s == c.current {
+		c.refused = code == http.StatusUnauthorized
+	}
 }
 
 // CloseIdleConnections closes connections that nobody uses, as http.Client asks for.
@@ -147,7 +162,7 @@ func (c *Conn) use(next *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.current
-	c.current, c.problem = next, nil
+	c.current, c.problem, c.refused = next, nil, false
 	if old.underWay == 0 {
 		old.close()
 	} else {
@@ -246,6 +261,10 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 	}
 	c.problem = err
 }
+
+// errRefused is what the guest says of credentials that ran out, or were taken back.
+var errRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): the certificate or the token in it may have expired, " +
+	"and another kubeconfig in its place is used at once")
 
 // errReplaced ends watches. It is none of the errors after which client-go would go on where a watch ended.
 var errReplaced = errors.New("the guest kubeconfig was replaced")

@@ -177,6 +177,33 @@ func TestWhatTellsOfANewKubeconfig(t *testing.T) {
 	}
 }
 
+// TestRefusedCredentialsAreAProblem until others are in use.
+func TestRefusedCredentialsAreAProblem(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := follow(t, server.withCertificate(t, "a"))
+	f.expectWho("a")
+	if err := f.Problem(); err != nil {
+		t.Errorf("all is well, and the problem is %v", err)
+	}
+	server.revoke("a")
+	f.who()
+	if f.look(f.ctx) {
+		t.Error("the same kubeconfig counts as another")
+	}
+	if err := f.Problem(); !errors.Is(err, errRefused) {
+		t.Errorf("the guest refuses us, and the problem is %v", err)
+	}
+	f.replace(server.withCertificate(t, "b"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	f.expectWho("b")
+	if err := f.Problem(); err != nil {
+		t.Errorf("the guest knows us again, and the problem is %v", err)
+	}
+}
+
 func TestTheKubeconfigIsReadFromTimeToTime(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)

@@ -39,16 +39,6 @@ type Cluster struct {
 	kept   secrets
 }
 
-// secrets is what the two Secrets hold, once they were read or made.
-type secrets struct {
-	read       bool
-	ca         pki.CA
-	rotation   pki.Rotation
-	spoiledCA  error
-	doubtedCA  bool
-	credential desired.Credential
-}
-
 // New connects to the management cluster. It makes no request.
 func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
 	httpClient, err := rest.HTTPClientFor(restConfig)
@@ -268,83 +258,6 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is of no use.
-func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
-	shown := c.shownCA()
-	restored := shown != nil && c.objects.Ours(shown) && !c.kept.ca.Exists()
-	switch {
-	case !c.kept.read:
-		read, err := c.readSecrets(ctx)
-		if err != nil {
-			return err
-		}
-		c.kept = read
-	case c.kept.spoiledCA != nil, c.kept.doubtedCA, restored:
-		return c.readCA(ctx, &c.kept)
-	}
-	return nil
-}
-
-// readCA reads the CA, if it is ours; one of somebody else is always what the watch shows.
-func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
-	found, exists, err := c.secret(ctx, desired.CASecretName)
-	if err != nil {
-		return err
-	}
-	into.ca, into.rotation, into.spoiledCA, into.doubtedCA = pki.CA{}, pki.Rotation{}, nil, false
-	if exists && c.objects.Ours(found) {
-		into.ca, into.rotation, into.spoiledCA = desired.CAFromSecret(found.Annotations, found.Data)
-	}
-	return nil
-}
-
-// DoubtCA says that the CA which Observe shows cannot be used. It is read again: somebody may have put right what is there.
-func (c *Cluster) DoubtCA() { c.kept.doubtedCA = true }
-
-func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
-	out := secrets{read: true}
-	if err := c.readCA(ctx, &out); err != nil {
-		return secrets{}, err
-	}
-	credential, found, err := c.secret(ctx, desired.CredentialSecretName)
-	if err != nil {
-		return secrets{}, err
-	}
-	if found {
-		// A credential that cannot be read is not worth keeping: a new one is made, which costs nothing.
-		out.credential, _ = desired.CredentialFromSecret(credential.Annotations, credential.Data)
-	}
-	return out, nil
-}
-
-func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool, error) {
-	found, err := c.core.Secrets(c.cfg.MgmtNamespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, fmt.Errorf("reading Secret %s on the management side: %w", name, err)
-	}
-	return found, true, nil
-}
-
-// KeepCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
-func (c *Cluster) KeepCA(ca pki.CA, rotation pki.Rotation) { c.kept.ca, c.kept.rotation = ca, rotation }
-
-// Credential is istiod's guest credential, or the zero value.
-func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
-
-// KeepCredential makes a new credential the one that Credential shows. The caller applies it.
-func (c *Cluster) KeepCredential(credential desired.Credential) { c.kept.credential = credential }
-
-// ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential
-// of its own where there are none.
-func (c *Cluster) ForgetSecrets() {
-	if c.kept.ca.Exists() || c.kept.credential.Token != "" {
-		c.kept = secrets{}
-	}
-}
-
 // Apply makes the management side agree with objects.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
 	return apply.Apply(ctx, c.objects, objects)
@@ -380,6 +293,8 @@ var ErrNoNamespace = errors.New("the management cluster has no namespace")
 
 // NamespaceUID is the identity of the management namespace, by which the management cluster is recognised.
 func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("%w %q: create it, or name another with --namespace", ErrNoNamespace, c.cfg.MgmtNamespace)

@@ -2,7 +2,8 @@
 //
 // # Invariants
 //
-//   - Only our own condition types: a GatewayClass may hold eight in all, and Accepted and SupportedVersion are istiod's.
+//   - Only our own condition types, four at most: a GatewayClass may hold eight in all. Accepted is istiod's; SupportedVersion, which the Gateway API
+//     defines, istiod 1.29 does not write, and so it is ours.
 //   - observedGeneration is that of the class which the plan was computed from, never a newer one.
 //   - A message for the guest names no object, namespace or host of the management side. It does name the side, and the verb and resource of a
 //     missing permission: that is what whoever can help needs.
@@ -17,8 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
@@ -28,21 +31,24 @@ const (
 	ControllerInstalled = "ControllerInstalled"
 	// CRDsReady: the CRDs that istiod serves are there, and who owns them.
 	CRDsReady = "CRDsReady"
+	// SupportedVersion: the CRDs of the Gateway API are those that istiod was built with. Type and reasons are the Gateway API's.
+	SupportedVersion = string(gatewayv1.GatewayClassConditionStatusSupportedVersion)
+	// UnsupportedFieldsInUse: objects set what istiod does not heed. It is there only while there are any.
+	UnsupportedFieldsInUse = "UnsupportedFieldsInUse"
 )
+
+// ownTypes are the types of the conditions that may be ours.
+func ownTypes() []string {
+	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse}
+}
 
 // Reasons of ControllerInstalled.
 const (
 	ReasonInstalled     = "Installed"
 	ReasonPending       = "Pending"
 	ReasonInstallFailed = "InstallFailed"
-)
-
-// Reasons of CRDsReady.
-const (
-	ReasonManaged           = "Managed"
-	ReasonMixedOwnership    = "MixedOwnership"
-	ReasonUnknownManagement = "UnknownManagement"
-	ReasonNotReady          = "NotReady"
+	// ReasonUnmanaged is also one of CRDsReady.
+	ReasonUnmanaged = "Unmanaged"
 )
 
 // Outcome is everything that one reconcile knows about the installation: what was planned, what became of it, and whether istiod serves.
@@ -60,14 +66,24 @@ type Outcome struct {
 	Mgmt, Guest apply.Report
 	// Watches are the kinds of either side whose watch does not work.
 	MgmtWatches, GuestWatches []apply.WatchProblem
+	// Unserved and InUse are as in desired.Guest.
+	Unserved []string
+	InUse    []crds.InUse
 	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
 	Waiting string
+	// Weakened is how many settings weaken it. Which they are is not said here: the guest would know what to try.
+	Weakened int
 }
 
 // Conditions are our conditions of one class. previous are all that it has now; they are not changed.
 func Conditions(class desired.GatewayClass, o Outcome, version string, previous []metav1.Condition, now time.Time) []metav1.Condition {
-	all := make([]metav1.Condition, 0, 2)
-	for _, c := range []metav1.Condition{installed(o, version), crdsReady(o)} {
+	wanted := []metav1.Condition{installed(o, version), crdsReady(o), supportedVersion(o, version)}
+	if len(o.InUse) > 0 {
+		wanted = append(wanted, fieldsInUse(o, version))
+	}
+	all := make([]metav1.Condition, 0, len(wanted))
+	for _, c := range wanted {
+		c.Message = short(c.Message, longestMessage)
 		c.ObservedGeneration = class.Generation
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
@@ -78,8 +94,25 @@ func Conditions(class desired.GatewayClass, o Outcome, version string, previous 
 	return all
 }
 
-// Same says whether a class already has these conditions.
+// longestMessage is the most that a condition says. The CRD allows 32 KiB, and the guest decides how much there is to say.
+const longestMessage = 8 << 10
+
+// short is a text, cut off where it is too long.
+func short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// Same says whether a class already has these conditions, and none of ours beside them: one that is not wanted any more goes when the others are
+// applied without it.
 func Same(previous, wanted []metav1.Condition) bool {
+	for _, own := range ownTypes() {
+		if meta.FindStatusCondition(previous, own) != nil && meta.FindStatusCondition(wanted, own) == nil {
+			return false
+		}
+	}
 	for _, w := range wanted {
 		old := meta.FindStatusCondition(previous, w.Type)
 		if old == nil || old.Status != w.Status || old.Reason != w.Reason || old.Message != w.Message || old.ObservedGeneration != w.ObservedGeneration {
@@ -93,10 +126,10 @@ func installed(o Outcome, version string) metav1.Condition {
 	c := metav1.Condition{Type: ControllerInstalled}
 	failures := failures(o)
 	switch {
-	case o.Refused != nil && o.Istiod == desired.Available:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, serves(o, version)+", but nothing more is done for it: "+refusal(o.Refused)
 	case o.Refused != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, refusal(o.Refused)
+		c.Status, c.Reason, c.Message = refused(o, version)
+	case leftAlone(o):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonUnmanaged, unmanaged(o, failures)
 	case len(failures) > 0 && o.Istiod == desired.Available:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
 			serves(o, version)+", but not everything is as it should be: "+strings.Join(failures, "; ")
@@ -110,7 +143,46 @@ func installed(o Outcome, version string) metav1.Condition {
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, "waiting for "+waiting(o)
 	}
+	c.Message += weakened(o)
 	return c
+}
+
+// refused is what the condition says when there is no plan: what serves goes on serving.
+func refused(o Outcome, version string) (status metav1.ConditionStatus, reason, message string) {
+	if o.Istiod == desired.Available {
+		return metav1.ConditionTrue, ReasonInstalled, serves(o, version) + ", but nothing more is done for it: " + refusal(o.Refused)
+	}
+	return metav1.ConditionFalse, ReasonInstallFailed, refusal(o.Refused)
+}
+
+// leftAlone says that somebody else looks after the installation. A mode that nobody here knows counts as that.
+func leftAlone(o Outcome) bool { return o.Plan.Mode != crds.Managed && o.Plan.Mode != "" }
+
+// unmanaged says what mode Unmanaged means, how to come back, and what of its own hypergate has not yet cleared away.
+func unmanaged(o Outcome, failures []string) string {
+	text := "hypergate leaves this cluster's gateways to somebody else: it has stopped istiod and removed its webhooks; CRDs, GatewayClasses, Gateways and their proxies " +
+		"stay as they are, and nobody of hypergate's updates them. To come back, set spec.gatewayAPI.managementMode: Managed in " +
+		"ingresses.operator.openshift.io cluster where the cluster has it, or else hypergate's flag --crd-management=Managed"
+	switch {
+	case len(failures) > 0:
+		return text + ". It is not all cleared away: " + strings.Join(failures, "; ")
+	case o.Istiod != desired.Absent || !o.Mgmt.Complete() || !o.Guest.Complete():
+		return text + ". It is being cleared away"
+	default:
+		return text
+	}
+}
+
+// weakened says that settings weaken the installation.
+func weakened(o Outcome) string {
+	switch o.Weakened {
+	case 0:
+		return ""
+	case 1:
+		return "; one of hypergate's settings makes it weaker than it need be, the log of hypergate says which"
+	default:
+		return fmt.Sprintf("; %d of hypergate's settings make it weaker than it need be, the log of hypergate says which", o.Weakened)
+	}
 }
 
 // refusal says why there is no plan. Its whole text may name management objects: it is in the log. What may be said is what a request ended
@@ -179,7 +251,11 @@ func failures(o Outcome) (out []string) {
 			case apply.VerdictFailed:
 				add(side.side, kindIn(f.Cause(), f.ID().GVK.Kind)+words(side.side, f.Cause()))
 			case apply.VerdictDamped:
-				add(side.side, f.ID().GVK.Kind+": somebody changes it again and again, so that it is put right once in a while only")
+				who := "somebody"
+				if side.side == desired.SideGuest && f.Rival() != "" {
+					who = f.Rival()
+				}
+				add(side.side, f.ID().GVK.Kind+": "+who+" changes it again and again, so that it is put right once in a while only")
 			default: // as it should be, or on its way
 			}
 		}
@@ -219,45 +295,4 @@ func kindIn(cause apply.Cause, kind string) string {
 		return ""
 	}
 	return kind + ": "
-}
-
-func crdsReady(o Outcome) metav1.Condition {
-	c := metav1.Condition{Type: CRDsReady}
-	foreign := strings.Join(o.Plan.ForeignCRDs, ", ")
-	failed, missing := crdsNotThere(o)
-	switch {
-	case o.Refused != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotReady, "nothing is planned"
-	case failed > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, fmt.Sprintf("%d CRDs could not be installed", failed)
-	case len(o.Plan.PendingCRDs) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, "being deleted, to be installed anew when gone: "+strings.Join(o.Plan.PendingCRDs, ", ")
-	case missing > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotReady, fmt.Sprintf("%d CRDs are not installed yet", missing)
-	case foreign == "":
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"
-	case len(o.Plan.CRDs) == 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonUnknownManagement, "installed by somebody else and not checked: "+foreign
-	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonMixedOwnership, "some are managed by hypergate; installed by somebody else and not checked: "+foreign
-	}
-	return c
-}
-
-// crdsNotThere counts the planned CRDs that could not be written, and those of which nothing is known yet.
-func crdsNotThere(o Outcome) (failed, missing int) {
-	missing = len(o.Plan.CRDs)
-	for _, outcome := range o.Guest.Outcomes() {
-		if outcome.ID().GVK.Kind != "CustomResourceDefinition" {
-			continue
-		}
-		switch outcome.Verdict() {
-		case apply.VerdictFailed:
-			failed, missing = failed+1, missing-1
-		case apply.VerdictUnchanged, apply.VerdictApplied:
-			missing--
-		default: // waiting or skipped
-		}
-	}
-	return failed, missing
 }

@@ -3,7 +3,6 @@ package status_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,10 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
-	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -28,6 +25,10 @@ var (
 	now   = time.Date(2026, 11, 21, 12, 0, 0, 987654321, time.UTC)
 	since = time.Date(2026, 11, 21, 11, 0, 0, 0, time.FixedZone("CET", 3600))
 )
+
+const unmanaged = "hypergate leaves this cluster's gateways to somebody else: it has stopped istiod and removed its webhooks; CRDs, GatewayClasses, Gateways and " +
+	"their proxies stay as they are, and nobody of hypergate's updates them. To come back, set spec.gatewayAPI.managementMode: Managed in " +
+	"ingresses.operator.openshift.io cluster where the cluster has it, or else hypergate's flag --crd-management=Managed"
 
 const serves = "istiod 1.29.1 serves since 2026-11-21T10:00:00Z"
 
@@ -77,9 +78,7 @@ func invalid() error {
 	return err
 }
 
-func plan(foreign, pending []string) desired.State {
-	return desired.State{Installed: true, ForeignCRDs: foreign, PendingCRDs: pending}
-}
+func plan() desired.State { return desired.State{Installed: true, Mode: crds.Managed} }
 
 // want is a condition without what is the same in all.
 type want struct {
@@ -96,15 +95,15 @@ func TestControllerInstalled(t *testing.T) {
 		want    want
 	}{
 		"installed": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
 		"the next version is on its way": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.29.1"},
 		},
 		"the next version does not become ready": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
 				"istiod serves since 2026-11-21T10:00:00Z, but version 1.29.1, which is to replace it, does not become ready (management side)",
@@ -118,93 +117,116 @@ func TestControllerInstalled(t *testing.T) {
 			},
 		},
 		"somebody undoes what we write": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
 				serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only",
 			},
 		},
+		"who undoes what we write is named in the guest alone": {
+			status.Outcome{
+				Plan: plan(), Istiod: desired.Available, Since: since,
+				Mgmt: apply.ReportOf(apply.Damped(configMap, time.Second).By("rival")), Guest: apply.ReportOf(apply.Damped(configMap, time.Second).By("helm (data.a)")),
+			},
+			want{
+				metav1.ConditionTrue, status.ReasonInstalled,
+				serves + ", but not everything is as it should be: management side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only; " +
+					"guest side: ConfigMap: helm (data.a) changes it again and again, so that it is put right once in a while only",
+			},
+		},
 		"istiod is not there yet": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"istiod does not serve": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Unavailable, Mgmt: done, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Unavailable, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"waiting for the token": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for a token"},
 		},
 		"istiod serves with a token that cannot be renewed": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but waits for a token"},
 		},
 		"an object is being deleted": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that are being deleted"},
 		},
 		"an object in the guest was not tried": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that were not tried yet"},
 		},
 		"forbidden on the management side": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
 		},
 		"forbidden in the guest": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: may not patch deployments.apps"},
 		},
 		"forbidden for many objects of a kind": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
 		},
 		"a failure while istiod serves": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: management side: may not patch deployments.apps"},
 		},
 		"a watch that is forbidden": {
 			status.Outcome{
-				Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: may not patch deployments.apps"},
 		},
 		"a watch that will come back": {
 			status.Outcome{
-				Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
 				MgmtWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(unreachable(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
 		"unreachable": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
 		"a conflict on the management side": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by somebody else"},
 		},
 		"a conflict in the guest": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed by secret-manager"},
 		},
 		"denied on the management side": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: denied by admission"},
 		},
 		"denied in the guest": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook secret-hook.example.com"},
 		},
 		"invalid on the management side": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: not accepted as valid"},
 		},
 		"both sides": {
-			status.Outcome{Plan: plan(nil, nil), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
+			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: may not patch deployments.apps"},
+		},
+		"somebody else looks after it": {
+			status.Outcome{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged},
+		},
+		"somebody else is to look after it, and istiod still runs": {
+			status.Outcome{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is being cleared away"},
+		},
+		"somebody else is to look after it, and istiod may not be removed": {
+			status.Outcome{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is not all cleared away: management side: may not patch deployments.apps"},
 		},
 		"refused": {
 			status.Outcome{Refused: errors.New("Deployment secret-namespace/secret-object is planned twice")},
@@ -245,103 +267,11 @@ func find(t *testing.T, conditions []metav1.Condition, kind string) metav1.Condi
 	return conditions[i]
 }
 
-// planned is a real plan, since only package desired makes objects: the CRDs of the Gateway API, of which the foreign ones are somebody else's.
-func planned(t *testing.T, facts map[string]crds.Fact) desired.State {
-	t.Helper()
-	source, err := charts.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.New(now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := desired.Compute(desired.Config{
-		Topology: desired.TopologyStandalone, MgmtNamespace: "ingress", GuestNamespace: "ingress", ControllerName: "example.com/v1", Revision: "r",
-		PilotImage: "example.com/pilot", ProxyImage: "example.com/proxy", XDS: desired.HostPort{Host: "istiod", Port: 443},
-	}, source, desired.Hosted{CA: ca}, desired.Guest{Classes: []desired.GatewayClass{{Name: "c"}}, CRDs: facts})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
-}
-
-// crdFacts says of each CRD of the Gateway API the same, but of some.
-func crdFacts(all crds.Fact, but map[string]crds.Fact) map[string]crds.Fact {
-	facts := map[string]crds.Fact{}
-	for _, name := range crds.GatewayAPI().Names() {
-		facts[name] = all
-	}
-	maps.Copy(facts, but)
-	return facts
-}
-
-func TestCRDsReady(t *testing.T) {
-	const routes = "httproutes.gateway.networking.k8s.io"
-	ours, foreign, leaving := crds.FactOf(true, false), crds.FactOf(false, false), crds.FactOf(true, true)
-	all := strings.Join(crds.GatewayAPI().Names(), ", ")
-	for name, tc := range map[string]struct {
-		facts   map[string]crds.Fact
-		results func(apply.ID) apply.Outcome // of each planned CRD
-		want    want
-	}{
-		"all ours": {
-			crdFacts(ours, nil), apply.Unchanged,
-			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
-		},
-		"just installed": {
-			crdFacts(crds.Fact{}, nil), apply.Applied,
-			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
-		},
-		"one is somebody else's": {
-			crdFacts(ours, map[string]crds.Fact{routes: foreign}), apply.Unchanged,
-			want{metav1.ConditionTrue, status.ReasonMixedOwnership, "some are managed by hypergate; installed by somebody else and not checked: " + routes},
-		},
-		"all are somebody else's": {
-			crdFacts(foreign, nil), apply.Unchanged,
-			want{metav1.ConditionFalse, status.ReasonUnknownManagement, "installed by somebody else and not checked: " + all},
-		},
-		"one is being deleted": {
-			crdFacts(ours, map[string]crds.Fact{routes: leaving}), apply.Unchanged,
-			want{metav1.ConditionFalse, status.ReasonNotReady, "being deleted, to be installed anew when gone: " + routes},
-		},
-		"none could be written": {
-			crdFacts(ours, nil), func(id apply.ID) apply.Outcome { return failed(id, denied()) },
-			want{metav1.ConditionFalse, status.ReasonNotReady, "6 CRDs could not be installed"},
-		},
-		"some could not be written": {
-			crdFacts(ours, map[string]crds.Fact{routes: foreign}),
-			func(id apply.ID) apply.Outcome {
-				if strings.HasPrefix(id.Key.Name, "g") { // gatewayclasses, gateways, grpcroutes
-					return failed(id, forbidden())
-				}
-				return apply.Applied(id)
-			},
-			want{metav1.ConditionFalse, status.ReasonNotReady, "3 CRDs could not be installed"},
-		},
-		"not tried":           {crdFacts(ours, nil), apply.Skipped, want{metav1.ConditionFalse, status.ReasonNotReady, "6 CRDs are not installed yet"}},
-		"waiting for the end": {crdFacts(ours, nil), apply.Waiting, want{metav1.ConditionFalse, status.ReasonNotReady, "6 CRDs are not installed yet"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := status.Outcome{Plan: planned(t, tc.facts)}
-			outcomes := []apply.Outcome{apply.Applied(configMap)}
-			for _, object := range apply.IDs(o.Plan.CRDs) {
-				outcomes = append(outcomes, tc.results(object))
-			}
-			o.Guest = apply.ReportOf(outcomes...)
-			checkCondition(t, o, status.CRDsReady, tc.want)
-		})
-	}
-	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
-	})
-}
-
 // TestTransitions: a condition keeps its time while its status stays, whatever else of it changes.
 func TestTransitions(t *testing.T) {
 	before := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
 	done := apply.ReportOf()
-	available := status.Outcome{Plan: plan(nil, nil), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
+	available := status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
 	old := metav1.Condition{
 		Type: status.ControllerInstalled, Status: metav1.ConditionTrue, Reason: "Other", Message: "other", ObservedGeneration: 3, LastTransitionTime: before,
 	}
@@ -369,6 +299,10 @@ func TestSame(t *testing.T) {
 	}
 	if status.Same(nil, wanted) || status.Same(wanted[:1], wanted) {
 		t.Error("conditions that are not there are the same")
+	}
+	gone := metav1.Condition{Type: status.UnsupportedFieldsInUse, Status: metav1.ConditionTrue}
+	if status.Same(append([]metav1.Condition{gone}, wanted...), wanted) {
+		t.Error("one of ours that is not wanted any more is as it should be: it would stay for ever")
 	}
 	for field, change := range map[string]func(*metav1.Condition){
 		"status":     func(c *metav1.Condition) { c.Status = metav1.ConditionTrue },

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,6 +58,11 @@ type Options struct {
 	OnEvent func(Event)
 	// OnSynced is called when the copy is complete for the first time, after OnEvent was for each object. It may be nil.
 	OnSynced func()
+	// OnTrouble is called when attempts begin to fail, fail for another reason, or work again. It may be nil.
+	OnTrouble func()
+	// Patience is for how long what the API server does not know at all (404) is asked for: the objects of a CRD that it has just got, or that has
+	// just gone. Then Run ends. Zero: for ever.
+	Patience time.Duration
 }
 
 // Watch is the local copy. It is safe for concurrent use.
@@ -79,6 +85,9 @@ func New(opts Options) *Watch {
 	}
 	if opts.OnSynced == nil {
 		opts.OnSynced = func() {}
+	}
+	if opts.OnTrouble == nil {
+		opts.OnTrouble = func() {}
 	}
 	w := &Watch{opts: opts, store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 	lw := &cache.ListWatch{
@@ -104,18 +113,37 @@ func backoff() wait.Backoff {
 	return wait.Backoff{Duration: firstDelay, Cap: maxDelay, Steps: 10, Factor: 2, Jitter: 1}
 }
 
-// Run watches until ctx ends. Errors do not end it; see Err. client-go's own logging of every failed attempt is switched off: there is a line,
+// Run watches until ctx ends. Errors do not end it, but for what goes beyond Patience; see Err. client-go's own logging of every failed attempt is switched off: there is a line,
 // to the logger in ctx, when attempts begin to fail and when one works again.
 func (w *Watch) Run(ctx context.Context) {
 	w.setLog(logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name))
 	ctx = klog.NewContext(ctx, logr.Discard())
-	delay := backoff()
+	delay, unknown := backoff(), patience{most: w.opts.Patience}
 	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := w.reflector.ListAndWatchWithContext(ctx); err != nil {
+		err := w.reflector.ListAndWatchWithContext(ctx)
+		if err != nil {
 			w.record(err)
 		}
-		return false, nil
+		return unknown.ends(err), nil
 	})
+}
+
+// patience counts for how long something is not found.
+type patience struct {
+	most  time.Duration
+	since time.Time
+}
+
+func (p *patience) ends(err error) bool {
+	switch {
+	case p.most == 0:
+		return false
+	case !apierrors.IsNotFound(err):
+		p.since = time.Time{}
+	case p.since.IsZero():
+		p.since = time.Now()
+	}
+	return !p.since.IsZero() && time.Since(p.since) >= p.most
 }
 
 // Synced says whether the copy was complete at least once.
@@ -150,16 +178,29 @@ func (w *Watch) setLog(log logr.Logger) {
 	w.log = log
 }
 
+// record keeps how an attempt ended, and tells of it if it ended otherwise than the one before.
 func (w *Watch) record(err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case err != nil && w.err == nil && !errors.Is(err, context.Canceled):
-		w.log.Info("A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
-	case err == nil && w.err != nil:
-		w.log.Info("The watch works again")
-	}
+	before, log := w.err, w.log
 	w.err = err
+	w.mu.Unlock()
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	switch told, tell := w.isTrouble(before), w.isTrouble(err); {
+	case tell && !told:
+		log.Info("A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
+	case told && !tell:
+		log.Info("The watch works again")
+	}
+	if (before == nil) != (err == nil) || apierrors.ReasonForError(before) != apierrors.ReasonForError(err) {
+		w.opts.OnTrouble()
+	}
+}
+
+// isTrouble says whether an error should not have been expected.
+func (w *Watch) isTrouble(err error) bool {
+	return err != nil && (w.opts.Patience == 0 || !apierrors.IsNotFound(err))
 }
 
 // setSynced says whether this was the first time.

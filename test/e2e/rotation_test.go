@@ -1,8 +1,12 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,34 +21,86 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// rotateCA rotates the mesh CA with phases of seconds instead of a day, while the guest goes on with its work.
+// rotateCA rotates the mesh CA with phases of seconds instead of a day, while the guest goes on with its work, and a fleet of gateways with theirs.
 func rotateCA(t *teller) {
-	t.start("--ca-overlap", "10s")
+	size, overlap := t.fleetSize()
+	t.start("--ca-overlap", overlap.String())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
-	old := t.caFiles()
+	old, memory := t.caFiles(), t.istiodMemory("VmRSS")
+	fleet := t.fleet(size, overlap)
+	t.Logf("%d gateways, overlap %s; memory of istiod without them %s, with them %s", size, overlap, memory, t.istiodMemory("VmRSS"))
 	stop := t.atWork()
 
+	began := time.Now()
 	var out, errOut strings.Builder
 	t.Expect(app.Execute(t.ctx, []string{"rotate-ca", "--namespace", t.MgmtNamespace, "--management-kubeconfig", t.MgmtKubeconfig}, &out, &errOut)).To(gomega.BeZero(), errOut.String())
 	t.Log(out.String())
 	for _, phase := range []string{"spreading", "settling", ""} {
 		t.Eventually(t.caPhase, stepTimeout).Should(gomega.Equal(phase))
+		t.Logf("%s after %s", cmp.Or(phase, "one root"), time.Since(began).Round(100*time.Millisecond))
 	}
 	fresh := t.caFiles()
-	t.Expect(fresh["root-cert.pem"]).NotTo(gomega.ContainSubstring(strings.TrimSpace(old["root-cert.pem"])))
+	root := strings.TrimSpace(fresh["root-cert.pem"])
+	t.Expect(root).NotTo(gomega.ContainSubstring(strings.TrimSpace(old["root-cert.pem"])))
 	t.Expect(fresh).To(gomega.HaveLen(4))
-	t.Log("the guest's gateways are told of the new root alone, and with it they find istiod")
-	t.Eventually(t.publishedRoot).Should(gomega.Equal(strings.TrimSpace(fresh["root-cert.pem"])))
-	client, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { _ = client.Close() })
-	_, err = client.CSR(t.step())
-	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Log("the guest's gateways are told of the new root alone, and with it they find istiod; so is its API server")
+	t.Eventually(t.publishedRoot).Should(gomega.Equal(root))
+	t.Eventually(func() []string { return fleet.without(func(a *agent) bool { return a.trusts(root) }) }).Should(gomega.BeEmpty(), "gateways that are not done")
+	took := time.Since(began)
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
+	for _, w := range t.webhooks().Webhooks {
+		t.Expect(strings.TrimSpace(string(w.ClientConfig.CABundle))).To(gomega.Equal(root), w.Name)
+	}
 	t.Expect(stop()).To(gomega.BeEmpty(), "what failed meanwhile")
+	fleet.end()
+	did := fleet.tally()
+	t.Logf("everybody was done after %s, %s more than both overlaps; memory of istiod at most %s", took.Round(100*time.Millisecond),
+		(took - 2*overlap).Round(100*time.Millisecond), t.istiodMemory("VmHWM"))
+	t.Log(did)
+	t.Expect(did.distrust).To(gomega.BeEmpty(), "a gateway and istiod did not trust each other")
+	t.Expect(did.longest).To(gomega.BeNumerically("<", 30*time.Second), "without a stream")
+}
+
+// fleetSize is how many gateways are played while the CA is rotated, and the overlap: with more of them more certificates are renewed in it.
+// GATEWAYS is what make rotation sets.
+func (t *teller) fleetSize() (int, time.Duration) {
+	t.Helper()
+	size := 20
+	if t.Topology == desired.TopologyStandalone {
+		size = 5 // the same code, and the machine has to run the other topology besides
+	} else if asked := os.Getenv("GATEWAYS"); asked != "" {
+		var err error
+		size, err = strconv.Atoi(asked)
+		t.Expect(err).NotTo(gomega.HaveOccurred(), "GATEWAYS")
+	}
+	return size, max(10*time.Second, time.Duration(size)*150*time.Millisecond)
+}
+
+// istiodMemory is a line of the status of istiod's process: VmRSS is what it takes now, VmHWM the most that it took.
+func (t *teller) istiodMemory(line string) string {
+	t.Helper()
+	pod := t.istiodPod()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, process := range processes {
+		group, err := os.ReadFile(filepath.Join(process, "cgroup"))
+		if err != nil || !strings.Contains(string(group), string(pod.UID)) {
+			continue // another's, or gone
+		}
+		state, _ := os.ReadFile(filepath.Join(process, "status"))
+		if !strings.HasPrefix(string(state), "Name:\tpilot-discovery\n") {
+			continue
+		}
+		for text := range strings.Lines(string(state)) {
+			if value, is := strings.CutPrefix(text, line+":"); is {
+				return strings.Join(strings.Fields(value), " ")
+			}
+		}
+	}
+	return "unknown"
 }
 
 func (t *teller) caFiles() map[string]string {

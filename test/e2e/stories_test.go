@@ -404,8 +404,8 @@ func (t *teller) members() ([]string, error) {
 	var out []string
 	options := metav1.ListOptions{LabelSelector: desired.OwnerLabel}
 	for _, kind := range append(desired.MgmtKinds(), desired.GuestKinds()...) {
-		if kind.Kept {
-			continue
+		if kind.Kept || strings.HasPrefix(kind.GVK.Kind, "ValidatingAdmissionPolicy") {
+			continue // CRDs stay, and what protects them
 		}
 		resource := world.Resource(kind.GVK.Group, kind.GVK.Version, kind.Resource)
 		for _, client := range t.Dynamics() {

@@ -70,6 +70,10 @@ type world struct {
 	guestRequests           *requests
 	caOverlap               time.Duration
 	clock                   clock.PassiveClock
+	// health is the address of the health checks.
+	health string
+	// log is what the controller logged.
+	log logged
 }
 
 // worlds numbers the stories.
@@ -101,6 +105,7 @@ func newWorld(t *testing.T) *world {
 			NetworkPolicies: desired.HyperShiftPeers(),
 		},
 	}
+	w.Cleanup(w.log.end)
 	w.cfg.WebhookHost = w.cfg.WebhookService()
 	w.SetDefaultEventuallyTimeout(20 * time.Second)
 	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
@@ -134,23 +139,55 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 	source, err := charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
-	log := logr.FromSlogHandler(slog.NewTextHandler(testWriter{w.T}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := logr.FromSlogHandler(slog.NewTextHandler(testWriter{w.T, &w.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ended = make(chan error, 1)
 	go func() {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
-			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: "0", MetricsAddress: "0",
+			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"), MetricsAddress: "0",
 		})
 	}()
 	return cancel, ended
 }
 
-// testWriter puts the controller's log into the test's.
-type testWriter struct{ t *testing.T }
+// testWriter puts the controller's log into the test's, and keeps it.
+type testWriter struct {
+	t    *testing.T
+	kept *logged
+}
 
 func (w testWriter) Write(p []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
+	w.kept.mu.Lock()
+	defer w.kept.mu.Unlock()
+	if !w.kept.over {
+		w.t.Log(strings.TrimSpace(string(p)))
+	}
+	return w.kept.text.Write(p)
+}
+
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+	// over: the test has ended, and a watch may say its last words after that.
+	over bool
+}
+
+// lines are those that are told whatever the level is.
+func (l *logged) lines() []string {
+	return slices.DeleteFunc(strings.Split(l.String(), "\n"), func(line string) bool { return strings.Contains(line, "level=DEBUG") })
+}
+
+func (l *logged) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
+
+// String is everything that was logged.
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (w *world) createClass(name string) {
@@ -249,6 +286,23 @@ type requests struct {
 	mu   sync.Mutex
 	all  []string
 	last time.Time
+	// refused counts the answers that a client is not known, watches among them.
+	refused int
+}
+
+// unauthorized is how often the server did not know the client.
+func (r *requests) unauthorized() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
+func (r *requests) answered(response *http.Response) {
+	if response != nil && response.StatusCode == http.StatusUnauthorized {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refused++
+	}
 }
 
 func (r *requests) add(line string) {
@@ -291,7 +345,9 @@ func counted(config *rest.Config, into *requests) *rest.Config {
 			if req.URL.Query().Get("watch") == "" {
 				into.add(req.Method + " " + req.URL.Path + "?" + req.URL.RawQuery)
 			}
-			return next.RoundTrip(req)
+			response, err := next.RoundTrip(req)
+			into.answered(response)
+			return response, err
 		})
 	})
 	return config

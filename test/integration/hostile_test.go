@@ -36,8 +36,9 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	}
 	began, mgmt, guest := time.Now(), w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight(harms)
-	for _, kind := range []string{"ClusterRole:", "ClusterRoleBinding:", "RoleBinding:", "ValidatingWebhookConfiguration:"} {
-		w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: " + kind + " somebody changes it again and again"))
+	for kind, field := range map[string]string{"ClusterRole": "rules", "ClusterRoleBinding": "subjects", "RoleBinding": "subjects", "ValidatingWebhookConfiguration": "webhooks"} {
+		w.Eventually(func() string { return w.installedMessage("demo") }).
+			Should(gomega.MatchRegexp("guest side: " + kind + `: \S+ \(` + field + `\) changes it again and again`))
 	}
 	w.Consistently(func() []string { return writes(w.mgmtRequests.since(mgmt)) }, "1s").Should(gomega.BeEmpty())
 	makePeace()

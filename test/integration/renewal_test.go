@@ -1,13 +1,16 @@
 package integration_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -39,6 +42,43 @@ func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 	if diff := cmp.Diff([]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}, paths(w.mgmtRequests.since(mgmt))); diff != "" {
 		t.Errorf("requests to the management side, -want +got:\n%s", diff)
 	}
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+}
+
+// TestARenewalWhileSomethingMayNotBeSeen: a Role that lost what shows istiod stops everything else, and istiod keeps its token.
+func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
+	all := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "services"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"*"}},
+	}
+	w := newWorld(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	w.clock = clock
+	stop := w.run()
+	w.install("demo")
+	stop()
+	before, generation := w.token(), w.istiod().Generation
+
+	user := "limited-" + w.cfg.Revision
+	w.allow(user, slices.Concat(all[:2], all[3:])) // no Deployments
+	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
+	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	clock.SetTime(time.Now().Add(49 * time.Minute))
+	count := w.mgmtRequests.count()
+	w.run()
+	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "InstallFailed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not list deployments.apps"))))
+	w.Expect(paths(writes(w.mgmtRequests.since(count)))).To(gomega.Equal(
+		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}), "nothing else is written")
+
+	t.Log("once it is allowed, nothing else is needed")
+	w.allow(user, all)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 40*time.Second).
+		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 

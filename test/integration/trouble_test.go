@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
@@ -41,6 +43,49 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 30*time.Second).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
+}
+
+// TestAFailureThatLastsIsToldOnce, however often it is tried again.
+func TestAFailureThatLastsIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	user := "limited-" + w.cfg.Revision
+	w.allow(user, []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "deployments", "networkpolicies"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "services"}, Verbs: []string{"get", "list", "watch"}},
+	})
+	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
+	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	stop, _ := w.tryRun()
+	t.Cleanup(stop)
+	w.createClass("demo")
+	tries := func() (n int) {
+		for _, request := range w.mgmtRequests.since(0) {
+			if strings.HasPrefix(request, "PATCH") && strings.Contains(request, "/services/"+w.cfg.IstiodName()) {
+				n++
+			}
+		}
+		return n
+	}
+	w.Eventually(tries).Should(gomega.BeNumerically(">=", 2), "it is installed, but for that")
+	before, said := tries(), w.log.lines()
+	w.Eventually(tries).Should(gomega.BeNumerically(">=", before+2))
+	w.Expect(w.log.lines()).To(gomega.Equal(said))
+	w.Expect(strings.Count(w.log.String(), "Cannot make both sides as they should be")).To(gomega.Equal(1))
+}
+
+// TestAWeakSettingIsTold: its name in the log, and in the condition, which is the guest's to read, that there is one.
+func TestAWeakSettingIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.NetworkPolicies = desired.NoPolicies{}
+	w.caOverlap = time.Hour
+	w.run()
+	w.createClass("demo")
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(
+		gomega.HaveSuffix("; 2 of hypergate's settings make it weaker than it need be, the log of hypergate says which"))
+	w.Expect(w.installedMessage("demo")).NotTo(gomega.ContainSubstring("--"))
+	for _, flag := range []string{"--network-policies=false: ", "--ca-overlap=1h0m0s: "} {
+		w.Expect(w.log.String()).To(gomega.ContainSubstring(`why="` + flag))
+	}
 }
 
 // allow gives a user rules in the management namespace, and no others.

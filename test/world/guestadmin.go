@@ -179,13 +179,18 @@ func (w *World) ProxyWith(ctx context.Context, pod *corev1.Pod, token string) (*
 	if err != nil {
 		return nil, fmt.Errorf("reading the mesh root that gateways mount: %w", err)
 	}
-	address, err := w.istiodAddress(ctx)
+	options, err := w.ProxyOptions(ctx, pod, token)
 	if err != nil {
 		return nil, err
 	}
-	return xds.Dial(ctx, xds.Options{
-		Address: address, ServerName: w.XDS().Host, RootCAs: []byte(root.Data["root-cert.pem"]), Token: token, Node: xds.NodeOf(pod),
-	})
+	options.RootCAs = []byte(root.Data["root-cert.pem"])
+	return xds.Dial(ctx, options)
+}
+
+// ProxyOptions are how the proxy of a Pod reaches istiod, without the roots that it trusts.
+func (w *World) ProxyOptions(ctx context.Context, pod *corev1.Pod, token string) (xds.Options, error) {
+	address, err := w.istiodAddress(ctx)
+	return xds.Options{Address: address, ServerName: w.XDS().Host, Token: token, Node: xds.NodeOf(pod)}, err
 }
 
 // ServingNames are the names in istiod's serving certificate, sorted, as somebody sees them who trusts the root that gateways mount.

@@ -68,7 +68,23 @@ type Client struct {
 // no connection came about: refused, or a certificate that is not for ServerName or not of RootCAs. A token that istiod rejects shows
 // later, in the errors of CSR and WaitFor.
 func Dial(ctx context.Context, options Options) (*Client, error) {
-	c := &Client{node: options.Node, roots: x509.NewCertPool(), updates: make(chan *Config, 1), last: &Config{}}
+	c, err := connect(options)
+	if err != nil {
+		return nil, err
+	}
+	c.updates, c.last = make(chan *Config, 1), &Config{}
+	ctx, c.cancel = context.WithCancel(ctx)
+	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(c.conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("dialling istiod at %s as %s: %w", options.Address, options.ServerName, err), c.Close())
+	}
+	go c.receive(newStream(ads, c.node.proto()))
+	return c, nil
+}
+
+// connect prepares the connection. It makes no request.
+func connect(options Options) (*Client, error) {
+	c := &Client{node: options.Node, roots: x509.NewCertPool(), cancel: func() {}}
 	if c.node.ClusterID == "" {
 		c.node.ClusterID = "Kubernetes"
 	}
@@ -89,12 +105,6 @@ func Dial(ctx context.Context, options Options) (*Client, error) {
 		return nil, fmt.Errorf("dialling istiod at %s: %w", options.Address, err)
 	}
 	c.conn = conn
-	ctx, c.cancel = context.WithCancel(ctx)
-	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("dialling istiod at %s as %s: %w", options.Address, options.ServerName, err), c.Close())
-	}
-	go c.receive(newStream(ads, c.node.proto()))
 	return c, nil
 }
 

@@ -32,6 +32,16 @@ type Certificate struct {
 	Expiry time.Time
 }
 
+// Certify is CSR over a connection of its own: Istio's agent has one for that, and renews its certificate over it whatever becomes of its stream.
+func Certify(ctx context.Context, options Options) (*Certificate, error) {
+	c, err := connect(options)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := c.CSR(ctx)
+	return certificate, errors.Join(err, c.Close())
+}
+
 // CSR asks istiod's CA for a certificate, as Istio's agent does at its start. The chain has been verified against Options.RootCAs, and is
 // for the key made here. istiod's refusal is wrapped as a gRPC status (Unauthenticated when it knows neither token nor certificate).
 func (c *Client) CSR(ctx context.Context) (*Certificate, error) {

@@ -3,6 +3,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +19,15 @@ var version = "dev"
 const (
 	exitOK    = 0
 	exitError = 1
+	// exitAct says that somebody must act: everything was printed, and something of it is Blocked or HandsOff.
+	exitAct = 2
 )
+
+// codeError ends the process with this exit code, and says nothing more.
+type codeError int
+
+// Error is never printed.
+func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // Main runs the process's command line, until a signal ends it, and returns the exit code. Call it once.
 func Main() int {
@@ -31,7 +40,11 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if code, ok := errors.AsType[codeError](err); ok {
+		return int(code)
+	}
+	if err != nil {
 		fmt.Fprintf(errOut, "hypergate: %v\n", err)
 		return exitError
 	}
@@ -47,7 +60,7 @@ and what must stand beside the gateways - RBAC, webhooks, CRDs - in the guest. S
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newRender(), newRotateCA(), newVersion())
+	root.AddCommand(newRun(), newRender(), newCRDs(), newRotateCA(), newVersion())
 	return root
 }
 

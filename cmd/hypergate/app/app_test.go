@@ -83,6 +83,9 @@ func TestBadFlags(t *testing.T) {
 		"charts dir not there":   {flags("--charts-dir=" + filepath.Join(t.TempDir(), "charts")), []string{"--charts-dir", "charts", "no such file or directory"}},
 		"charts dir is a file":   {flags("--charts-dir=" + file(t, "charts", "")), []string{"--charts-dir", "is no directory"}},
 		"charts dir is empty":    {flags("--charts-dir=" + t.TempDir()), []string{"--charts-dir", "holds no chart istiod", "istio-control/istio-discovery/Chart.yaml", "pass Istio's manifests/charts"}},
+		"unknown management":     {flags("--crd-management=managed"), []string{"--crd-management", `"managed"`, "Managed", "Unmanaged"}},
+		"writer without a name":  {flags("--crd-writers= me"), []string{"--crd-writers", `" me"`, "such as system:serviceaccount:"}},
+		"writers of no policy":   {flags("--crd-writers=me", "--protect-crds=false"), []string{"--crd-writers", "--protect-crds=false", "leave one of the two out"}},
 	} {
 		for _, verb := range []string{"run", "render"} {
 			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want...) })
@@ -179,6 +182,7 @@ func TestHelp(t *testing.T) {
 		"root":    {[]string{"--help"}, []string{"istiod", "management cluster", "guest", "run ", "render ", "version "}},
 		"run":     {[]string{"run", "--help"}, []string{"Examples:", "hypergate run --namespace", "--guest-kubeconfig", "--topology standalone", "default \"openshift.io/gateway-controller/v1\""}},
 		"render":  {[]string{"render", "--help"}, []string{"Examples:", "hypergate render --side management", "--side dropped"}},
+		"crds":    {[]string{"crds", "--help"}, []string{"Examples:", "hypergate crds --guest-kubeconfig", "--dry-run adopt", "Exit codes:", "2  somebody must act"}},
 		"version": {[]string{"version"}, []string{"hypergate ", "(Istio 1.29.1)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +202,7 @@ func TestHelp(t *testing.T) {
 
 // TestEveryFlagIsExplained: a flag without a usage is a riddle.
 func TestEveryFlagIsExplained(t *testing.T) {
-	for _, verb := range []string{"run", "render"} {
+	for _, verb := range []string{"run", "render", "crds"} {
 		for line := range strings.Lines(execute(t, verb, "--help").out) {
 			words := strings.Fields(line)
 			if strings.HasPrefix(line, "      --") && len(words) < 4 {

@@ -14,7 +14,8 @@ import (
 
 // loadGuestKubeconfig is loadKubeconfig of a file or a folder. The config holds what the files that it names hold, so that two readings of the
 // same can be compared and a change is noticed.
-func loadGuestKubeconfig(flag, path string) (*rest.Config, error) {
+func loadGuestKubeconfig(path string) (*rest.Config, error) {
+	const flag = "--guest-kubeconfig"
 	path, err := kubeconfigIn(flag, path)
 	if err != nil {
 		return nil, err

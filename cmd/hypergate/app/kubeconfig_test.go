@@ -27,7 +27,7 @@ func TestTheGuestKubeconfigInASecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.files["ca.crt"] = "a CA"
-			config, err := loadGuestKubeconfig("--guest-kubeconfig", mounted(t, tc.files))
+			config, err := loadGuestKubeconfig(mounted(t, tc.files))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestTheGuestKubeconfigHoldsWhatItsFilesHold(t *testing.T) {
 	text := strings.Replace(guestKubeconfig, "user: {token: t}", "user: {tokenFile: token, client-certificate: tls.crt, client-key: tls.key}", 1)
 	dir := mounted(t, map[string]string{"value": text, "ca.crt": "a CA", "token": "a token", "tls.crt": "a certificate", "tls.key": "a key"})
 	load := func() *rest.Config {
-		config, err := loadGuestKubeconfig("--guest-kubeconfig", dir)
+		config, err := loadGuestKubeconfig(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,25 +24,33 @@ type planOptions struct {
 	istioResources                      []string
 	sidecarInjection                    bool
 	networkPolicies                     peerOptions
+	crds                                crdOptions
 	chartsDir                           string
 }
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.topology, "topology", string(desired.TopologyHosted), "hosted: istiod on the management cluster, gateways in the guest; standalone: one cluster is both")
+	o.addGuestFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the hosted control plane on the management cluster (standalone: the guest namespace)")
-	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "istiod's system namespace in the guest")
-	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "spec.controllerName of the GatewayClasses to serve")
-	flags.StringVar(&o.revision, "revision", "openshift-gateway", "istiod's revision: in its object names and in the label istio.io/rev")
 	flags.StringVar(&o.pilotImage, "pilot-image", "", "istiod's image, from the control plane's release payload")
 	flags.StringVar(&o.proxyImage, "proxy-image", "", "the gateways' image, from the guest's release payload")
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod (standalone: istiod's Service)")
 	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of its Service, "+
 		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing). On a management cluster with a proxy, "+
 		"give gw-webhook-<revision>.<namespace>.svc (the guest then sees the namespace), or add the short name to NO_PROXY")
-	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none (the webhook is proven with a DestinationRule, and stays at Ignore without)")
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
 	o.networkPolicies.addFlags(flags)
+	o.crds.addProtectionFlags(flags)
+}
+
+// addGuestFlags adds the flags by which a guest's CRDs are judged.
+func (o *planOptions) addGuestFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.topology, "topology", string(desired.TopologyHosted), "hosted: istiod on the management cluster, gateways in the guest; standalone: one cluster is both")
+	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "istiod's system namespace in the guest")
+	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "spec.controllerName of the GatewayClasses to serve")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "istiod's revision: in its object names and in the label istio.io/rev")
+	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none (the webhook is proven with a DestinationRule, and stays at Ignore without)")
 	flags.StringVar(&o.chartsDir, "charts-dir", "", "take Istio's charts from this directory (Istio's manifests/charts or sail-operator's resources/<version>/charts) and not the embedded ones")
+	o.crds.addFlags(flags)
 }
 
 func defaultIstioResources() []string {
@@ -74,6 +82,7 @@ func (o *planOptions) config() (desired.Config, error) {
 		cfg.WebhookHost = cfg.WebhookService()
 	}
 	var xdsErr, resourcesErr, peersErr error
+	crdsErr := o.crds.into(&cfg)
 	switch {
 	case o.xdsAddress != "":
 		cfg.XDS, xdsErr = parseHostPort(o.xdsAddress)
@@ -84,7 +93,7 @@ func (o *planOptions) config() (desired.Config, error) {
 	}
 	cfg.IstioResources, resourcesErr = parseIstioResources(o.istioResources)
 	cfg.NetworkPolicies, peersErr = o.networkPolicies.config()
-	if err := errors.Join(o.missing(), xdsErr, resourcesErr, peersErr); err != nil {
+	if err := errors.Join(o.missing(), xdsErr, resourcesErr, peersErr, crdsErr); err != nil {
 		return desired.Config{}, err
 	}
 	return cfg, cfg.Validate()

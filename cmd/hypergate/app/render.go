@@ -114,7 +114,7 @@ func (o *renderOptions) objects(state desired.State, credential []desired.MgmtOb
 	if o.side == "guest" || o.side == "all" {
 		stages := [][]desired.GuestObject{state.Guest, state.Admission}
 		if o.crds {
-			stages = append([][]desired.GuestObject{state.CRDs}, stages...)
+			stages = append([][]desired.GuestObject{state.CRDs, state.Protection}, stages...)
 		}
 		for _, object := range slices.Concat(stages...) {
 			add(object.Unstructured())

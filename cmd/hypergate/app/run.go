@@ -126,7 +126,7 @@ func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*
 	case o.guestKubeconfig == "":
 		return nil, nil, errors.New("--guest-kubeconfig must be given: the folder, or the file, that HyperShift mounts from the Secret of a service account's kubeconfig")
 	}
-	load := func() (*rest.Config, error) { return loadGuestKubeconfig("--guest-kubeconfig", o.guestKubeconfig) }
+	load := func() (*rest.Config, error) { return loadGuestKubeconfig(o.guestKubeconfig) }
 	config, err := load()
 	return config, load, err
 }

@@ -45,6 +45,7 @@ type Plane struct {
 	AuditLog string
 
 	name, dir string
+	pki       *plane.PKI
 	binaries  servers.Binaries
 	args      map[string][]string
 	running   map[string]*proc.Process
@@ -118,6 +119,17 @@ func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane
 	return p, nil
 }
 
+// ClientCertificate is a config with a certificate of its own, signed by the API server's client CA and valid until the given time.
+func (p *Plane) ClientCertificate(user, group string, until time.Time) (*rest.Config, error) {
+	certificate, key, err := p.pki.Client(user, group, until)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the %s control plane: %w", p.name, err)
+	}
+	config := rest.AnonymousClientConfig(p.Config)
+	config.CertData, config.KeyData = certificate, key
+	return config, nil
+}
+
 // StopAPI kills the API server, as a crash would, and returns when it is gone. etcd keeps the data.
 func (p *Plane) StopAPI() {
 	if api := p.running["kube-apiserver"]; api != nil {
@@ -189,6 +201,7 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 		// Without a controller manager no service account would ever exist, and this plug-in would refuse every pod.
 		p.args["kube-apiserver"] = append(p.args["kube-apiserver"], "--disable-admission-plugins=ServiceAccount")
 	}
+	p.pki = pki
 	if err := pki.Write(dir); err != nil {
 		return err
 	}

@@ -75,9 +75,20 @@ func (p *PKI) AddServing(file, commonName string, names ...string) error {
 
 // AddClient adds <file>.crt and <file>.key for a client: Kubernetes reads the user from commonName and the group from organization.
 func (p *PKI) AddClient(file, commonName, organization string) error {
+	return p.sign(file, client(commonName, organization))
+}
+
+// Client is the certificate and the key of a client, as those of AddClient, that is valid until the given time.
+func (p *PKI) Client(commonName, organization string, until time.Time) (certificate, key []byte, err error) {
+	cert := client(commonName, organization)
+	cert.NotAfter = until
+	return p.issue(cert)
+}
+
+func client(commonName, organization string) *x509.Certificate {
 	cert := template(commonName, organization)
 	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return p.sign(file, cert)
+	return cert
 }
 
 // AddKubeconfig adds <file>.kubeconfig, which talks to server (a URL) with a client certificate of its own.
@@ -126,25 +137,43 @@ func (p *PKI) Write(dir string) error {
 }
 
 func (p *PKI) sign(file string, cert *x509.Certificate) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, key, err := p.issue(cert)
 	if err != nil {
-		return fmt.Errorf("making key %s: %w", file, err)
+		return fmt.Errorf("making %s: %w", file, err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, p.caCert, key.Public(), p.caKey)
+	p.Files[file+".crt"], p.Files[file+".key"] = certificate, key
+	return nil
+}
+
+// issue makes a key and signs a certificate for it.
+func (p *PKI) issue(cert *x509.Certificate) (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("signing certificate %s: %w", file, err)
+		return nil, nil, fmt.Errorf("making a key: %w", err)
 	}
-	p.Files[file+".crt"] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return p.addKey(file, key)
+	der, err := x509.CreateCertificate(rand.Reader, cert, p.caCert, private.Public(), p.caKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing a certificate: %w", err)
+	}
+	key, err = encodeKey(private)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, err
 }
 
 func (p *PKI) addKey(file string, key *ecdsa.PrivateKey) error {
+	data, err := encodeKey(key)
+	if err != nil {
+		return fmt.Errorf("making %s: %w", file, err)
+	}
+	p.Files[file+".key"] = data
+	return nil
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("encoding key %s: %w", file, err)
+		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
-	p.Files[file+".key"] = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	return nil
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
 func template(commonName, organization string) *x509.Certificate {

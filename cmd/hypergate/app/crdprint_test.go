@@ -1,0 +1,173 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+)
+
+// findings are a guest in which about everything is wrong.
+func findings() crdFindings {
+	fields := func(paths ...string) []crds.Field {
+		var out []crds.Field
+		for _, path := range paths {
+			out = append(out, crds.Field{Path: path, Versions: []string{"v1", "v1beta1"}})
+		}
+		return out
+	}
+	decided := func(name string, wanted crds.Wanted, fact crds.Fact) crds.CRD {
+		return crds.CRD{Name: name, Fact: fact, Wanted: wanted, Decision: crds.Decide(fact, wanted, crds.Policy{Mode: crds.Managed})}
+	}
+	standard := crds.Wanted{Version: "v1.4.1", Channel: "standard"}
+	marks := crds.Marks{Version: "v1.4.1", Channel: "standard"}
+	served := crds.Definition{State: crds.Established}
+	third := crds.Owner{Kind: crds.ThirdParty, Name: "argocd-controller"}
+	return crdFindings{
+		istio: "1.29.1", mode: crds.Managed,
+		crds: []crds.CRD{
+			decided("backendtlspolicies.gateway.networking.k8s.io", standard, crds.Fact{}),
+			decided("destinationrules.networking.istio.io", crds.Wanted{Version: "1.29.1"}, crds.Fact{
+				Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "openshift-operators"}, Content: crds.Read, Definition: served,
+				Difference: crds.Difference{Gained: fields("spec.trafficPolicy.retryBudget")},
+			}),
+			decided("envoyfilters.networking.istio.io", crds.Wanted{Version: "1.29.1"}, crds.Fact{
+				Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "servicemesh.openshift-operators"}, Content: crds.Read, Definition: served,
+			}),
+			decided("gatewayclasses.gateway.networking.k8s.io", standard, crds.Fact{
+				Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Version: "v1.4.1", Channel: "standard", Membership: crds.Member}, Content: crds.Read, Definition: served,
+			}),
+			decided("gateways.gateway.networking.k8s.io", standard, crds.Fact{Owner: third, Marks: marks, Content: crds.Read, Definition: served}),
+			decided("grpcroutes.gateway.networking.k8s.io", standard, crds.Fact{
+				Owner: third, Marks: marks, Content: crds.Read, Definition: served, Use: crds.Unused,
+				Difference: crds.Difference{Lost: fields("spec.rules[].retry"), Changed: fields("spec.rules"), Other: []string{"spec.names.shortNames"}},
+			}),
+			decided("httproutes.gateway.networking.k8s.io", standard, crds.Fact{
+				Owner: third, Marks: crds.Marks{Version: "v1.4.0", Channel: "experimental"}, Content: crds.Read, Definition: served, Use: crds.Used,
+				Difference: crds.Difference{
+					Lost: fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry"), Gained: fields("spec.new"), Changed: fields("spec.rules"),
+					Fixed: []string{"spec.scope"}, Unkept: []string{"v1alpha2"},
+				},
+			}),
+			decided("referencegrants.gateway.networking.k8s.io", standard, crds.Fact{
+				Owner:   crds.Owner{Kind: crds.Unknown, Name: "whether OLM's mesh.operators is installed: may not list subscriptions.operators.coreos.com"},
+				Content: crds.Read, Definition: served,
+			}),
+		},
+		unserved: []string{"xmeshes.gateway.networking.x-k8s.io"},
+		inUse: []crds.InUse{
+			{CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "login", Fields: fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry")},
+			{CRD: "xmeshes.gateway.networking.x-k8s.io", Name: "mesh"},
+		},
+	}
+}
+
+// clean is a guest in which all is well.
+func clean() crdFindings {
+	out := findings()
+	out.crds, out.unserved, out.inUse = out.crds[3:5], nil, nil
+	return out
+}
+
+func TestCRDReports(t *testing.T) {
+	answered := findings().takeovers()
+	answered.Takeovers[1].APIServer = answer{Result: accepted}
+	unmanaged := clean()
+	unmanaged.mode = crds.Unmanaged
+	for name, tc := range map[string]struct {
+		report report
+		code   int
+	}{
+		"everything": {findings().report(), 2},
+		"clean":      {clean().report(), 0},
+		"unmanaged":  {unmanaged.report(), 0},
+		"adopt":      {answered, 2},
+		"nothing":    {crdFindings{istio: "1.29.1", mode: crds.Managed, crds: findings().crds[:1]}.takeovers(), 0},
+	} {
+		for _, format := range []string{"table", "json", "yaml"} {
+			t.Run(name+"."+format, func(t *testing.T) {
+				var out strings.Builder
+				err := printed(&out, format, tc.report)
+				code, _ := errors.AsType[codeError](err)
+				if (err != nil) != (tc.code != 0) || int(code) != tc.code {
+					t.Errorf("it ends with %v, want code %d", err, tc.code)
+				}
+				golden(t, "crds-"+name+"."+format, out.String())
+			})
+		}
+	}
+}
+
+// golden compares with a file in testdata, and writes it with UPDATE=1.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got (run with UPDATE=1 to accept):\n%s", diff)
+	}
+}
+
+// TestExitCodes: what somebody must act on is 2, and nothing else is.
+func TestExitCodes(t *testing.T) {
+	for verdict, want := range map[crds.Verdict]int{
+		crds.Install: 0, crds.Update: 0, crds.Adopt: 0, crds.Wait: 0, crds.Keep: 0, crds.Blocked: 2, crds.HandsOff: 2,
+	} {
+		if got := (crdReport{CRDs: []crdLine{{Verdict: string(verdict)}}}).code(); got != want {
+			t.Errorf("%s: code %d, want %d", verdict, got, want)
+		}
+	}
+	adopted := func(result string) takeoverReport {
+		return takeoverReport{Takeovers: []takeover{{crdLine: crdLine{Verdict: string(crds.Adopt)}, APIServer: answer{Result: result}}}}
+	}
+	for result, want := range map[string]int{accepted: 0, notAsked: 0, refused: 2} {
+		if got := adopted(result).code(); got != want {
+			t.Errorf("%s: code %d, want %d", result, got, want)
+		}
+	}
+}
+
+// TestTheGuestDoesNotMoveTheCursor of who looks at a table.
+func TestTheGuestDoesNotMoveTheCursor(t *testing.T) {
+	evil := crdFindings{crds: []crds.CRD{{Name: "a", Fact: crds.Fact{
+		Owner: crds.Owner{Kind: crds.ThirdParty, Name: "me\x1b[2J\nb"}, Marks: crds.Marks{Version: "v1\t\u009b1"},
+	}, Decision: crds.Decision{Verdict: crds.Blocked, Because: crds.NeedsConsent}}}}
+	for _, r := range []report{evil.report(), evil.takeovers()} {
+		var out strings.Builder
+		r.table(&out)
+		if strings.ContainsAny(out.String(), "\x1b\u009b\t") || strings.Contains(out.String(), "\nb") {
+			t.Errorf("%q", out.String())
+		}
+	}
+}
+
+func TestWhatIsStillUnknown(t *testing.T) {
+	lost := crds.Difference{Lost: []crds.Field{{Path: "a"}}}
+	owner := crds.Owner{Kind: crds.ThirdParty}
+	unread, unsure := unknownCRDs([]crds.CRD{
+		{Name: "absent"},
+		{Name: "unread", Fact: crds.Fact{Owner: owner}},
+		{Name: "unreadable", Fact: crds.Fact{Owner: owner, Content: crds.Unreadable}},
+		{Name: "read", Fact: crds.Fact{Owner: owner, Content: crds.Read}},
+		{Name: "searched", Fact: crds.Fact{Owner: owner, Content: crds.Read, Difference: lost, Use: crds.Unused}},
+		{Name: "unsearched", Fact: crds.Fact{Owner: owner, Content: crds.Read, Difference: lost}},
+		{Name: "looked for", Fact: crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.b is installed"}, Content: crds.Read}},
+		{Name: "looked for in vain", Fact: crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.b is installed: forbidden"}, Content: crds.Read}},
+	})
+	if diff := cmp.Diff([][]string{{"unread"}, {"unsearched", "looked for"}}, [][]string{unread, unsure}); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,140 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// gathered are the series of hypergate's that a registry shows, sorted.
+func gathered(t *testing.T, from prometheus.Gatherer) []string {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "hypergate_") {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, pair := range metric.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", pair.GetName(), pair.GetValue()))
+			}
+			out = append(out, fmt.Sprintf("%s{%s} %g", family.GetName(), strings.Join(labels, ","), metric.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func crd(name string, owner crds.Owner, version string, verdict crds.Verdict, because crds.Because) crds.CRD {
+	return crds.CRD{
+		Name: name, Fact: crds.Fact{Owner: owner, Marks: crds.Marks{Version: version}}, Wanted: crds.Wanted{Version: "v1.4.1"},
+		Decision: crds.Decision{Verdict: verdict, Because: because},
+	}
+}
+
+func outcomeWith(mode crds.Mode, inUse []crds.InUse, decisions ...crds.CRD) status.Outcome {
+	return status.Outcome{Plan: desired.State{Mode: mode, Decisions: decisions}, InUse: inUse}
+}
+
+// TestMetricsShowTheLastOutcome, and nothing of the one before.
+func TestMetricsShowTheLastOutcome(t *testing.T) {
+	var shown controller.CRDMetrics
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&shown)
+	for _, step := range []struct {
+		name    string
+		outcome status.Outcome
+		want    []string
+	}{
+		{"without a GatewayClass", outcomeWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)), []string{
+			`hypergate_guest_crd_info{because="Absent",crd="a",installed_version="",owner="nobody",verdict="Install",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_management_mode{mode="Managed"} 1`,
+		}},
+		{"with some", outcomeWith(crds.Managed, []crds.InUse{{CRD: "a", Name: "x"}, {CRD: "b", Name: "x"}, {CRD: "a", Name: "y"}},
+			crd("a", crds.Owner{Kind: crds.Ours}, "v1.4.1", crds.Update, crds.IsOurs),
+			crd("b", crds.Owner{Kind: crds.ThirdParty, Name: "somebody's own name"}, strings.Repeat("v", 9999), crds.Blocked, crds.NeedsConsent)), []string{
+			`hypergate_guest_crd_info{because="NeedsConsent",crd="b",installed_version="other",owner="third party",verdict="Blocked",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_crd_info{because="Ours",crd="a",installed_version="v1.4.1",owner="hypergate",verdict="Update",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_management_mode{mode="Managed"} 1`,
+			`hypergate_guest_unsupported_objects{crd="a"} 2`,
+			`hypergate_guest_unsupported_objects{crd="b"} 1`,
+		}},
+		{"left to somebody else", outcomeWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},
+		{"refused", status.Outcome{}, nil},
+	} {
+		controller.Keep(&shown, step.outcome)
+		if diff := cmp.Diff(step.want, gathered(t, registry)); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", step.name, diff)
+		}
+	}
+}
+
+func TestMetricsShowNothingBeforeAnythingIsKnown(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&controller.CRDMetrics{})
+	if got := gathered(t, registry); got != nil {
+		t.Errorf("there are %q", got)
+	}
+}
+
+// TestMetricsMayBeReadWhileTheyChange is for the race detector.
+func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
+	var shown controller.CRDMetrics
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&shown)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for range 100 {
+			controller.Keep(&shown, outcomeWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)))
+		}
+	})
+	for range 100 {
+		if n := len(gathered(t, registry)); n != 0 && n != 2 {
+			t.Fatalf("half of an outcome: %d series", n)
+		}
+	}
+	writer.Wait()
+}
+
+// TestTwoControllersInOneProcess: one of them is shown, neither fails, and nothing is left behind.
+func TestTwoControllersInOneProcess(t *testing.T) {
+	g := gomega.NewWithT(t)
+	var first, second controller.CRDMetrics
+	controller.Keep(&first, outcomeWith(crds.Managed, nil))
+	controller.Keep(&second, outcomeWith(crds.Unmanaged, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- first.Start(ctx) }()
+	shown := func() []string { return gathered(t, metrics.Registry) }
+	managed := []string{`hypergate_guest_management_mode{mode="Managed"} 1`}
+	g.Eventually(shown).Should(gomega.Equal(managed))
+	g.Expect(second.Start(t.Context())).To(gomega.Succeed())
+	g.Expect(shown()).To(gomega.Equal(managed))
+	cancel()
+	g.Expect(<-ended).To(gomega.Succeed())
+	g.Expect(shown()).To(gomega.BeEmpty())
+
+	again, stop := context.WithCancel(t.Context())
+	go func() { ended <- second.Start(again) }()
+	g.Eventually(shown).Should(gomega.HaveLen(1))
+	stop()
+	g.Expect(<-ended).To(gomega.Succeed())
+}

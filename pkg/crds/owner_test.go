@@ -1,0 +1,229 @@
+package crds_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+)
+
+const (
+	routes  = "httproutes.gateway.networking.k8s.io"
+	filters = "envoyfilters.networking.istio.io"
+)
+
+func us() crds.Identity {
+	return crds.Identity{LabelKey: "example.com/owner", LabelValue: "rev.guest", FieldManager: "hypergate"}
+}
+
+func manager(name string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+	entry := metav1.ManagedFieldsEntry{Manager: name, Operation: operation, Subresource: subresource}
+	if fields != "" {
+		entry.FieldsV1 = metav1.NewFieldsV1(fields)
+	}
+	return entry
+}
+
+const versionsField, labelsField = `{"f:spec":{"f:versions":{}}}`, `{"f:metadata":{"f:labels":{}}}`
+
+// olm63 is the label of a package whose name is so long that nothing is left of the namespace.
+const olm63 = "an-operator-with-a-name-that-is-longer-than-a-label-of-kubernet"
+
+func TestMarksOf(t *testing.T) {
+	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	deleted := metav1.NewTime(time.Unix(1, 0))
+	for _, tc := range []struct {
+		name string
+		meta metav1.ObjectMeta
+		want crds.Marks
+	}{
+		{"nothing", metav1.ObjectMeta{}, crds.Marks{}},
+		{"our label", metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}}, crds.Marks{Membership: crds.Member}},
+		{"another revision's label, and its fields", metav1.ObjectMeta{
+			Labels:        map[string]string{"example.com/owner": "other.guest"},
+			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", versionsField)},
+		}, crds.Marks{Writers: []string{"hypergate"}}},
+		{
+			"our label was taken away",
+			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)}},
+			crds.Marks{Membership: crds.Member},
+		},
+		{"a label of ours that is empty", metav1.ObjectMeta{
+			Labels: map[string]string{"example.com/owner": ""}, ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)},
+		}, crds.Marks{}},
+		{
+			"somebody of our name who does not apply",
+			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", update, "", versionsField)}},
+			crds.Marks{Writers: []string{"hypergate"}},
+		},
+		{"a status of ours", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "status", versionsField)}}, crds.Marks{}},
+		{"writers, each once and sorted, but not those of labels", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+			manager("kubectl", update, "", versionsField), manager("helm", apply, "", versionsField), manager("kubectl", apply, "", versionsField),
+			manager("labeller", update, "", labelsField), manager("without", update, "", ""), manager("kube-apiserver", update, "status", versionsField),
+		}}, crds.Marks{Writers: []string{"helm", "kubectl"}}},
+		{
+			"fields that nobody can read",
+			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("odd", update, "", `{"f:spec":7}`)}},
+			crds.Marks{Writers: []string{"odd"}},
+		},
+		{"being deleted", metav1.ObjectMeta{DeletionTimestamp: &deleted}, crds.Marks{Phase: crds.Terminating}},
+		{"the Gateway API's claims", metav1.ObjectMeta{Name: routes, Annotations: map[string]string{
+			"gateway.networking.k8s.io/bundle-version": "v1.4.0", "gateway.networking.k8s.io/channel": "experimental", crds.IstioVersionAnnotation: "1.29.1",
+		}}, crds.Marks{Version: "v1.4.0", Channel: "experimental"}},
+		{"Istio's claim", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
+			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.29.1",
+		}}, crds.Marks{Version: "1.29.1"}},
+		{"OLM's packages, sorted", metav1.ObjectMeta{Labels: map[string]string{
+			"operators.coreos.com/z.openshift-operators": "", "operators.coreos.com/a.ns": "", "olm.managed": "true", "operators.coreos.com.example.com/b.ns": "",
+		}}, crds.Marks{Packages: []string{"a.ns", "z.openshift-operators"}}},
+		{
+			"a package's label that was cut off before the namespace",
+			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/" + olm63: ""}},
+			crds.Marks{Packages: []string{olm63}},
+		},
+		{"a label of OLM's that is no package", metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}}, crds.Marks{}},
+		{"installed by OLM for nobody knows whom", metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}}, crds.Marks{OLM: crds.Nameless}},
+		{"OLM has put its own in the place of ours", metav1.ObjectMeta{
+			Labels:        map[string]string{"olm.managed": "true"},
+			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField), manager("catalog", update, "", versionsField)},
+		}, crds.Marks{OLM: crds.Nameless, Writers: []string{"catalog"}}},
+		{
+			"we have adopted what was OLM's",
+			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true", "example.com/owner": "rev.guest"}},
+			crds.Marks{OLM: crds.Nameless, Membership: crds.Member},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, crds.MarksOf(&tc.meta, us())); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConsent(t *testing.T) {
+	const owned = "ingress.operator.openshift.io/owned"
+	for _, tc := range []struct {
+		annotation string
+		labels     map[string]string
+		want       crds.Consent
+	}{
+		{"", nil, crds.Unasked},
+		{"true", nil, crds.Given},
+		{"True", nil, crds.Given},
+		{" TRUE ", nil, crds.Given},
+		{"false", nil, crds.Refused},
+		{"False", nil, crds.Refused},
+		{"yes", nil, crds.Garbled},
+		{"1", nil, crds.Garbled},
+		{"no", nil, crds.Garbled},
+		{"", map[string]string{owned: "true"}, crds.Given},
+		{"", map[string]string{owned: ""}, crds.Given},
+		{"", map[string]string{owned: "false"}, crds.Unasked},
+		{"false", map[string]string{owned: "true"}, crds.Refused},
+		{"maybe", map[string]string{owned: "true"}, crds.Garbled},
+	} {
+		m := &metav1.ObjectMeta{Labels: tc.labels, Annotations: map[string]string{crds.ManageAnnotation: tc.annotation}}
+		if got := crds.MarksOf(m, us()).Consent; got != tc.want {
+			t.Errorf("annotation %q, labels %v: consent %d, want %d", tc.annotation, tc.labels, got, tc.want)
+		}
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	live := crds.Operator{Found: crds.Live, Kind: "Subscription", Namespace: "operators", Name: "mesh"}
+	for _, tc := range []struct {
+		name      string
+		marks     crds.Marks
+		operators map[string]crds.Operator
+		want      crds.Owner
+		text      string
+	}{
+		{"nobody's in particular", crds.Marks{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
+		{"a third party's", crds.Marks{Writers: []string{"helm", "kubectl"}}, nil, crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"}, "third party: helm, kubectl"},
+		{"ours", crds.Marks{Membership: crds.Member, Writers: []string{"hypergate"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
+		{"ours, and kubectl has touched it", crds.Marks{Membership: crds.Member, Writers: []string{"kubectl"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
+		{"the ingress operator's", crds.Marks{Writers: []string{"ingress-operator"}}, nil, crds.Owner{Kind: crds.IngressOperator}, "ingress-operator"},
+		{
+			"a live operator's",
+			crds.Marks{Packages: []string{"a.ns"}},
+			map[string]crds.Operator{"a.ns": live},
+			crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
+			"OLM: Subscription mesh in operators",
+		},
+		{
+			"ours, until an operator came",
+			crds.Marks{Membership: crds.Member, Packages: []string{"a.ns"}},
+			map[string]crds.Operator{"a.ns": live},
+			crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
+			"OLM: Subscription mesh in operators",
+		},
+		{
+			"ours, since the operator went",
+			crds.Marks{Membership: crds.Member, Packages: []string{"a.ns"}},
+			map[string]crds.Operator{"a.ns": {Found: crds.None}},
+			crds.Owner{Kind: crds.Ours},
+			"hypergate",
+		},
+		{
+			"an operator's that is gone",
+			crds.Marks{Packages: []string{"a.ns", "b.ns"}},
+			map[string]crds.Operator{"a.ns": {Found: crds.None}, "b.ns": {Found: crds.None}},
+			crds.Owner{Kind: crds.OrphanedOLM, Name: "a.ns, b.ns"},
+			"OLM (gone): a.ns, b.ns",
+		},
+		{
+			"one of two is live, and the other was not found out",
+			crds.Marks{Packages: []string{"a.ns", "b.ns"}},
+			map[string]crds.Operator{"a.ns": {Found: crds.Unsure}, "b.ns": live},
+			crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
+			"",
+		},
+		{
+			"one of two is gone, and nobody looked for the other",
+			crds.Marks{Packages: []string{"a.ns", "b.ns"}, Membership: crds.Member},
+			map[string]crds.Operator{"a.ns": {Found: crds.None}},
+			crds.Owner{Kind: crds.Unknown, Name: "whether OLM's b.ns is installed"},
+			"",
+		},
+		{
+			"a search that failed",
+			crds.Marks{Packages: []string{"a.ns"}},
+			map[string]crds.Operator{"a.ns": {Name: "forbidden"}},
+			crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.ns is installed: forbidden"},
+			"unknown: whether OLM's a.ns is installed: forbidden",
+		},
+		{"OLM's, for nobody knows whom", crds.Marks{OLM: crds.Nameless}, nil, crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"}, ""},
+		{"adopted from OLM", crds.Marks{OLM: crds.Nameless, Membership: crds.Member}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := crds.OwnerOf(tc.marks, tc.operators)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if tc.text != "" && got.String() != tc.text {
+				t.Errorf("it is called %q, want %q", got, tc.text)
+			}
+		})
+	}
+	if got := (crds.Owner{}).String(); got != "nobody" {
+		t.Errorf("nobody is called %q", got)
+	}
+}
+
+// TestReadingMetadataChangesNothing: it is the watch's.
+func TestReadingMetadataChangesNothing(t *testing.T) {
+	fresh := func() *metav1.ObjectMeta {
+		return &metav1.ObjectMeta{Name: routes, Labels: map[string]string{"operators.coreos.com/b.ns": "", "operators.coreos.com/a.ns": ""}}
+	}
+	m := fresh()
+	marks := crds.MarksOf(m, us())
+	slices.Reverse(marks.Packages)
+	if diff := cmp.Diff(fresh(), m); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}

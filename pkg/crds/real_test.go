@@ -1,0 +1,200 @@
+package crds_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	testcharts "github.com/hypergate/hypergate/test/charts"
+)
+
+// istioCRDs are all CRDs of Istio's that may be asked for, in the embedded release and in the one before.
+func istioCRDs(tb testing.TB) (before, now []*unstructured.Unstructured) {
+	tb.Helper()
+	var names []string
+	for _, r := range desired.KnownIstioResources() {
+		names = append(names, r.CRD())
+	}
+	source, err := charts.Embedded()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if now, err = source.CRDs(names); err != nil {
+		tb.Fatal(err)
+	}
+	dir := testcharts.Dir1282(tb)
+	if source, err = charts.FromFS(os.DirFS(dir), dir); err != nil {
+		tb.Fatal(err)
+	}
+	if before, err = source.CRDs(names); err != nil {
+		tb.Fatal(err)
+	}
+	return before, now
+}
+
+// gatewayAPI are the CRDs that are embedded.
+func gatewayAPI(tb testing.TB) []*unstructured.Unstructured {
+	tb.Helper()
+	var out []*unstructured.Unstructured
+	for _, name := range crds.GatewayAPI().Names() {
+		u, err := crds.GatewayAPI().Object(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// experimental is a CRD of the Gateway API's experimental channel, in the version of the standard one that is embedded.
+func experimental(tb testing.TB, name string) *unstructured.Unstructured {
+	tb.Helper()
+	dir, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	plural, group, _ := strings.Cut(name, ".")
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "experimental", group+"_"+plural+".yaml"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u := parse(tb, string(data))
+	if got := u.GetAnnotations()["gateway.networking.k8s.io/bundle-version"]; got != crds.GatewayAPI().Version() {
+		tb.Fatalf("the experimental channel is of %s, want %s", got, crds.GatewayAPI().Version())
+	}
+	return u
+}
+
+// in are fields of some versions.
+func in(versions []string, paths ...string) []crds.Field {
+	var out []crds.Field
+	for _, path := range paths {
+		out = append(out, crds.Field{Path: path, Versions: versions})
+	}
+	return out
+}
+
+// TestIstiosUpgrade: from 1.28.2 to 1.29.1 Istio's API grew, and lost nothing. So the upgrade may be made whoever uses whatever.
+func TestIstiosUpgrade(t *testing.T) {
+	three := []string{"v1", "v1alpha3", "v1beta1"}
+	want := map[string]crds.Difference{
+		// EnvoyFilter can match waypoints.
+		filters: {
+			Gained:  in([]string{"v1alpha3"}, "spec.configPatches[].match.waypoint"),
+			Changed: in([]string{"v1alpha3"}, "spec.configPatches[].match", "spec.configPatches[].match.context"),
+		},
+		// The aggression of a warm-up has another minimum.
+		"destinationrules.networking.istio.io": {Changed: in(three,
+			"spec.subsets[].trafficPolicy.loadBalancer.warmup.aggression", "spec.subsets[].trafficPolicy.portLevelSettings[].loadBalancer.warmup.aggression",
+			"spec.trafficPolicy.loadBalancer.warmup.aggression", "spec.trafficPolicy.portLevelSettings[].loadBalancer.warmup.aggression")},
+		"telemetries.telemetry.istio.io": {
+			Gained:  in([]string{"v1", "v1alpha1"}, "spec.tracing[].customTags{}.formatter"),
+			Changed: in([]string{"v1", "v1alpha1"}, "spec.tracing[].customTags{}"),
+		},
+		"virtualservices.networking.istio.io": {Changed: in(three, "spec.http[].directResponse.body.bytes")},
+	}
+	before, now := istioCRDs(t)
+	for i, crd := range now {
+		d := compare(t, before[i], crd)
+		if diff := cmp.Diff(want[crd.GetName()], d, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", crd.GetName(), diff)
+		}
+		if same := hash(t, before[i]) == hash(t, crd); same != d.None() {
+			t.Errorf("%s: one hash: %v, no difference: %v", crd.GetName(), same, d.None())
+		}
+		for _, owner := range []crds.OwnerKind{crds.Ours, crds.OrphanedOLM} {
+			fact := crds.Fact{Owner: crds.Owner{Kind: owner}, Marks: crds.Marks{Version: "1.28.2"}, Content: crds.Read, Difference: d, Use: crds.Unsearched}
+			if got := crds.Decide(fact, crds.Wanted{Version: "1.29.1"}, crds.Policy{}); !got.Verdict.Writes() {
+				t.Errorf("%s of owner %q is not upgraded: %v", crd.GetName(), owner, got)
+			}
+		}
+	}
+}
+
+// TestChannels: what the experimental channel has, and the standard one would take away.
+func TestChannels(t *testing.T) {
+	both := []string{"v1", "v1beta1"}
+	lost := map[string][]crds.Field{
+		"backendtlspolicies.gateway.networking.k8s.io": in([]string{"v1alpha3"}, ""),
+		"gatewayclasses.gateway.networking.k8s.io":     nil,
+		"gateways.gateway.networking.k8s.io":           in(both, "spec.allowedListeners", "spec.tls", "spec.defaultScope"),
+		"grpcroutes.gateway.networking.k8s.io":         in([]string{"v1"}, "spec.rules[].sessionPersistence", "spec.useDefaultGateways"),
+		routes: in(both,
+			"spec.rules[].backendRefs[].filters[].cors", "spec.rules[].backendRefs[].filters[].externalAuth",
+			"spec.rules[].filters[].cors", "spec.rules[].filters[].externalAuth",
+			"spec.rules[].retry", "spec.rules[].sessionPersistence", "spec.useDefaultGateways"),
+		"referencegrants.gateway.networking.k8s.io": nil,
+	}
+	for _, crd := range gatewayAPI(t) {
+		d := compare(t, experimental(t, crd.GetName()), crd)
+		if diff := cmp.Diff(lost[crd.GetName()], d.Lost); diff != "" {
+			t.Errorf("%s loses, -want +got:\n%s", crd.GetName(), diff)
+		}
+		if len(d.Gained)+len(d.Other)+len(d.Fixed)+len(d.Unkept) > 0 {
+			t.Errorf("%s: the standard channel has what the experimental one has not: %s", crd.GetName(), d)
+		}
+		none := len(lost[crd.GetName()]) == 0
+		if d.None() != none {
+			t.Errorf("%s: no difference: %v, want %v", crd.GetName(), d.None(), none)
+		}
+	}
+	// An experimental filter is worth its name only where its type is known.
+	changed := compare(t, experimental(t, routes), gatewayAPI(t)[4]).Changed
+	if len(changed) == 0 || changed[0].Path != "spec.rules[].backendRefs[].filters[]" {
+		t.Errorf("%s has other rules for %v, want the types of filters first", routes, changed)
+	}
+}
+
+// TestUsesOfTheExperimentalChannel finds what a route sets that the standard channel would drop.
+func TestUsesOfTheExperimentalChannel(t *testing.T) {
+	const route = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: a}
+spec:
+  parentRefs: [{name: gateway}]
+  rules:
+  - backendRefs: [{name: a, port: 80}]
+  - filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP}}]
+    retry: {attempts: 3}
+`
+	lost := compare(t, experimental(t, routes), gatewayAPI(t)[4]).Lost
+	want := in([]string{"v1", "v1beta1"}, "spec.rules[].filters[].externalAuth", "spec.rules[].retry")
+	if diff := cmp.Diff(want, crds.Uses(parse(t, route).Object, lost)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestAnnotationsAreNoProof: the right annotation with the wrong schema, and the reverse.
+func TestAnnotationsAreNoProof(t *testing.T) {
+	ours := gatewayAPI(t)[4]
+	wanted := crds.Wanted{Version: crds.GatewayAPI().Version(), Channel: crds.GatewayAPI().Channel()}
+	right, wrong := crds.Marks{Version: wanted.Version, Channel: wanted.Channel}, crds.Marks{Version: "v1.6.0", Channel: "experimental"}
+	for _, tc := range []struct {
+		what      string
+		installed *unstructured.Unstructured
+		marks     crds.Marks
+		want      crds.Because
+	}{
+		{"right annotation, wrong schema", experimental(t, routes), right, crds.NeedsConsent},
+		{"wrong annotation, right schema", ours, wrong, crds.IsIdentical},
+	} {
+		fact := crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}, Marks: tc.marks, Content: crds.Read, Difference: compare(t, tc.installed, ours)}
+		if got := crds.Decide(fact, wanted, crds.Policy{}); got.Because != tc.want {
+			t.Errorf("%s: %v, want %s", tc.what, got, tc.want)
+		}
+		fact.Owner = crds.Owner{Kind: crds.Ours}
+		if got := crds.Decide(fact, wanted, crds.Policy{}); got.Verdict != crds.Update {
+			t.Errorf("%s, on ours: %v, want it put right", tc.what, got)
+		}
+	}
+}

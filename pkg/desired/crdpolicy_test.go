@@ -1,0 +1,136 @@
+package desired
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// What the policy does is tested on an API server, by TestCRDPolicy of test/integration. Here is what it is.
+
+func policyConfig() Config {
+	return Config{Topology: TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway"}
+}
+
+// crdPolicyOf is the policy and its binding as the API has them, which knows all their fields.
+func crdPolicyOf(t *testing.T, protected, writers []string) (policy admissionregistrationv1.ValidatingAdmissionPolicy, binding admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	t.Helper()
+	objects := crdPolicy(policyConfig(), protected, writers)
+	if len(objects) != 2 {
+		t.Fatalf("%d objects, want a policy and a binding", len(objects))
+	}
+	for i, into := range []any{&policy, &binding} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[i].Object, into, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return policy, binding
+}
+
+func TestCRDPolicyOfNothingIsNone(t *testing.T) {
+	if got := crdPolicy(policyConfig(), nil, []string{"somebody"}); got != nil {
+		t.Errorf("there is nothing to protect, and yet %v", got)
+	}
+}
+
+func TestCRDPolicyIsForTheGuest(t *testing.T) {
+	cfg := policyConfig()
+	for _, u := range crdPolicy(cfg, []string{"a.example.com"}, nil) {
+		o, err := mintGuest(u, cfg)
+		if err != nil {
+			t.Error(err)
+		}
+		if HoldsRoots(o.GVK()) {
+			t.Errorf("%s would hold up a rotation of the CA", o)
+		}
+		if _, err := mintMgmt(u, cfg); err == nil {
+			t.Errorf("%s may stand on the management side", o)
+		}
+	}
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		if !HoldsRoots(admissionregistrationv1.SchemeGroupVersion.WithKind(kind)) {
+			t.Errorf("a rotation of the CA does not wait for a %s", kind)
+		}
+	}
+	cfg.Revision = strings.Repeat("r", validation.LabelValueMaxLength)
+	if problems := validation.IsDNS1123Subdomain(cfg.CRDPolicyName()); len(problems) > 0 {
+		t.Errorf("%s: %v", cfg.CRDPolicyName(), problems)
+	}
+}
+
+// TestCRDPolicyMatches is what the policy is asked about at all. What it is not asked about, it cannot break.
+func TestCRDPolicyMatches(t *testing.T) {
+	protected := []string{"a.example.com", "b.example.com"}
+	policy, binding := crdPolicyOf(t, protected, nil)
+	rule := func(operation admissionregistrationv1.OperationType, names ...string) admissionregistrationv1.NamedRuleWithOperations {
+		scope := admissionregistrationv1.ClusterScope
+		return admissionregistrationv1.NamedRuleWithOperations{ResourceNames: names, RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{operation},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"customresourcedefinitions"}, Scope: &scope,
+			},
+		}}
+	}
+	match := policy.Spec.MatchConstraints
+	if diff := cmp.Diff([]admissionregistrationv1.NamedRuleWithOperations{rule("UPDATE", protected...), rule("DELETE")}, match.ResourceRules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{OwnerLabel: "openshift-gateway.guest"}, match.ObjectSelector.MatchLabels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if policy.Spec.ParamKind != nil || len(policy.Spec.Validations) != 1 || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("want one validation without parameters, and failure policy Fail, got %+v", policy.Spec)
+	}
+	want := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}
+	if diff := cmp.Diff(want, binding.Spec); diff != "" || binding.Name != policyConfig().CRDPolicyName() {
+		t.Errorf("binding %s (-want +got):\n%s", binding.Name, diff)
+	}
+}
+
+// TestCRDWriters: those of the platform come with every policy, others beside them; whatever the order, the policy is the same.
+func TestCRDWriters(t *testing.T) {
+	platform := PlatformCRDWriters()
+	if !slices.IsSorted(platform) || len(slices.Compact(platform)) != len(PlatformCRDWriters()) {
+		t.Errorf("not sorted, or twice: %q", PlatformCRDWriters())
+	}
+	given := []string{"z", platform[1], "a", "z"}
+	want := "request.userInfo.username in ['a', '" + strings.Join(platform, "', '") + "', 'z'] ||"
+	policy, _ := crdPolicyOf(t, []string{"a.example.com"}, given)
+	if expression := policy.Spec.Validations[0].Expression; !strings.Contains(expression, want) {
+		t.Errorf("want %s in\n%s", want, expression)
+	}
+	if diff := cmp.Diff([]string{"z", platform[1], "a", "z"}, given); diff != "" {
+		t.Errorf("the list that was given was changed:\n%s", diff)
+	}
+	same := crdPolicy(policyConfig(), []string{"a.example.com"}, []string{"a", "z"})
+	if diff := cmp.Diff(same, crdPolicy(policyConfig(), []string{"a.example.com"}, given), cmp.Comparer(func(a, b *unstructured.Unstructured) bool {
+		return cmp.Equal(a.Object, b.Object)
+	})); diff != "" {
+		t.Errorf("the order of writers makes another policy:\n%s", diff)
+	}
+	// A hosted cluster's ingress operator has no pod in the guest that a token could be bound to.
+	if expression := policy.Spec.Validations[0].Expression; strings.Contains(expression, "userInfo.extra") {
+		t.Errorf("more than a name is asked of a user:\n%s", expression)
+	}
+}
+
+func TestQuoteCEL(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "''",
+		"system:admin":          "'system:admin'",
+		`o'neil`:                `'o\'neil'`,
+		`a\' || true || '`:      `'a\\\' || true || \''`,
+		"two\nlines\r":          `'two\nlines\r'`,
+		`"double" {{template}}`: `'"double" {{template}}'`,
+	} {
+		if got := quoteCEL(text); got != want {
+			t.Errorf("%q becomes %s, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package desired_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+const (
+	backendTLS       = "backendtlspolicies.gateway.networking.k8s.io"
+	classes          = "gatewayclasses.gateway.networking.k8s.io"
+	gateways         = "gateways.gateway.networking.k8s.io"
+	grpcRoutes       = "grpcroutes.gateway.networking.k8s.io"
+	httpRoutes       = "httproutes.gateway.networking.k8s.io"
+	referenceGrants  = "referencegrants.gateway.networking.k8s.io"
+	destinationRules = "destinationrules.networking.istio.io"
+	envoyFilters     = "envoyfilters.networking.istio.io"
+	wasmPlugins      = "wasmplugins.extensions.istio.io"
+)
+
+// withCRDs is a guest that asks, with some CRDs.
+func withCRDs(facts map[string]crds.Fact) desired.Guest {
+	guest := asking("openshift-default")
+	guest.CRDs = facts
+	return guest
+}
+
+// mixed is a guest with a CRD of each fate.
+func mixed() desired.Guest {
+	return withCRDs(map[string]crds.Fact{
+		backendTLS:       ours(),
+		classes:          foreign(),
+		gateways:         other(foreign()),
+		grpcRoutes:       agreed(other(foreign())),
+		httpRoutes:       released(ours()),
+		destinationRules: leaving(foreign()),
+		envoyFilters:     {Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "mesh.operators"}, Content: crds.Read},
+		wasmPlugins:      {Owner: crds.Owner{Kind: crds.Unknown}},
+
+		"virtualservices.networking.istio.io": foreign(), // not asked for
+	})
+}
+
+func TestCRDs(t *testing.T) {
+	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), mixed())
+	verdicts := map[string]crds.Verdict{}
+	for _, c := range state.Decisions {
+		verdicts[c.Name] = c.Verdict
+	}
+	want := map[string]crds.Verdict{
+		backendTLS: crds.Update, classes: crds.Keep, gateways: crds.Blocked, grpcRoutes: crds.Adopt, httpRoutes: crds.Keep, referenceGrants: crds.Install,
+		destinationRules: crds.Wait, envoyFilters: crds.Adopt, wasmPlugins: crds.HandsOff,
+	}
+	if diff := cmp.Diff(want, verdicts); diff != "" {
+		t.Errorf("decided, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{backendTLS, referenceGrants}, keysOf(state.CRDs)); diff != "" {
+		t.Errorf("installed and updated, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{envoyFilters, grpcRoutes}, keysOf(state.Adopted)); diff != "" {
+		t.Errorf("adopted, -want +got:\n%s", diff)
+	}
+	if got := state.Waiting(); got != 1 {
+		t.Errorf("%d CRDs are waited for, want 1", got)
+	}
+	checkSide(t, crdObjects(state), desired.GuestKinds(), "", config(desired.TopologyHosted).OwnerValue(desired.SideGuest))
+}
+
+func keysOf(objects []desired.GuestObject) []string {
+	out := make([]string, 0, len(objects))
+	for _, o := range objects {
+		out = append(out, o.Key().Name)
+	}
+	return out
+}
+
+// TestDecideCRDs: all that may be installed, each once, in one order, with or without a class.
+func TestDecideCRDs(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.IstioResources = desired.KnownIstioResources()
+	want := desired.DecideCRDs(cfg, embedded(t), mixed())
+	var names []string
+	for _, c := range want {
+		names = append(names, c.Name)
+		istio := strings.HasSuffix(c.Name, ".istio.io")
+		if c.Wanted != (crds.Wanted{Version: "v1.4.1", Channel: "standard"}) && c.Wanted != (crds.Wanted{Version: "1.29.1"}) || istio != (c.Wanted.Channel == "") {
+			t.Errorf("%s is wanted as %+v", c.Name, c.Wanted)
+		}
+	}
+	if len(names) != 6+14 || !slices.IsSorted(names) {
+		t.Errorf("%d CRDs, want 20, sorted: %q", len(names), names)
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 5 {
+		shuffle(random, cfg.IstioResources)
+		again := cfg
+		again.IstioResources = slices.Concat(cfg.IstioResources, cfg.IstioResources[:3]) // some twice
+		if diff := cmp.Diff(want, desired.DecideCRDs(again, embedded(t), mixed())); diff != "" {
+			t.Fatalf("in another order, -want +got:\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff(want, compute(t, cfg, embedded(t), installed(t), mixed()).Decisions); diff != "" {
+		t.Errorf("a plan decides otherwise, -want +got:\n%s", diff)
+	}
+	unasked := mixed()
+	unasked.Classes = nil
+	if diff := cmp.Diff(want, compute(t, cfg, embedded(t), desired.Hosted{}, unasked).Decisions); diff != "" {
+		t.Errorf("without a class, -want +got:\n%s", diff)
+	}
+}
+
+// TestWithoutAClassIstiosCRDsAreLookedAfter where they are; those that are not there come with the first class. The policy has them already.
+func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
+	guest := withCRDs(map[string]crds.Fact{destinationRules: ours()})
+	guest.Classes = nil
+	state := compute(t, config(desired.TopologyHosted), embedded(t), desired.Hosted{}, guest)
+	gatewayAPI := crds.GatewayAPI().Names()
+	if diff := cmp.Diff(slices.Concat(gatewayAPI[:1], []string{destinationRules}, gatewayAPI[1:]), keysOf(state.CRDs)); diff != "" {
+		t.Errorf("written, -want +got:\n%s", diff)
+	}
+	asked := guest
+	asked.Classes = asking("openshift-default").Classes
+	if diff := cmp.Diff(texts(anObjects(compute(t, config(desired.TopologyHosted), embedded(t), installed(t), asked).Protection)), texts(anObjects(state.Protection))); diff != "" {
+		t.Errorf("the policy changes with the first class, -with one +without:\n%s", diff)
+	}
+}
+
+// TestAdoptingByFlag is consent for what says nothing itself.
+func TestAdoptingByFlag(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.CRDs.Consent = crds.Given
+	state := compute(t, cfg, embedded(t), installed(t), withCRDs(map[string]crds.Fact{
+		classes: foreign(), gateways: other(foreign()), httpRoutes: released(other(foreign())), wasmPlugins: other(foreign()),
+	}))
+	if diff := cmp.Diff([]string{classes, gateways, wasmPlugins}, keysOf(state.Adopted)); diff != "" {
+		t.Errorf("adopted, -want +got:\n%s", diff)
+	}
+}
+
+// TestUnmanaged: istiod, its access to the guest, its webhooks and our policy go. What the gateways that go on running trust stays, and so do
+// CRDs, whatever they are.
+func TestUnmanaged(t *testing.T) {
+	byFlag := func(mode crds.Mode) func(*desired.Config, *desired.Guest) {
+		return func(cfg *desired.Config, _ *desired.Guest) { cfg.CRDs.Mode = mode }
+	}
+	byGuest := func(mode crds.Mode) func(*desired.Config, *desired.Guest) {
+		return func(_ *desired.Config, guest *desired.Guest) { guest.Mode = mode }
+	}
+	theirs := installed(t)
+	theirs.CAOwner = desired.Theirs
+	caSecret := []string{"Secret " + mgmtNamespace + "/" + desired.CASecretName}
+	for _, tc := range []struct {
+		name   string
+		hosted desired.Hosted
+		edit   func(*desired.Config, *desired.Guest)
+		want   []string
+	}{
+		{"by flag", installed(t), byFlag(crds.Unmanaged), caSecret},
+		{"by the guest", installed(t), byGuest(crds.Unmanaged), caSecret},
+		{"a mode of tomorrow", installed(t), byGuest("Paused"), caSecret},
+		{"without a class", installed(t), func(cfg *desired.Config, guest *desired.Guest) { cfg.CRDs.Mode, guest.Classes = crds.Unmanaged, nil }, nil},
+		{"without a CA", desired.Hosted{}, byFlag(crds.Unmanaged), nil},
+		{"with somebody else's CA", theirs, byFlag(crds.Unmanaged), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg, guest := config(desired.TopologyHosted), mixed()
+			tc.edit(&cfg, &guest)
+			state := compute(t, cfg, embedded(t), tc.hosted, guest)
+			if diff := cmp.Diff(tc.want, names(mgmtObjects(state)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("on the management side, -want +got:\n%s", diff)
+			}
+			if got := anObjects(state.CRDs, state.Adopted, state.Protection, state.Guest, state.Admission); len(got) > 0 {
+				t.Errorf("in the guest there is %q, want nothing", names(got))
+			}
+			if state.Installed || state.Mode == crds.Managed || state.CRDsFirst() || state.Waiting() > 0 {
+				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", state.Installed, state.Mode, state.CRDsFirst(), state.Waiting())
+			}
+			for _, c := range state.Decisions {
+				if c.Verdict != crds.Keep {
+					t.Errorf("%s: %s", c.Name, c.Verdict)
+				}
+			}
+		})
+	}
+	cfg, guest := config(desired.TopologyHosted), mixed()
+	cfg.CRDs.Mode, guest.Mode = crds.Unmanaged, crds.Managed
+	if state := compute(t, cfg, embedded(t), installed(t), guest); !state.Installed || state.Mode != crds.Managed {
+		t.Errorf("the guest says Managed and the flag Unmanaged: installed %v, mode %s", state.Installed, state.Mode)
+	}
+}
+
+// TestUnmanagedAndBack: from there a plan is the one that it was.
+func TestUnmanagedAndBack(t *testing.T) {
+	planner := desired.NewPlanner(config(desired.TopologyHosted), embedded(t))
+	unmanaged := mixed()
+	unmanaged.Mode = crds.Unmanaged
+	var plans []map[string]any
+	for _, guest := range []desired.Guest{mixed(), unmanaged, mixed()} {
+		state, err := planner.Compute(installed(t), guest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, everything(state))
+	}
+	if diff := cmp.Diff(plans[0], plans[2]); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// TestIstiosCRDsTellTheirVersion, which they do not do by themselves. It is how an older hypergate knows a newer one's.
+func TestIstiosCRDsTellTheirVersion(t *testing.T) {
+	for _, source := range bothVersions(t) {
+		state := compute(t, config(desired.TopologyHosted), source, installed(t), asking("openshift-default"))
+		for _, o := range state.CRDs {
+			u, err := o.Unstructured()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := source.Version()
+			if crds.GatewayAPI().Has(u.GetName()) {
+				want = crds.GatewayAPI().Version()
+				if _, has := u.GetAnnotations()[crds.IstioVersionAnnotation]; has {
+					t.Errorf("%s of the Gateway API has a version of Istio", u.GetName())
+				}
+			}
+			marks := crds.MarksOf(&metav1.ObjectMeta{Name: u.GetName(), Annotations: u.GetAnnotations()}, crds.Identity{})
+			if marks.Version != want {
+				t.Errorf("%s claims to be %q, want %q", u.GetName(), marks.Version, want)
+			}
+		}
+	}
+}
+
+// TestCRDsFirst: istiod and its RBAC wait where a CRD is, or may be, one of the release before. They do not wait where there is none, or where
+// nothing will be done.
+func TestCRDsFirst(t *testing.T) {
+	unread := ours()
+	unread.Content = crds.Unread
+	for name, tc := range map[string]struct {
+		fact crds.Fact
+		want bool
+	}{
+		"absent":                         {crds.Fact{}, false},
+		"ours, as it should be":          {ours(), false},
+		"ours, another one":              {other(ours()), true},
+		"ours, nobody has read it":       {unread, true},
+		"ours, being deleted":            {leaving(other(ours())), false},
+		"ours no more":                   {released(other(ours())), false},
+		"somebody's":                     {foreign(), false},
+		"somebody's, another one":        {other(foreign()), false},
+		"somebody's, that is taken over": {agreed(foreign()), true},
+	} {
+		for _, crd := range []string{gateways, wasmPlugins} {
+			state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
+			if got := state.CRDsFirst(); got != tc.want {
+				t.Errorf("%s, %s: CRDs first: %v, want %v", crd, name, got, tc.want)
+			}
+		}
+	}
+}
+
+// TestProtection: a policy for what is ours or becomes it, and for nothing else.
+func TestProtection(t *testing.T) {
+	for _, topology := range bothTopologies() {
+		cfg := config(topology)
+		state := compute(t, cfg, embedded(t), installed(t), mixed())
+		if diff := cmp.Diff([]string{cfg.CRDPolicyName(), cfg.CRDPolicyName()}, keysOf(state.Protection)); diff != "" {
+			t.Fatalf("%s, -want +got:\n%s", topology, diff)
+		}
+		checkSide(t, anObjects(state.Protection), desired.GuestKinds(), "", cfg.OwnerValue(desired.SideGuest))
+		policy := theOnly(t, anObjects(state.Protection), "ValidatingAdmissionPolicy")
+		rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
+		if err != nil {
+			t.Fatal(err)
+		}
+		protected, _ := rules[0].(map[string]any)["resourceNames"].([]any)
+		if diff := cmp.Diff([]any{backendTLS, envoyFilters, grpcRoutes, referenceGrants}, protected); diff != "" {
+			t.Errorf("%s: protected, -want +got:\n%s", topology, diff)
+		}
+		cfg.CRDProtection = desired.LeaveCRDsOpen
+		if state := compute(t, cfg, embedded(t), installed(t), mixed()); len(state.Protection) > 0 {
+			t.Errorf("%s: %s protects what is to be left open", topology, state.Protection[0])
+		}
+		if state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("a"))); len(state.Protection) > 0 {
+			t.Errorf("%s: %s protects what is not ours", topology, state.Protection[0])
+		}
+	}
+}
+
+// TestLeaksInCRDsAndTheirProtection: the guest reads these, too.
+func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.CRDWriters = []string{"system:serviceaccount:" + mgmtNamespace + ":upgrader"}
+	_, err := desired.Compute(cfg, embedded(t), installed(t), asking("openshift-default"))
+	mustFail(t, err, "ValidatingAdmissionPolicy", "the name of the management namespace")
+
+	// A CRD with a conversion webhook is looked through each time, and those that are adopted are no exception.
+	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {a: "in %s."}},
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
+	source := crdSource{embedded(t), parse(t, fmt.Sprintf(crd, wasmPlugins, mgmtNamespace))}
+	for name, fact := range map[string]crds.Fact{"installed": {}, "adopted": agreed(foreign())} {
+		_, err := desired.Compute(config(desired.TopologyHosted), source, installed(t), withCRDs(map[string]crds.Fact{wasmPlugins: fact}))
+		if err == nil {
+			t.Errorf("%s: the name of the management namespace is in a CRD, and the plan is not refused", name)
+			continue
+		}
+		mustFail(t, err, wasmPlugins, "the name of the management namespace")
+	}
+}
+
+// TestAPlannerRemembersCRDs, whether they are installed or adopted, and takes the one for the other.
+func TestAPlannerRemembersCRDs(t *testing.T) {
+	renders, read := 0, 0
+	planner := desired.NewPlanner(config(desired.TopologyHosted), countingSource{embedded(t), &renders, &read})
+	installed, bodies := installed(t), map[string]string{}
+	for i, step := range []struct {
+		fact    crds.Fact
+		adopted int
+		read    int
+	}{{agreed(foreign()), 1, 3}, {crds.Fact{}, 0, 0}, {ours(), 0, 0}, {released(ours()), 0, 0}, {agreed(foreign()), 1, 0}} {
+		read = 0
+		state, err := planner.Compute(installed, withCRDs(map[string]crds.Fact{wasmPlugins: step.fact}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(state.Adopted) != step.adopted || read != step.read {
+			t.Errorf("step %d: adopted %d and read %d CRDs, want %d and %d", i, len(state.Adopted), read, step.adopted, step.read)
+		}
+		for _, o := range crdObjects(state) {
+			body := string(o.JSON())
+			if before, known := bodies[o.Key().Name]; known && before != body {
+				t.Errorf("step %d: %s is another one than before", i, o)
+			}
+			bodies[o.Key().Name] = body
+			if !json.Valid(o.JSON()) {
+				t.Errorf("step %d: %s is no JSON", i, o)
+			}
+		}
+	}
+}

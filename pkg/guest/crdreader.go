@@ -1,0 +1,285 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// Times of the reader. An installation makes three events for each CRD, and must not compete with the reading of what it writes.
+const (
+	quietTime      = 250 * time.Millisecond
+	mostQuietTime  = 2 * time.Second
+	readTimeout    = 15 * time.Second
+	firstReadDelay = time.Second
+	maxReadDelay   = 30 * time.Second
+)
+
+// crdReader reads CRDs whole, one after another, when they have changed, and keeps what is weighed of them: some hundred bytes of each, and a few
+// kilobytes of one that differs from ours. It makes no request while nothing changes.
+type crdReader struct {
+	client dynamic.NamespaceableResourceInterface
+	source desired.ChartSource
+	crds   *crdView
+	// changed is called when a CRD was read.
+	changed func()
+	kick    chan struct{}
+	// ours are the CRDs that we would install, as far as they were needed: only the reader's goroutine uses it.
+	ours map[string]crds.Definition
+
+	// mu guards what follows.
+	mu       sync.Mutex
+	readings map[string]reading
+	// last is when a CRD changed last, first when one changed that was not read since. retries are the CRDs that could not be read.
+	last, first time.Time
+	retries     map[string]retry
+}
+
+// reading is what was read of a CRD.
+type reading struct {
+	uid        types.UID
+	generation int64
+	// version is the resourceVersion of what was read, asked the one for which it was.
+	version, asked string
+	content        crds.Content
+	definition     crds.Definition
+	difference     crds.Difference
+	why            string
+}
+
+// retry is when to try again.
+type retry struct {
+	at    time.Time
+	delay time.Duration
+	// text is what was logged.
+	text string
+}
+
+func newCRDReader(client dynamic.Interface, source desired.ChartSource, view *crdView, changed func()) *crdReader {
+	return &crdReader{
+		client: client.Resource(crdResource()), source: source, crds: view, changed: changed, kick: make(chan struct{}, 1),
+		ours: map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
+	}
+}
+
+// reading is what a CRD says, if that is known. Its metadata may have changed since it was read, its spec has not.
+func (r *crdReader) reading(item crdItem) (reading, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got, known := r.readings[item.Name]
+	return got, known && got.uid == item.UID && got.generation == item.Generation
+}
+
+// look says that a CRD has changed.
+func (r *crdReader) look() {
+	r.mu.Lock()
+	r.last = time.Now()
+	if r.first.IsZero() {
+		r.first = r.last
+	}
+	r.mu.Unlock()
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run reads until ctx ends.
+func (r *crdReader) run(ctx context.Context) {
+	rested := true
+	for {
+		item, wait, due := r.next()
+		switch {
+		case due && wait <= 0:
+			rested = false
+			r.read(ctx, item)
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		case !due && !rested:
+			rested = true
+			debug.FreeOSMemory() // a CRD has up to a megabyte, and many times that when it is parsed
+		}
+		if !r.sleep(ctx, wait, due) {
+			return
+		}
+	}
+}
+
+// sleep waits for a change, or until something is due. It says whether ctx goes on.
+func (r *crdReader) sleep(ctx context.Context, wait time.Duration, due bool) bool {
+	var alarm <-chan time.Time
+	if due {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-r.kick:
+	case <-alarm:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// next is the CRD that should be read next, and how long to wait before; false when there is none.
+func (r *crdReader) next() (item crdItem, wait time.Duration, due bool) {
+	all := r.crds.readable()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(all)
+	now := time.Now()
+	quiet := min(r.last.Add(quietTime).Sub(now), r.first.Add(mostQuietTime).Sub(now))
+	for _, candidate := range all {
+		got := r.readings[candidate.Name]
+		if got.uid == candidate.UID && (got.version == candidate.ResourceVersion || got.asked == candidate.ResourceVersion) {
+			continue
+		}
+		w := max(quiet, r.retries[candidate.Name].at.Sub(now))
+		if !due || w < wait {
+			item, wait, due = candidate, w, true
+		}
+	}
+	if !due {
+		r.first = time.Time{}
+	}
+	return item, wait, due
+}
+
+// forget lets go what was known of CRDs that are gone.
+func (r *crdReader) forget(there []crdItem) {
+	gone := func(name string) bool {
+		return !slices.ContainsFunc(there, func(item crdItem) bool { return item.Name == name })
+	}
+	maps.DeleteFunc(r.readings, func(name string, _ reading) bool { return gone(name) })
+	maps.DeleteFunc(r.retries, func(name string, _ retry) bool { return gone(name) })
+}
+
+// read reads one CRD.
+func (r *crdReader) read(ctx context.Context, item crdItem) {
+	u, err := r.fetch(ctx, item.Name)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		r.later(ctx, item, err)
+		return
+	case u == nil:
+		r.later(ctx, item, nil) // it is gone, and the watch is about to say so
+		return
+	}
+	got := r.weigh(u)
+	got.asked = item.ResourceVersion
+	r.mu.Lock()
+	r.readings[item.Name] = got
+	delete(r.retries, item.Name)
+	r.mu.Unlock()
+	r.changed()
+}
+
+// fetch is the CRD as it is now, or nil. It is a list with one name, because that needs no permission beyond the one to list CRDs.
+func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := r.client.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if err != nil {
+		return nil, fmt.Errorf("reading CRD %s: %w", name, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].GetName() == name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // none is an answer like another
+}
+
+// later tries again after a while. What cannot be read because of what somebody must mend counts as unreadable, and the cause is told.
+func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
+	r.mu.Lock()
+	before := r.retries[item.Name]
+	now := retry{delay: min(max(2*before.delay, firstReadDelay), maxReadDelay)}
+	now.at = time.Now().Add(now.delay)
+	var told bool
+	if err != nil {
+		cause := apply.Classify(err, "list", crdResource().GroupResource())
+		now.text = cause.String()
+		if told = now.text != before.text; told && !cause.Class().Passes() {
+			r.readings[item.Name] = reading{uid: item.UID, generation: item.Generation, content: crds.Unreadable, why: cause.String()}
+		}
+	}
+	r.retries[item.Name] = now
+	r.mu.Unlock()
+	if told {
+		logr.FromContextOrDiscard(ctx).Info("A CRD could not be read, and is tried again", "crd", item.Name, "err", err.Error())
+		r.changed()
+	}
+}
+
+// weigh takes from a CRD what is kept of it.
+func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
+	got := reading{uid: u.GetUID(), generation: u.GetGeneration(), version: u.GetResourceVersion(), content: crds.Read}
+	var err error
+	if got.definition, err = crds.DefinitionOf(u); err == nil && r.crds.wanted[u.GetName()] {
+		got.difference, err = r.compare(u, got.definition)
+	}
+	if err != nil {
+		got.content, got.why, got.definition, got.difference = crds.Unreadable, err.Error(), crds.Definition{}, crds.Difference{}
+	}
+	return got
+}
+
+// compare compares a CRD with the one that we would install, which is parsed only if the two are not known to be the same.
+func (r *crdReader) compare(u *unstructured.Unstructured, installed crds.Definition) (crds.Difference, error) {
+	ours, known := r.ours[u.GetName()]
+	var wanted *unstructured.Unstructured
+	if !known {
+		var err error
+		if wanted, err = r.wantedCRD(u.GetName()); err != nil {
+			return crds.Difference{}, err
+		}
+		if ours, err = crds.DefinitionOf(wanted); err != nil {
+			return crds.Difference{}, err
+		}
+		r.ours[u.GetName()] = ours
+	}
+	strangeVersion := func(name string) bool { return !slices.Contains(ours.Served, name) }
+	if installed.Hash == ours.Hash && !slices.ContainsFunc(installed.Stored, strangeVersion) {
+		return crds.Difference{}, nil
+	}
+	if wanted == nil {
+		var err error
+		if wanted, err = r.wantedCRD(u.GetName()); err != nil {
+			return crds.Difference{}, err
+		}
+	}
+	return crds.Compare(u, wanted)
+}
+
+// wantedCRD is the CRD that we would install.
+func (r *crdReader) wantedCRD(name string) (*unstructured.Unstructured, error) {
+	if bundle := crds.GatewayAPI(); bundle.Has(name) {
+		return bundle.Object(name)
+	}
+	list, err := desired.IstioCRDs(r.source, []string{name})
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}

@@ -1,0 +1,196 @@
+package guest
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// crdView is what is seen of the guest's CRDs by their metadata.
+type crdView struct {
+	*watch.Watch
+	identity crds.Identity
+	wanted   map[string]bool
+}
+
+// crdItem is what is kept of a CRD. A guest may have hundreds: of those that nobody asks about, that is the identity.
+type crdItem struct {
+	metav1.ObjectMeta
+	// marks are nil where nobody asks for them.
+	marks *crds.Marks
+}
+
+func newCRDView(client metadata.Interface, cfg desired.Config, onChange, onSynced func()) *crdView {
+	v := &crdView{wanted: wantedCRDs(cfg), identity: crds.Identity{
+		LabelKey: desired.OwnerLabel, LabelValue: cfg.OwnerValue(desired.SideGuest), FieldManager: desired.FieldManager,
+	}}
+	options := metadataWatch(client, crdResource(), metav1.ListOptions{})
+	options.Transform, options.OnSynced = v.transform, onSynced
+	options.OnEvent = func(e watch.Event) {
+		if item, ok := e.Object.(*crdItem); ok && (item.marks != nil || isHelper(item.Name)) {
+			onChange()
+		}
+	}
+	v.Watch = watch.New(options)
+	return v
+}
+
+// wantedCRDs are the CRDs that a plan may hold.
+func wantedCRDs(cfg desired.Config) map[string]bool {
+	out := map[string]bool{}
+	for _, name := range crds.GatewayAPI().Names() {
+		out[name] = true
+	}
+	for _, r := range cfg.IstioResources {
+		out[r.CRD()] = true
+	}
+	return out
+}
+
+// isGatewayAPI says whether a CRD is one of the Gateway API's, or of its experiments.
+func isGatewayAPI(name string) bool {
+	_, group, _ := strings.Cut(name, ".")
+	return group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io"
+}
+
+// isHelper says whether a CRD is asked for only because of its objects, which say something of others.
+func isHelper(name string) bool {
+	return name == modeCRD || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
+}
+
+func (v *crdView) transform(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	item := &crdItem{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation}}
+	if v.wanted[m.Name] || isGatewayAPI(m.Name) {
+		item.marks = new(crds.MarksOf(&m.ObjectMeta, v.identity))
+	}
+	return item, nil
+}
+
+// at is what tells the CRD of that name from another one of the same name, and how it is now; empty where there is none.
+func (v *crdView) at(name string) (key, version string) {
+	item, there := v.item(name)
+	if !there {
+		return "", ""
+	}
+	return string(item.UID), item.ResourceVersion
+}
+
+func (v *crdView) item(name string) (crdItem, bool) {
+	obj, _ := v.Get(name)
+	item, ok := obj.(*crdItem)
+	if !ok {
+		return crdItem{}, false
+	}
+	return *item, true
+}
+
+// readable are the CRDs whose content matters, by name: those that a plan may hold, and the others of the Gateway API's groups, so many of them as
+// are told of.
+func (v *crdView) readable() []crdItem {
+	var out []crdItem
+	for _, obj := range v.List() {
+		if item, ok := obj.(*crdItem); ok && item.marks != nil {
+			out = append(out, *item)
+		}
+	}
+	slices.SortFunc(out, func(a, b crdItem) int { return strings.Compare(a.Name, b.Name) })
+	others := 0
+	return slices.DeleteFunc(out, func(item crdItem) bool {
+		if v.wanted[item.Name] {
+			return false
+		}
+		others++
+		return others > mostUnserved
+	})
+}
+
+// packages are the OLM packages that wanted CRDs are labelled with, sorted.
+func (v *crdView) packages() []string {
+	var out []string
+	for _, item := range v.readable() {
+		if v.wanted[item.Name] {
+			out = append(out, item.marks.Packages...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// crdFacts are the facts about each CRD that a plan may hold and that is there.
+func (c *Cluster) crdFacts() map[string]crds.Fact {
+	operators := c.olm.operators(c.crds)
+	out := map[string]crds.Fact{}
+	for _, item := range c.crds.readable() {
+		if !c.crds.wanted[item.Name] {
+			continue
+		}
+		fact := crds.Fact{Owner: crds.OwnerOf(*item.marks, operators), Marks: *item.marks}
+		if r, known := c.reader.reading(item); known {
+			fact.Content, fact.Definition, fact.Difference, fact.Why = r.content, r.definition, r.difference, r.why
+			fact.Use = c.uses.use(searchesFor(item, r.definition, r.difference.Lost, false))
+		}
+		out[item.Name] = fact
+	}
+	return out
+}
+
+// unserved are the CRDs of the Gateway API's groups that are there and that istiod does not know, sorted.
+func (c *Cluster) unserved() []string {
+	var out []string
+	for _, item := range c.crds.readable() {
+		if c.isUnserved(item) {
+			out = append(out, item.Name)
+		}
+	}
+	return out
+}
+
+// mostUnserved is how many kinds that istiod does not know are looked at. The Gateway API has about ten.
+const mostUnserved = 32
+
+func (c *Cluster) isUnserved(item crdItem) bool {
+	if c.crds.wanted[item.Name] || item.marks.Phase == crds.Terminating {
+		return false
+	}
+	r, known := c.reader.reading(item)
+	return !known || r.definition.State != crds.Rejected
+}
+
+// arrange starts and stops watches as the CRDs that are there ask for. It may be called at any time, and from anywhere.
+func (c *Cluster) arrange(ctx context.Context) {
+	c.arranging.Lock()
+	defer c.arranging.Unlock()
+	key, version := c.crds.at(classCRD)
+	c.classes.Set(ctx, key, version)
+	key, version = c.crds.at(modeCRD)
+	c.mode.Set(ctx, key, version)
+	c.olm.arrange(ctx, c.crds)
+	c.uses.arrange(ctx, c.searches())
+}
+
+// searches are the searches for objects that use what is not heeded.
+func (c *Cluster) searches() []search {
+	var out []search
+	for _, item := range c.crds.readable() {
+		r, known := c.reader.reading(item)
+		switch {
+		case !known || r.content != crds.Read:
+		case c.crds.wanted[item.Name]:
+			out = append(out, searchesFor(item, r.definition, r.difference.Lost, false)...)
+		case c.isUnserved(item):
+			out = append(out, searchesFor(item, r.definition, nil, true)...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,275 @@
+package guest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// mostInUse is how many objects are told of.
+const mostInUse = 100
+
+// search is what to look for in the objects of one version of a CRD.
+type search struct {
+	crd, key, at string
+	gvr          schema.GroupVersionResource
+	kind         string
+	// fields are those that istiod does not heed; none when it does not know the kind at all.
+	fields []crds.Field
+}
+
+func (s search) same(other search) bool {
+	return s.key == other.key && s.gvr == other.gvr && slices.EqualFunc(s.fields, other.fields, sameField)
+}
+
+func sameField(a, b crds.Field) bool { return a.Path == b.Path && slices.Equal(a.Versions, b.Versions) }
+
+// searchesFor are the searches for what a CRD has in vain: of the fields that would be lost, or, when there are none, of the whole kind if istiod
+// does not know it. An object is looked at in as few versions as show each of the fields, mostly one.
+func searchesFor(item crdItem, d crds.Definition, lost []crds.Field, whole bool) []search {
+	in := func(name string, fields []crds.Field) search {
+		return search{
+			crd: item.Name, key: string(item.UID), at: item.ResourceVersion, kind: d.Kind,
+			gvr: schema.GroupVersionResource{Group: d.Group, Version: name, Resource: d.Plural}, fields: fields,
+		}
+	}
+	served := slices.Clone(d.Served)
+	slices.SortFunc(served, func(a, b string) int { return -version.CompareKubeAwareVersionStrings(a, b) })
+	if whole && len(served) > 0 {
+		return []search{in(served[0], nil)}
+	}
+	var out []search
+	for left := lost; len(left) > 0; {
+		best, most := "", []crds.Field(nil)
+		for _, name := range served {
+			if seen := inVersion(left, name); len(seen) > len(most) {
+				best, most = name, seen
+			}
+		}
+		if best == "" {
+			break // a version that is not served shows nothing
+		}
+		out = append(out, in(best, inVersion(lost, best)))
+		left = slices.DeleteFunc(slices.Clone(left), func(f crds.Field) bool { return slices.Contains(f.Versions, best) })
+	}
+	return out
+}
+
+func inVersion(fields []crds.Field, name string) []crds.Field {
+	return slices.DeleteFunc(slices.Clone(fields), func(f crds.Field) bool { return !slices.Contains(f.Versions, name) })
+}
+
+// useView looks for objects that use what istiod does not heed. Without a difference between the CRDs it asks for nothing.
+type useView struct {
+	dynamic        dynamic.Interface
+	meta           metadata.Interface
+	controllerName string
+	notify         func()
+
+	mu sync.Mutex
+	// under are the searches under way, by what they look at.
+	under map[schema.GroupVersionResource]*underWay
+}
+
+type underWay struct {
+	*watch.Switch
+	search
+}
+
+// usage is what is kept of an object: its identity, and what it uses.
+type usage struct {
+	metav1.ObjectMeta
+	fields []crds.Field
+	// class is the class that a Gateway names, and the controller that a GatewayClass does.
+	class string
+}
+
+func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, notify func()) *useView {
+	return &useView{dynamic: client, meta: meta, controllerName: controllerName, notify: notify, under: map[schema.GroupVersionResource]*underWay{}}
+}
+
+// arrange makes the searches those that are wanted.
+func (v *useView) arrange(ctx context.Context, wanted []search) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for gvr, u := range v.under {
+		if !slices.ContainsFunc(wanted, u.same) {
+			u.Set(ctx, "", "")
+			delete(v.under, gvr)
+		}
+	}
+	for _, s := range wanted {
+		if v.under[s.gvr] == nil {
+			v.under[s.gvr] = &underWay{watch.NewSwitch(v.options(s)), s}
+		}
+		v.under[s.gvr].Set(ctx, s.key, s.at)
+	}
+}
+
+// options are those of the watch of a search. Of a kind that istiod does not know, the metadata is enough.
+func (v *useView) options(s search) watch.Options {
+	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
+	if len(s.fields) > 0 {
+		resource := v.dynamic.Resource(s.gvr)
+		options = watch.Options{
+			Name: s.gvr.Resource,
+			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+				return resource.Watch(ctx, o)
+			},
+			Example: &unstructured.Unstructured{}, Client: v.dynamic,
+			Transform: func(obj any) (any, error) { return usageOf(obj, s.fields), nil },
+		}
+	}
+	options.Patience = servedPatience
+	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
+	return options
+}
+
+// usageOf is what is kept of an object.
+func usageOf(obj any, fields []crds.Field) any {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj
+	}
+	out := &usage{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
+	used := crds.Uses(u.Object, fields)
+	if len(used) == 0 {
+		return out
+	}
+	out.fields = slices.Clone(used) // as long as it is, and no longer
+	switch u.GetKind() {
+	case "Gateway":
+		out.class, _, _ = unstructured.NestedString(u.Object, "spec", "gatewayClassName")
+	case "GatewayClass":
+		out.class, _, _ = unstructured.NestedString(u.Object, "spec", "controllerName")
+	}
+	return out
+}
+
+// use is whether any object, of whatever class, uses a field that these searches look for: it would lose it.
+func (v *useView) use(of []search) crds.Use {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(of) == 0 {
+		return crds.Unsearched
+	}
+	out := crds.Unused
+	for _, s := range of {
+		u := v.under[s.gvr]
+		if u == nil || !u.same(s) || !u.Synced() {
+			return crds.Unsearched
+		}
+		for _, obj := range u.List() {
+			if found, ok := obj.(*usage); ok && len(found.fields) > 0 {
+				out = crds.Used
+			}
+		}
+	}
+	return out
+}
+
+// inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are in all. Gateways and
+// GatewayClasses count if they are of our classes; other objects may belong to several, and all count. A route that only names other people's Gateways is
+// told of as well: that would take a look at all Gateways for each.
+func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, total int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := map[string]*crds.InUse{}
+	for _, u := range v.under {
+		for _, obj := range u.List() {
+			m, fields, counts := v.weigh(obj, u.search, classes)
+			if !counts {
+				continue
+			}
+			key := u.crd + "/" + m.Namespace + "/" + m.Name
+			if all[key] == nil {
+				all[key] = &crds.InUse{CRD: u.crd, Namespace: m.Namespace, Name: m.Name}
+			}
+			all[key].Fields = union(all[key].Fields, fields)
+		}
+	}
+	for _, use := range all {
+		list = append(list, *use)
+	}
+	slices.SortFunc(list, func(a, b crds.InUse) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.CRD, b.CRD), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	total = len(list)
+	return slices.Clip(list[:min(total, mostInUse)]), total
+}
+
+// rank puts what may keep somebody out first.
+func rank(use crds.InUse) int {
+	if slices.ContainsFunc(use.Fields, crds.Field.Secures) {
+		return 0
+	}
+	return 1
+}
+
+// weigh is an object's identity, what it uses, and whether that concerns us.
+func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.ObjectMeta, fields []crds.Field, counts bool) {
+	switch found := obj.(type) {
+	case *metav1.PartialObjectMetadata:
+		return found.ObjectMeta, nil, true
+	case *usage:
+		counts = len(found.fields) > 0
+		switch s.crd {
+		case gatewayCRD:
+			counts = counts && classes[found.class]
+		case classCRD:
+			counts = counts && found.class == v.controllerName
+		}
+		return found.ObjectMeta, found.fields, counts
+	default:
+		return metav1.ObjectMeta{}, nil, false
+	}
+}
+
+// union is the fields of two versions of one object, each path once, in the order in which Difference has them.
+func union(a, b []crds.Field) []crds.Field {
+	if len(a) == 0 {
+		return b
+	}
+	for _, f := range b {
+		if !slices.ContainsFunc(a, func(other crds.Field) bool { return sameField(f, other) }) {
+			a = append(slices.Clip(a), f)
+		}
+	}
+	slices.SortStableFunc(a, func(x, y crds.Field) int {
+		return cmp.Or(cmp.Compare(rank(crds.InUse{Fields: []crds.Field{x}}), rank(crds.InUse{Fields: []crds.Field{y}})), cmp.Compare(x.Path, y.Path))
+	})
+	return a
+}
+
+// watchProblems are the searches for fields that do not work, by resource. Nothing is decided by the objects of a kind that istiod does not know: where
+// they may not be listed, the kind is told of all the same.
+func (v *useView) watchProblems() []apply.WatchProblem {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []apply.WatchProblem
+	for gvr, u := range v.under {
+		if err := u.Err(); err != nil && !apierrors.IsNotFound(err) && len(u.fields) > 0 {
+			out = append(out, apply.WatchProblem{
+				GVK: gvr.GroupVersion().WithKind(u.kind), Cause: apply.Classify(err, "list", gvr.GroupResource()),
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b apply.WatchProblem) int { return cmp.Compare(a.GVK.String(), b.GVK.String()) })
+	return out
+}

@@ -1,0 +1,152 @@
+package guest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+const (
+	gatewayCRD = "gateways.gateway.networking.k8s.io"
+	meshCRD    = "xmeshes.gateway.networking.x-k8s.io"
+)
+
+var (
+	theGateways = fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/v1/gateways", APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"}
+	theMeshes   = fakeapi.Collection{Path: "/apis/gateway.networking.x-k8s.io/v1alpha1/xmeshes", APIVersion: "gateway.networking.x-k8s.io/v1alpha1", Kind: "XMesh"}
+)
+
+func route(name, spec string) string {
+	return fmt.Sprintf("{metadata: {namespace: app, name: %s}, spec: {%s}}", name, spec)
+}
+
+// TestFieldsInVain: an object that sets a field that istiod does not know is told of, and one that does not is not; and with the difference all is over.
+func TestFieldsInVain(t *testing.T) {
+	other := wholeCRD(t, routeCRD, withField("v1", "secretSauce"), withField("v1", "spice"))
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theRoutes, route("plain", "hostnames: [a.example.com]"))
+		api.Put(theCRDs, wholeCRD(t, routeCRD))
+	})
+	f.eventuallyFact(routeCRD, crds.Read)
+	f.quiet()
+	f.Expect(f.api.Requests(theRoutes)).To(gomega.BeEmpty(), "without a difference no object is looked at")
+
+	f.api.Put(theCRDs, other)
+	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
+	f.Expect(f.observed().InUse).To(gomega.BeEmpty())
+
+	f.api.Put(theRoutes, route("plain", "hostnames: [a.example.com]"), route("spiced", "spice: hot"), route("secret", "spice: hot, secretSauce: yes-please"))
+	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Used))
+	spice, sauce := crds.Field{Path: "spec.spice", Versions: []string{"v1"}}, crds.Field{Path: "spec.secretSauce", Versions: []string{"v1"}}
+	want := []crds.InUse{
+		{CRD: routeCRD, Namespace: "app", Name: "secret", Fields: []crds.Field{sauce, spice}},
+		{CRD: routeCRD, Namespace: "app", Name: "spiced", Fields: []crds.Field{spice}},
+	}
+	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
+
+	t.Log("another difference, another search: what was found of the one before does not count")
+	f.api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "salt")))
+	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
+	f.Expect(f.observed().InUse).To(gomega.BeEmpty())
+
+	f.api.Put(theCRDs, wholeCRD(t, routeCRD))
+	f.Eventually(func() bool { return f.fact(routeCRD).Same() }).Should(gomega.BeTrue())
+	f.quiet()
+	before := len(f.api.Requests(theRoutes))
+	f.api.Put(theRoutes)
+	f.quiet()
+	f.Expect(f.api.Requests(theRoutes)).To(gomega.HaveLen(before), "and nobody looks any more")
+}
+
+// TestObjectsThatMayNotBeLookedAt: then it is not known whether something would be lost.
+func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Fail(theRoutes, forbidden("httproutes"))
+		api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice")))
+	})
+	f.eventuallyFact(routeCRD, crds.Read)
+	f.Eventually(f.guest.WatchProblems).Should(gomega.ContainElement(gomega.HaveField("GVK.Kind", "HTTPRoute")))
+	f.Expect(f.fact(routeCRD).Use).To(gomega.Equal(crds.Unsearched))
+	f.api.Put(theRoutes)
+	f.api.Fail(theRoutes, nil)
+	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
+}
+
+// TestGatewaysOfOthersAreTheirs: nobody is told of what another controller may well heed, but what would be lost counts whosever it is.
+func TestGatewaysOfOthersAreTheirs(t *testing.T) {
+	gateway := func(name, class string) string {
+		return route(name, "spice: hot, gatewayClassName: "+class)
+	}
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theClasses, class("ours", config().ControllerName, ""), class("theirs", "example.com/other", ""))
+		api.Put(theGateways, gateway("a", "theirs"))
+		api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD, withField("v1", "spice")))
+	})
+	f.Eventually(func() crds.Use { return f.fact(gatewayCRD).Use }).Should(gomega.Equal(crds.Used))
+	f.Expect(f.observed().InUse).To(gomega.BeEmpty())
+	f.api.Put(theGateways, gateway("a", "theirs"), gateway("b", "ours"))
+	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.ConsistOf(gomega.HaveField("Name", "b")))
+}
+
+// TestAFieldOfOneVersionIsSeen, though objects are looked at in another one first.
+func TestAFieldOfOneVersionIsSeen(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		beta := theRoutes
+		beta.Path, beta.APIVersion = "/apis/gateway.networking.k8s.io/v1beta1/httproutes", "gateway.networking.k8s.io/v1beta1"
+		api.Put(beta, route("a", "old: yes-please"))
+		api.Put(theRoutes, route("a", "first: a, second: b"))
+		api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "first"), withField("v1", "second"), withField("v1beta1", "old")))
+	})
+	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.ConsistOf(gomega.HaveField("Fields", gomega.HaveLen(3))))
+}
+
+// meshKind is a kind of the Gateway API's experiments.
+func meshKind(tb testing.TB) string {
+	tb.Helper()
+	return wholeCRD(tb, gatewayCRD, func(u *unstructured.Unstructured) {
+		u.SetName(meshCRD)
+		set(u, "gateway.networking.x-k8s.io", "spec", "group")
+		set(u, map[string]any{"plural": "xmeshes", "kind": "XMesh", "singular": "xmesh", "listKind": "XMeshList"}, "spec", "names")
+		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		versions[0].(map[string]any)["name"] = "v1alpha1"
+		set(u, versions[:1], "spec", "versions")
+	})
+}
+
+func TestKindsInVain(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theMeshes, route("m", ""))
+		api.Put(theCRDs, meshKind(t), crd("tlsroutes.gateway.networking.k8s.io", ", deletionTimestamp: 2026-11-21T12:00:00Z"), crd("things.example.com", ""))
+	})
+	f.Expect(f.observed().Unserved).To(gomega.Equal([]string{meshCRD}))
+	want := []crds.InUse{{CRD: meshCRD, Namespace: "app", Name: "m"}}
+	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
+
+	t.Log("many are counted, and some told")
+	var many []string
+	for i := range 250 {
+		many = append(many, route(fmt.Sprintf("m%03d", i), ""))
+	}
+	f.api.Put(theMeshes, many...)
+	total := func() int {
+		_, n := f.guest.InUse()
+		return n
+	}
+	f.Eventually(total).Should(gomega.Equal(250))
+	f.Expect(f.observed().InUse).To(gomega.And(gomega.HaveLen(100), gomega.ContainElement(gomega.HaveField("Name", "m000"))))
+
+	f.api.Put(theCRDs)
+	f.Eventually(total).Should(gomega.BeZero())
+	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
+}

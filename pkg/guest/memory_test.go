@@ -1,0 +1,49 @@
+package guest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+)
+
+// TestForeignCRDsCostLittle: a guest may have hundreds, each with whole manifests in its annotations.
+func TestForeignCRDsCostLittle(t *testing.T) {
+	const foreign, atMost = 500, 1 << 20
+	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	before := heap()
+	for i := range foreign {
+		small, err := view.transform(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("things%03d.a-rather-long-group-name.example.com", i), UID: types.UID(fmt.Sprintf("5f0bc8a2-0000-4000-8000-%012d", i)),
+			ResourceVersion: fmt.Sprint(100000 + i), Annotations: map[string]string{"a": strings.Repeat("x", 10<<10)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Add(small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cost := heap() - before
+	t.Logf("%d KiB for %d CRDs", cost>>10, len(store.List()))
+	if cost > atMost {
+		t.Errorf("%d bytes for %d CRDs of others, want at most %d", cost, foreign, atMost)
+	}
+	runtime.KeepAlive(store)
+}
+
+func heap() int64 {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

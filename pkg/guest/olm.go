@@ -1,0 +1,151 @@
+package guest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// olmKind is a kind of OLM's whose objects show that an operator is installed, or is being.
+//
+// OLM labels all three with the package's label: a Subscription, its latest InstallPlan and the ClusterServiceVersion that it has installed
+// (operator-lifecycle-manager, pkg/controller/operators/adoption_controller.go, ReconcileSubscription); from the last, the CRDs that it owns are
+// labelled (adoptees). It does so a moment after they were made. Only the latest InstallPlan carries the label, which is enough: an older one
+// has been carried out.
+type olmKind struct{ kind, resource, selector string }
+
+// olmKinds are the kinds, the most telling first.
+func olmKinds() []olmKind {
+	return []olmKind{
+		{kind: "Subscription", resource: "subscriptions"},
+		{kind: "InstallPlan", resource: "installplans"},
+		// OLM copies a ClusterServiceVersion into each namespace that it serves. A copy is nobody's owner.
+		{kind: "ClusterServiceVersion", resource: "clusterserviceversions", selector: ",!olm.copiedFrom"},
+	}
+}
+
+func (k olmKind) crd() string { return k.resource + ".operators.coreos.com" }
+
+func (k olmKind) gvr() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: k.resource}
+}
+
+// mostPackages is how many packages are looked for. A CRD has one; its labels are the guest's.
+const mostPackages = 8
+
+// olmView looks for the OLM operators that CRDs are labelled with. Without such a label it asks for nothing.
+type olmView struct {
+	client metadata.Interface
+	notify func()
+
+	mu sync.Mutex
+	// lookups are by package; each has a watch per olmKind.
+	lookups map[string][]*watch.Switch
+}
+
+func newOLMView(client metadata.Interface, notify func()) *olmView {
+	return &olmView{client: client, notify: notify, lookups: map[string][]*watch.Switch{}}
+}
+
+// arrange looks for what the CRDs are labelled with, and for nothing else.
+func (v *olmView) arrange(ctx context.Context, view *crdView) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	packages := view.packages()
+	packages = packages[:min(len(packages), mostPackages)]
+	for name, lookup := range v.lookups {
+		if !slices.Contains(packages, name) {
+			for _, s := range lookup {
+				s.Set(ctx, "", "")
+			}
+			delete(v.lookups, name)
+		}
+	}
+	for _, name := range packages {
+		if v.lookups[name] == nil {
+			v.lookups[name] = v.newLookup(name)
+		}
+		for i, kind := range olmKinds() {
+			key, version := view.at(kind.crd())
+			v.lookups[name][i].Set(ctx, key, version)
+		}
+	}
+}
+
+func (v *olmView) newLookup(name string) []*watch.Switch {
+	out := make([]*watch.Switch, 0, len(olmKinds()))
+	for _, kind := range olmKinds() {
+		options := metadataWatch(v.client, kind.gvr(), metav1.ListOptions{LabelSelector: operatorLabel + name + kind.selector})
+		options.Patience = servedPatience
+		options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
+		out = append(out, watch.NewSwitch(options))
+	}
+	return out
+}
+
+const operatorLabel = "operators.coreos.com/"
+
+// operators is what was found of each package that a CRD is labelled with.
+func (v *olmView) operators(view *crdView) map[string]crds.Operator {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := map[string]crds.Operator{}
+	for i, name := range view.packages() {
+		if i >= mostPackages {
+			out[name] = crds.Operator{Found: crds.Unsure, Name: fmt.Sprintf("CRDs are labelled with more than %d packages", mostPackages)}
+			continue
+		}
+		out[name] = found(view, v.lookups[name])
+	}
+	return out
+}
+
+// found is what the watches of a package show. One object that is there is enough; that there is none must be sure for each kind.
+func found(view *crdView, lookup []*watch.Switch) crds.Operator {
+	out := crds.Operator{Found: crds.None}
+	for i, kind := range olmKinds() {
+		if key, _ := view.at(kind.crd()); key == "" {
+			continue // without its CRD there is none
+		}
+		if lookup == nil {
+			return crds.Operator{Found: crds.Unsure}
+		}
+		if first, there := firstOf(lookup[i]); there {
+			return crds.Operator{Found: crds.Live, Kind: kind.kind, Namespace: first.Namespace, Name: first.Name}
+		}
+		switch err := lookup[i].Err(); {
+		case out.Found == crds.Unsure && out.Name != "":
+		case err != nil:
+			out = crds.Operator{Found: crds.Unsure, Name: apply.Classify(err, "list", kind.gvr().GroupResource()).String()}
+		case !lookup[i].Synced():
+			out = crds.Operator{Found: crds.Unsure}
+		}
+	}
+	return out
+}
+
+// firstOf is the first object of a watch, by namespace and name.
+func firstOf(s *watch.Switch) (metav1.ObjectMeta, bool) {
+	var all []metav1.ObjectMeta
+	for _, obj := range s.List() {
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			all = append(all, m.ObjectMeta)
+		}
+	}
+	if len(all) == 0 {
+		return metav1.ObjectMeta{}, false
+	}
+	return slices.MinFunc(all, func(a, b metav1.ObjectMeta) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}), true
+}

@@ -1,0 +1,121 @@
+package mgmt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// requestTimeout ends a reading that is not answered: one worker does everything, and must not wait for that.
+const requestTimeout = 10 * time.Second
+
+// secrets is what the two Secrets hold, once they were read or made.
+type secrets struct {
+	read       bool
+	ca         pki.CA
+	rotation   pki.Rotation
+	spoiledCA  error
+	doubtedCA  bool
+	credential desired.Credential
+}
+
+// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is of no use.
+func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
+	shown := c.shownCA()
+	restored := shown != nil && c.objects.Ours(shown) && !c.kept.ca.Exists()
+	switch {
+	case !c.kept.read:
+		read, err := c.readSecrets(ctx)
+		if err != nil {
+			return err
+		}
+		c.kept = read
+	case c.kept.spoiledCA != nil, c.kept.doubtedCA, restored:
+		return c.readCA(ctx, &c.kept)
+	}
+	return nil
+}
+
+// readCA reads the CA, if it is ours; one of somebody else is always what the watch shows.
+func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
+	found, exists, err := c.secret(ctx, desired.CASecretName)
+	if err != nil {
+		return err
+	}
+	into.ca, into.rotation, into.spoiledCA, into.doubtedCA = pki.CA{}, pki.Rotation{}, nil, false
+	if exists && c.objects.Ours(found) {
+		into.ca, into.rotation, into.spoiledCA = desired.CAFromSecret(found.Annotations, found.Data)
+	}
+	return nil
+}
+
+// DoubtCA says that the CA which Observe shows cannot be used. It is read again: somebody may have put right what is there.
+func (c *Cluster) DoubtCA() { c.kept.doubtedCA = true }
+
+func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
+	out := secrets{read: true}
+	if err := c.readCA(ctx, &out); err != nil {
+		return secrets{}, err
+	}
+	if err := c.readCredential(ctx, &out); err != nil {
+		return secrets{}, err
+	}
+	return out, nil
+}
+
+func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
+	credential, found, err := c.secret(ctx, desired.CredentialSecretName)
+	if err != nil || !found {
+		return err
+	}
+	// A credential that cannot be read is not worth keeping: a new one is made, which costs nothing.
+	into.credential, _ = desired.CredentialFromSecret(credential.Annotations, credential.Data)
+	return nil
+}
+
+// FindCredential reads istiod's guest credential where Observe could not: it is what an istiod that nobody can see lives on. It says whether
+// there is one.
+func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
+	if c.kept.read || c.kept.credential.Token != "" {
+		return c.kept.credential.Token != "", nil
+	}
+	err := c.readCredential(ctx, &c.kept)
+	return c.kept.credential.Token != "", err
+}
+
+func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	found, err := c.core.Secrets(c.cfg.MgmtNamespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading Secret %s on the management side: %w", name, err)
+	}
+	return found, true, nil
+}
+
+// KeepCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
+func (c *Cluster) KeepCA(ca pki.CA, rotation pki.Rotation) { c.kept.ca, c.kept.rotation = ca, rotation }
+
+// Credential is istiod's guest credential, or the zero value.
+func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
+
+// KeepCredential makes a new credential the one that Credential shows. The caller applies it.
+func (c *Cluster) KeepCredential(credential desired.Credential) { c.kept.credential = credential }
+
+// ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential
+// of its own where there are none.
+func (c *Cluster) ForgetSecrets() {
+	if c.kept.ca.Exists() || c.kept.credential.Token != "" {
+		c.kept = secrets{}
+	}
+}

@@ -1,0 +1,91 @@
+package mgmt_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// TestACredentialIsFoundWhereNothingElseIsKnown: an istiod that may not be seen lives on it all the same.
+func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Fail(theDeployments, forbidden("deployments"))
+		api.Put(theSecrets)
+	})
+	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
+	found, err := f.mgmt.FindCredential(t.Context())
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(found).To(gomega.BeFalse(), "there is none")
+
+	f.api.Fail(theSecrets, forbidden("secrets"))
+	_, err = f.mgmt.FindCredential(t.Context())
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
+
+	f.api.Fail(theSecrets, nil)
+	f.api.Put(theSecrets, credentialSecret(credentialData()))
+	found, err = f.mgmt.FindCredential(t.Context())
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(found).To(gomega.BeTrue())
+	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
+
+	t.Log("one that was renewed since is not read over")
+	f.mgmt.KeepCredential(desired.Credential{Token: "new"})
+	found, err = f.mgmt.FindCredential(t.Context())
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(found).To(gomega.BeTrue())
+	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
+}
+
+// TestEachReadingHasAnEnd: one worker does everything, and a management API that hangs must not hold it.
+func TestEachReadingHasAnEnd(t *testing.T) {
+	g := gomega.NewWithT(t)
+	api := fakeapi.New(t)
+	api.Put(theDeployments)
+	api.Put(theSecrets)
+	api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+	var mu sync.Mutex
+	ends, endless := sets.New[string](), sets.New[string]()
+	config, cfg := api.Config(), config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, bounded := r.Context().Deadline(); bounded {
+				ends.Insert(r.URL.Path)
+			} else {
+				endless.Insert(r.URL.Path)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	cluster, err := mgmt.New(config, cfg)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = cluster.NamespaceUID(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(cluster.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
+	g.Eventually(func() error {
+		_, err := cluster.Observe(t.Context())
+		return err
+	}, "20s").Should(gomega.Succeed())
+
+	mu.Lock()
+	defer mu.Unlock()
+	for _, path := range []string{theNamespaces.Path + "/clusters-guest1", theSecrets.Path + "/" + desired.CASecretName, theSecrets.Path + "/" + desired.CredentialSecretName} {
+		if !ends.Has(path) || endless.Has(path) {
+			t.Errorf("%s is read without an end", path)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,264 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// Reasons of CRDsReady, beside ReasonUnmanaged. See precedence.
+const (
+	ReasonDeniedByAdmissionPolicy = "DeniedByAdmissionPolicy"
+	ReasonNoneExist               = "NoneExist"
+	ReasonTakeoverBlocked         = "TakeoverBlocked"
+	ReasonNotReady                = "NotReady"
+	ReasonUnknownManagement       = "UnknownManagement"
+	ReasonManaged                 = "Managed"
+	ReasonManagedByOLM            = "ManagedByOLM"
+	ReasonMixedOwnership          = "MixedOwnership"
+)
+
+// standing is how one CRD stands.
+type standing int
+
+const (
+	// denied: our write of it was denied by admission.
+	denied standing = iota
+	// blocked: it is not as it should be, and somebody must decide.
+	blocked
+	// failing: our write of it failed otherwise, or is undone again and again.
+	failing
+	// rejected: the API server does not serve it, because of its names.
+	rejected
+	// unclear: whose it is, or what it says, could not be found out, and it may be another one.
+	unclear
+	// missing: it is not there, and nobody installs it.
+	missing
+	// leaving: it is being deleted.
+	leaving
+	// coming: it is not served, or not read, yet.
+	coming
+	// ours, olms and others say whose a CRD is that istiod can use.
+	ours
+	olms
+	others
+)
+
+// precedence is the order in which a CRD decides the condition: where several CRDs stand differently, the first row that one of them is in
+// gives status and reason, and the message tells of all that are in rows before those that are usable. Two reasons are of all CRDs together:
+//
+//   - NoneExist (False), after denied: there is none of them.
+//   - MixedOwnership (True), last: all are usable, and not all one owner's.
+//
+// False is what somebody must act on, or what istiod cannot work without. CRDs of others that are the same as ours, and those of a live OLM,
+// are neither.
+func precedence() []verdict {
+	return []verdict{
+		denied:   {metav1.ConditionFalse, ReasonDeniedByAdmissionPolicy},
+		blocked:  {metav1.ConditionFalse, ReasonTakeoverBlocked},
+		failing:  {metav1.ConditionFalse, ReasonNotReady},
+		rejected: {metav1.ConditionFalse, ReasonNotReady},
+		unclear:  {metav1.ConditionFalse, ReasonUnknownManagement},
+		missing:  {metav1.ConditionFalse, ReasonNotReady},
+		leaving:  {metav1.ConditionFalse, ReasonNotReady},
+		coming:   {metav1.ConditionFalse, ReasonNotReady},
+		ours:     {metav1.ConditionTrue, ReasonManaged},
+		olms:     {metav1.ConditionTrue, ReasonManagedByOLM},
+		others:   {metav1.ConditionTrue, ReasonUnknownManagement},
+	}
+}
+
+// verdict is status and reason of a condition.
+type verdict struct {
+	status metav1.ConditionStatus
+	reason string
+}
+
+// stand is one CRD with its standing, and what there is to say of it.
+type stand struct {
+	crds.CRD
+	standing standing
+	text     string
+}
+
+// Settling says that a CRD is in a state that mostly ends by itself in a moment: it was just installed, or has not been read yet.
+func Settling(o Outcome) bool {
+	return slices.ContainsFunc(standsOf(o), func(s stand) bool { return s.standing == coming || s.standing == unclear })
+}
+
+// standsOf are all CRDs, in the order of precedence and then by name.
+func standsOf(o Outcome) []stand {
+	written := map[string]apply.Outcome{}
+	for _, outcome := range o.Guest.Outcomes() {
+		if outcome.ID().GVK.Kind == "CustomResourceDefinition" {
+			written[outcome.ID().Key.Name] = outcome
+		}
+	}
+	out := make([]stand, 0, len(o.Plan.Decisions))
+	for _, crd := range o.Plan.Decisions {
+		outcome, tried := written[crd.Name]
+		if !tried {
+			outcome = apply.Skipped(outcome.ID())
+		}
+		s := stand{CRD: crd}
+		s.standing, s.text = standingOf(crd, outcome)
+		out = append(out, s)
+	}
+	slices.SortStableFunc(out, func(a, b stand) int { return cmp.Compare(a.standing, b.standing) })
+	return out
+}
+
+// standingOf is how a CRD stands, with what became of writing it, and what there is to say of it.
+func standingOf(crd crds.CRD, outcome apply.Outcome) (standing, string) {
+	switch {
+	case crd.Verdict == crds.Blocked:
+		return blocked, advice(crd)
+	case crd.Verdict == crds.Wait:
+		return leaving, crd.Reason()
+	case crd.Verdict.Writes():
+		return standingOfWritten(crd, outcome)
+	default:
+		return standingOfLeft(crd)
+	}
+}
+
+// standingOfLeft is the standing of a CRD that is left alone.
+func standingOfLeft(crd crds.CRD) (standing, string) {
+	switch {
+	case crd.Owner.Kind == crds.Nobody:
+		return missing, crd.Reason()
+	case crd.Content == crds.Read && crd.Definition.State != crds.Established:
+		return unserved(crd)
+	case crd.Because == crds.IsUnread || crd.Because == crds.LooksForUse:
+		return coming, crd.Reason()
+	case crd.Verdict == crds.HandsOff && !crd.Same():
+		return unclear, advice(crd)
+	case crd.Owner.Kind == crds.LiveOLM:
+		return olms, crd.Reason() + otherwise(crd)
+	default:
+		return others, crd.Reason() + otherwise(crd)
+	}
+}
+
+// standingOfWritten is the standing of a CRD that was to be written. One that was written a moment ago and has not been read since is as we
+// wrote it.
+func standingOfWritten(crd crds.CRD, outcome apply.Outcome) (standing, string) {
+	switch outcome.Verdict() {
+	case apply.VerdictApplied, apply.VerdictUnchanged:
+		if crd.Content == crds.Read && crd.Definition.State != crds.Established {
+			return unserved(crd)
+		}
+		return ours, "managed by hypergate"
+	case apply.VerdictFailed:
+		if outcome.Cause().Class() == apply.Denied {
+			return denied, outcome.Cause().String() + said(outcome.Cause())
+		}
+		return failing, "it could not be written: " + outcome.Cause().String()
+	case apply.VerdictDamped:
+		return failing, rivals(crd, outcome)
+	default: // it waits, or was not tried yet
+		return coming, "not installed yet"
+	}
+}
+
+// unserved is the standing of a CRD that the API server does not serve.
+func unserved(crd crds.CRD) (standing, string) {
+	if crd.Definition.State == crds.Rejected {
+		return rejected, "the API server does not accept its names: " + crd.Definition.Why
+	}
+	return coming, "the API server does not serve it yet"
+}
+
+// advice is what was decided, and what a person can do about it.
+func advice(crd crds.CRD) string {
+	if next := crd.NextStep(); next != "" {
+		return crd.Reason() + " [" + next + "]"
+	}
+	return crd.Reason()
+}
+
+// otherwise says that a CRD that is left alone is another one.
+func otherwise(crd crds.CRD) string {
+	if crd.Content != crds.Read || crd.Same() {
+		return ""
+	}
+	return " (another one than ours: " + crd.Difference.String() + ")"
+}
+
+// rivals names who else writes what we write: the list of versions is one field, and whoever changes anything of a schema owns all of it.
+func rivals(crd crds.CRD, outcome apply.Outcome) string {
+	const again = " changes it again and again, so that it is put right once in a while only"
+	if outcome.Rival() != "" {
+		return outcome.Rival() + again
+	}
+	who := slices.DeleteFunc(slices.Clone(crd.Marks.Writers), func(name string) bool { return name == desired.FieldManager })
+	by := "somebody"
+	if len(who) > 0 {
+		by = strings.Join(who[:min(len(who), fewFailures)], ", ")
+	}
+	return by + " (spec.versions)" + again
+}
+
+// said is what the API server answered. It is the guest's own admission that speaks.
+func said(cause apply.Cause) string {
+	if cause.Detail() == "" {
+		return ""
+	}
+	return " (" + short(cause.Detail(), longestAnswer) + ")"
+}
+
+// longestAnswer is how much of an answer of the API server a message has.
+const longestAnswer = 512
+
+func crdsReady(o Outcome) metav1.Condition {
+	c := metav1.Condition{Type: CRDsReady}
+	stands := standsOf(o)
+	if o.Refused != nil || len(stands) == 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotReady, "nothing is planned"
+		return c
+	}
+	v := precedence()[stands[0].standing]
+	c.Status, c.Reason, c.Message = v.status, v.reason, toldOf(stands)
+	switch first, last := stands[0].standing, stands[len(stands)-1].standing; {
+	case noneExists(stands) && first != denied:
+		c.Reason, c.Message = ReasonNoneExist, "there is none of the CRDs: "+c.Message
+	case leftAlone(o):
+		c.Reason = ReasonUnmanaged
+	case first >= ours && first != last:
+		c.Reason = ReasonMixedOwnership
+	case first == ours:
+		c.Message = "the CRDs of the Gateway API and of Istio are managed by hypergate"
+	}
+	return c
+}
+
+// noneExists says that there is no CRD, and that none was installed.
+func noneExists(stands []stand) bool {
+	return !slices.ContainsFunc(stands, func(s stand) bool { return s.Owner.Kind != crds.Nobody || s.standing >= ours })
+}
+
+// toldOf tells of what is not usable, or, where all is, whose it is. CRDs of which there is the same to say are told of together.
+func toldOf(stands []stand) string {
+	var texts []string
+	names := map[string][]string{}
+	for _, s := range stands {
+		if s.standing >= ours && stands[0].standing < ours {
+			break
+		}
+		if names[s.text] == nil {
+			texts = append(texts, s.text)
+		}
+		names[s.text] = append(names[s.text], s.Name)
+	}
+	parts := make([]string, 0, len(texts))
+	for _, text := range texts {
+		parts = append(parts, strings.Join(names[text], ", ")+": "+text)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,518 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// The CRDs of these tests: two of the Gateway API and one of Istio.
+const (
+	gateways = "gateways.gateway.networking.k8s.io"
+	routes   = "httproutes.gateway.networking.k8s.io"
+	filters  = "envoyfilters.networking.istio.io"
+)
+
+var crdResource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
+func crdID(name string) apply.ID {
+	return apply.ID{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Key: types.NamespacedName{Name: name}}
+}
+
+// crdFailed is the outcome of a CRD that could not be written.
+func crdFailed(name string, err error) apply.Outcome {
+	return apply.Failed(crdID(name), apply.Classify(err, "patch", crdResource), err)
+}
+
+// read are facts of a CRD that was read and is served.
+func read(f crds.Fact) crds.Fact {
+	f.Content, f.Definition.State = crds.Read, crds.Established
+	return f
+}
+
+// Facts about one CRD.
+func absent() crds.Fact { return crds.Fact{} }
+
+func own() crds.Fact {
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Membership: crds.Member, Version: "v1.4.1", Channel: "standard"}})
+}
+
+func ownUnread() crds.Fact {
+	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Membership: crds.Member, Writers: []string{"hypergate", "kubectl"}}}
+}
+
+func olm() crds.Fact {
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"}, Marks: crds.Marks{Version: "v1.4.1", Channel: "standard"}})
+}
+
+func theirs() crds.Fact {
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"}, Marks: crds.Marks{Version: "v1.4.1", Channel: "standard"}})
+}
+
+func another(f crds.Fact) crds.Fact {
+	f.Difference = crds.Difference{Lost: []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}}}
+	return f
+}
+
+func claiming(f crds.Fact, version, channel string) crds.Fact {
+	f.Marks.Version, f.Marks.Channel = version, channel
+	return f
+}
+
+func unknownOwner(f crds.Fact) crds.Fact {
+	f.Owner = crds.Owner{Kind: crds.Unknown, Name: "whether OLM's mesh.operators is installed: forbidden"}
+	return f
+}
+
+func unserved(f crds.Fact, state crds.State, why string) crds.Fact {
+	f.Definition.State, f.Definition.Why = state, why
+	return f
+}
+
+func unread(f crds.Fact) crds.Fact {
+	f.Content, f.Definition, f.Difference = crds.Unread, crds.Definition{}, crds.Difference{}
+	return f
+}
+
+func leaving(f crds.Fact) crds.Fact {
+	f.Marks.Phase = crds.Terminating
+	return f
+}
+
+func released(f crds.Fact) crds.Fact {
+	f.Marks.Consent = crds.Refused
+	return f
+}
+
+// decided is the plan for CRDs of which this is known.
+func decided(mode crds.Mode, facts map[string]crds.Fact) desired.State {
+	state := desired.State{Installed: mode == crds.Managed, Mode: mode}
+	for _, name := range []string{filters, gateways, routes} {
+		fact, asked := facts[name]
+		if !asked {
+			continue
+		}
+		wanted := crds.Wanted{Version: "v1.4.1", Channel: "standard"}
+		if name == filters {
+			wanted = crds.Wanted{Version: "1.29.1"}
+		}
+		state.Decisions = append(state.Decisions, crds.CRD{Name: name, Fact: fact, Wanted: wanted, Decision: crds.Decide(fact, wanted, crds.Policy{Mode: mode})})
+	}
+	return state
+}
+
+// about is what package crds says of a CRD, and act what it says to do about it.
+func about(name string, fact crds.Fact) string { return one(name, fact).Reason() }
+
+func act(name string, fact crds.Fact) string { return " [" + one(name, fact).NextStep() + "]" }
+
+func one(name string, fact crds.Fact) crds.CRD {
+	return decided(crds.Managed, map[string]crds.Fact{name: fact}).Decisions[0]
+}
+
+// outcomeOf is what becomes of a plan: all CRDs that it writes are written, but for what is given.
+func outcomeOf(plan desired.State, but ...apply.Outcome) status.Outcome {
+	special := map[string]apply.Outcome{}
+	for _, o := range but {
+		special[o.ID().Key.Name] = o
+	}
+	outcomes := []apply.Outcome{apply.Applied(configMap)}
+	for _, crd := range plan.Decisions {
+		if o, found := special[crd.Name]; found {
+			outcomes = append(outcomes, o)
+		} else if crd.Verdict.Writes() {
+			outcomes = append(outcomes, apply.Unchanged(crdID(crd.Name)))
+		}
+	}
+	return status.Outcome{Plan: plan, Guest: apply.ReportOf(outcomes...)}
+}
+
+func policyDenied(name string) error {
+	return apierrors.NewForbidden(crdResource, name, errors.New(`ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team`))
+}
+
+func crdConflict() error {
+	err := apierrors.NewConflict(crdResource, routes, errors.New("conflict"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.versions", Message: `conflict with "argocd"`}}
+	return err
+}
+
+func TestCRDsReady(t *testing.T) {
+	for name, tc := range map[string]struct {
+		facts map[string]crds.Fact
+		but   []apply.Outcome
+		want  want
+	}{
+		"all ours": {
+			map[string]crds.Fact{gateways: own(), filters: own()},
+			nil,
+			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
+		},
+		"just installed, and not read yet": {
+			map[string]crds.Fact{gateways: absent(), filters: ownUnread()},
+			[]apply.Outcome{apply.Applied(crdID(gateways))},
+			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
+		},
+		"OLM's": {
+			map[string]crds.Fact{filters: olm()},
+			nil,
+			want{metav1.ConditionTrue, status.ReasonManagedByOLM, filters + ": " + about(filters, olm())},
+		},
+		"OLM's, and others": {
+			map[string]crds.Fact{filters: another(olm())},
+			nil,
+			want{
+				metav1.ConditionTrue, status.ReasonManagedByOLM,
+				filters + ": " + about(filters, another(olm())) + " (another one than ours: " + another(olm()).Difference.String() + ")",
+			},
+		},
+		"somebody else's, and the same": {
+			map[string]crds.Fact{gateways: theirs(), routes: theirs()},
+			nil,
+			want{metav1.ConditionTrue, status.ReasonUnknownManagement, gateways + ", " + routes + ": " + about(gateways, theirs())},
+		},
+		"somebody's, the same, and the look-up failed": {
+			map[string]crds.Fact{gateways: unknownOwner(theirs())},
+			nil,
+			want{
+				metav1.ConditionTrue, status.ReasonUnknownManagement,
+				gateways + ": " + about(gateways, unknownOwner(theirs())),
+			},
+		},
+		"released": {
+			map[string]crds.Fact{gateways: released(another(own()))},
+			nil,
+			want{
+				metav1.ConditionTrue, status.ReasonUnknownManagement,
+				gateways + ": " + about(gateways, released(another(own()))) + " (another one than ours: " + another(own()).Difference.String() + ")",
+			},
+		},
+		"mixed": {
+			map[string]crds.Fact{gateways: theirs(), routes: own(), filters: olm()},
+			nil,
+			want{
+				metav1.ConditionTrue, status.ReasonMixedOwnership,
+				routes + ": managed by hypergate; " + filters + ": " + about(filters, olm()) + "; " + gateways + ": " + about(gateways, theirs()),
+			},
+		},
+		"another one without consent": {
+			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
+			nil,
+			want{
+				metav1.ConditionFalse, status.ReasonTakeoverBlocked,
+				routes + ": " + about(routes, another(theirs())) + act(routes, another(theirs())),
+			},
+		},
+		"a newer one over ours": {
+			map[string]crds.Fact{routes: claiming(another(own()), "v1.5.0", "standard")},
+			nil,
+			want{
+				metav1.ConditionFalse, status.ReasonTakeoverBlocked,
+				routes + ": " + about(routes, claiming(another(own()), "v1.5.0", "standard")) + act(routes, claiming(another(own()), "v1.5.0", "standard")),
+			},
+		},
+		"nobody knows whose, and another one": {
+			map[string]crds.Fact{gateways: own(), filters: another(unknownOwner(theirs()))},
+			nil,
+			want{
+				metav1.ConditionFalse, status.ReasonUnknownManagement, filters + ": " + about(filters, another(unknownOwner(theirs()))) + act(filters, another(unknownOwner(theirs()))),
+			},
+		},
+		"being deleted": {
+			map[string]crds.Fact{gateways: own(), routes: leaving(own())},
+			nil,
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": " + about(routes, leaving(own()))},
+		},
+		"its names are another's": {
+			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Rejected, `"httproutes" is already in use`)},
+			nil,
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + `: the API server does not accept its names: "httproutes" is already in use`},
+		},
+		"somebody else's, and its names are another's": {
+			map[string]crds.Fact{routes: unserved(theirs(), crds.Rejected, "taken")},
+			nil,
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server does not accept its names: taken"},
+		},
+		"not served yet": {
+			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Installing, "")},
+			nil,
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server does not serve it yet"},
+		},
+		"somebody else's, and not read yet": {
+			map[string]crds.Fact{gateways: own(), routes: unread(theirs())},
+			nil,
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": " + about(routes, unread(theirs()))},
+		},
+		"not tried": {
+			map[string]crds.Fact{gateways: own(), routes: own()},
+			[]apply.Outcome{apply.Skipped(crdID(routes))},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": not installed yet"},
+		},
+		"denied": {
+			map[string]crds.Fact{gateways: own(), routes: own()},
+			[]apply.Outcome{crdFailed(routes, policyDenied(routes))},
+			want{
+				metav1.ConditionFalse, status.ReasonDeniedByAdmissionPolicy, routes + ": denied by the admission policy keep (customresourcedefinitions.apiextensions.k8s.io \"" + routes +
+					"\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team)",
+			},
+		},
+		"managed by somebody else": {
+			map[string]crds.Fact{routes: own()},
+			[]apply.Outcome{crdFailed(routes, crdConflict())},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": it could not be written: .spec.versions is managed by argocd"},
+		},
+		"undone again and again by one who is seen": {
+			map[string]crds.Fact{routes: ownUnread()},
+			[]apply.Outcome{apply.Damped(crdID(routes), time.Second).By("helm (spec.names.shortNames)")},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) changes it again and again, so that it is put right once in a while only"},
+		},
+		"undone again and again": {
+			map[string]crds.Fact{routes: ownUnread()},
+			[]apply.Outcome{apply.Damped(crdID(routes), time.Second)},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) changes it again and again, so that it is put right once in a while only"},
+		},
+		"none is there, and none may be installed": {
+			map[string]crds.Fact{gateways: absent(), routes: absent()},
+			[]apply.Outcome{crdFailed(gateways, crdForbidden()), crdFailed(routes, crdForbidden())},
+			want{
+				metav1.ConditionFalse, status.ReasonNoneExist, "there is none of the CRDs: " + gateways + ", " + routes +
+					": it could not be written: may not create customresourcedefinitions.apiextensions.k8s.io",
+			},
+		},
+		"some could not be installed": {
+			map[string]crds.Fact{gateways: absent(), routes: absent()},
+			[]apply.Outcome{crdFailed(routes, crdForbidden())},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": it could not be written: may not create customresourcedefinitions.apiextensions.k8s.io"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkCondition(t, outcomeOf(decided(crds.Managed, tc.facts), tc.but...), status.CRDsReady, tc.want)
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
+	})
+}
+
+func crdForbidden() error {
+	return apierrors.NewForbidden(crdResource, routes, errors.New(`User "hypergate" cannot create resource "customresourcedefinitions" in API group "apiextensions.k8s.io" at the cluster scope`))
+}
+
+// TestUnmanagedCRDs are left alone, whosever they are.
+func TestUnmanagedCRDs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		facts map[string]crds.Fact
+		want  want
+	}{
+		"there": {
+			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
+			want{
+				metav1.ConditionTrue, status.ReasonUnmanaged,
+				gateways + ": left alone in mode Unmanaged; " + routes + ": left alone in mode Unmanaged (another one than ours: " + another(theirs()).Difference.String() + ")",
+			},
+		},
+		"one is missing": {
+			map[string]crds.Fact{gateways: own(), routes: absent()},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, routes + ": left alone in mode Unmanaged"},
+		},
+		"none": {
+			map[string]crds.Fact{gateways: absent(), routes: absent()},
+			want{metav1.ConditionFalse, status.ReasonNoneExist, "there is none of the CRDs: " + gateways + ", " + routes + ": left alone in mode Unmanaged"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkCondition(t, outcomeOf(decided(crds.Unmanaged, tc.facts)), status.CRDsReady, tc.want)
+		})
+	}
+	tomorrow := outcomeOf(decided("ManagedElsewhere", map[string]crds.Fact{gateways: own()}))
+	for _, kind := range []string{status.ControllerInstalled, status.CRDsReady} {
+		if got := find(t, status.Conditions(desired.GatewayClass{}, tomorrow, "v", nil, now), kind); got.Reason != status.ReasonUnmanaged {
+			t.Errorf("a mode that nobody here knows: %s is %s", kind, got.Reason)
+		}
+	}
+}
+
+// TestPrecedence: of two CRDs that stand differently the worse one decides, whichever comes first by name.
+func TestPrecedence(t *testing.T) {
+	type standing struct {
+		name, reason string
+		fact         crds.Fact
+		but          func(name string) []apply.Outcome
+	}
+	none := func(string) []apply.Outcome { return nil }
+	order := []standing{
+		{"denied", status.ReasonDeniedByAdmissionPolicy, own(), func(name string) []apply.Outcome { return []apply.Outcome{crdFailed(name, policyDenied(name))} }},
+		{"blocked", status.ReasonTakeoverBlocked, another(theirs()), none},
+		{"failing", status.ReasonNotReady, own(), func(name string) []apply.Outcome { return []apply.Outcome{crdFailed(name, crdConflict())} }},
+		{"rejected", status.ReasonNotReady, unserved(own(), crds.Rejected, "taken"), none},
+		{"unclear", status.ReasonUnknownManagement, another(unknownOwner(theirs())), none},
+		{"leaving", status.ReasonNotReady, leaving(own()), none},
+		{"coming", status.ReasonNotReady, unread(theirs()), none},
+		{"ours", status.ReasonManaged, own(), none},
+		{"olms", status.ReasonManagedByOLM, olm(), none},
+		{"others", status.ReasonUnknownManagement, theirs(), none},
+	}
+	for i, worse := range order {
+		for _, better := range order[i+1:] {
+			for _, names := range [][2]string{{gateways, routes}, {routes, gateways}} {
+				o := outcomeOf(decided(crds.Managed, map[string]crds.Fact{names[0]: worse.fact, names[1]: better.fact}),
+					append(worse.but(names[0]), better.but(names[1])...)...)
+				want := worse.reason
+				if worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM {
+					want = status.ReasonMixedOwnership
+				}
+				got := find(t, status.Conditions(desired.GatewayClass{}, o, "v", nil, now), status.CRDsReady)
+				if got.Reason != want || (got.Status == metav1.ConditionTrue) != (worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM) {
+					t.Errorf("%s before %s: %s %s, want %s", worse.name, better.name, got.Status, got.Reason, want)
+				}
+				// What is usable is told of only where everything is.
+				if usable := better.name == "ours" || better.name == "olms" || better.name == "others"; strings.Contains(got.Message, names[1]) != (!usable || got.Status == metav1.ConditionTrue) {
+					t.Errorf("%s before %s: the message is %q", worse.name, better.name, got.Message)
+				}
+			}
+		}
+	}
+}
+
+func TestSettling(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outcome status.Outcome
+		want    bool
+	}{
+		"ours":                     {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: own()})), false},
+		"ours, just written":       {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: ownUnread()})), false},
+		"not served yet":           {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})), true},
+		"not read yet":             {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
+		"its owner is looked for":  {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
+		"somebody must act":        {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
+		"the plan is refused":      {status.Outcome{Refused: errors.New("no")}, false},
+		"left alone, and usable":   {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
+		"nobody looks after it":    {outcomeOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
+		"its names are another's":  {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
+		"it could not be written":  {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), crdFailed(routes, policyDenied(routes))), false},
+		"it is to be made anew":    {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false}, // State.Waiting says so
+		"not tried":                {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))), true},
+		"no CRD is asked for":      {outcomeOf(decided(crds.Managed, nil)), false},
+		"the operator has arrived": {outcomeOf(decided(crds.Managed, map[string]crds.Fact{filters: unread(olm())})), false},
+	} {
+		if got := status.Settling(tc.outcome); got != tc.want {
+			t.Errorf("%s: settling is %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+const builtWith = "v1.4.1 of the Gateway API (standard channel), which istiod 1.29.1 was built with"
+
+func TestSupportedVersion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode  crds.Mode
+		facts map[string]crds.Fact
+		want  want
+	}{
+		"ours": {
+			crds.Managed,
+			map[string]crds.Fact{gateways: own(), routes: own()},
+			want{metav1.ConditionTrue, status.ReasonSupportedVersion, "the CRDs are those of " + builtWith},
+		},
+		"ours, as we wrote them": {
+			crds.Managed,
+			map[string]crds.Fact{gateways: absent(), routes: ownUnread()},
+			want{metav1.ConditionTrue, status.ReasonSupportedVersion, "the CRDs are those of " + builtWith},
+		},
+		"the same, under another version": {
+			crds.Managed,
+			map[string]crds.Fact{gateways: own(), routes: claiming(theirs(), "v1.6.0", "experimental")},
+			want{
+				metav1.ConditionTrue, status.ReasonSupportedVersion,
+				"the CRDs are those of " + builtWith + ", whatever they claim to be: " + routes + " (claims v1.6.0, experimental)",
+			},
+		},
+		"others, under our version": {
+			crds.Managed,
+			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
+			want{
+				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "istiod serves what it knows of " + builtWith +
+					", and ignores the rest. Others than those are installed: " + routes + " (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
+			},
+		},
+		"Istio's are none of the Gateway API's": {
+			crds.Managed,
+			map[string]crds.Fact{gateways: own(), filters: another(olm())},
+			want{metav1.ConditionTrue, status.ReasonSupportedVersion, "the CRDs are those of " + builtWith},
+		},
+		"not read yet": {
+			crds.Managed,
+			map[string]crds.Fact{gateways: own(), routes: unread(theirs())},
+			want{metav1.ConditionUnknown, status.ReasonNotRead, "not known yet: " + routes + "; supported is " + builtWith},
+		},
+		"some are missing where nobody installs them": {
+			crds.Unmanaged,
+			map[string]crds.Fact{gateways: own(), routes: absent()},
+			want{metav1.ConditionTrue, status.ReasonSupportedVersion, "the CRDs are those of " + builtWith},
+		},
+		"none": {
+			crds.Unmanaged,
+			map[string]crds.Fact{gateways: absent()},
+			want{metav1.ConditionUnknown, status.ReasonNotRead, "no CRD of the Gateway API is there; supported is " + builtWith},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkCondition(t, outcomeOf(decided(tc.mode, tc.facts)), status.SupportedVersion, tc.want)
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
+	})
+}
+
+func TestUnsupportedFieldsInUse(t *testing.T) {
+	retry, auth := crds.Field{Path: "spec.retry", Versions: []string{"v1"}}, crds.Field{Path: "spec.rules[].filters[].auth", Versions: []string{"v1"}}
+	for _, c := range status.Conditions(desired.GatewayClass{}, outcomeOf(decided(crds.Managed, nil)), "1.29.1", nil, now) {
+		if c.Type == status.UnsupportedFieldsInUse {
+			t.Errorf("nothing is in use: %+v", c)
+		}
+	}
+	checkCondition(t, status.Outcome{InUse: []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}}, status.UnsupportedFieldsInUse,
+		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "ignored by istiod 1.29.1: " + routes + " demo/a: spec.retry (v1)"})
+	checkCondition(t, status.Outcome{InUse: []crds.InUse{
+		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
+		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
+		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
+	}}, status.UnsupportedFieldsInUse, want{
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "ignored by istiod 1.29.1, which may leave open what they are to close: " +
+			routes + " demo/b: spec.rules[].filters[].auth (v1), spec.retry (v1); " +
+			"things.gateway.networking.k8s.io c: the whole object, a kind that it does not know; " + routes + " demo/a: spec.retry (v1)",
+	})
+	var many []crds.InUse
+	for i := range 1000 {
+		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})
+	}
+	got := find(t, status.Conditions(desired.GatewayClass{}, status.Outcome{InUse: many}, "v", nil, now), status.UnsupportedFieldsInUse)
+	if !strings.HasSuffix(got.Message, "; and 990 more objects (hypergate crds lists them)") {
+		t.Errorf("a thousand objects: %s", got.Message)
+	}
+}
+
+// TestNoMessageIsTooLong: the guest decides what managers are called, and what an API server answers.
+func TestNoMessageIsTooLong(t *testing.T) {
+	long := strings.Repeat("ä", 40000)
+	o := outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}), crdFailed(gateways, errors.New(long)))
+	o.InUse = []crds.InUse{{CRD: routes, Name: long}}
+	conditions := status.Conditions(desired.GatewayClass{Generation: 1}, o, "v", nil, now)
+	checkPublic(t, conditions)
+	if len(conditions) != 4 {
+		t.Errorf("%d conditions, want all four of ours", len(conditions))
+	}
+}

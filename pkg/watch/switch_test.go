@@ -1,0 +1,130 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+func notFound() error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
+}
+
+func TestASwitchBeginsWithAnEmptyCopy(t *testing.T) {
+	g, s := gomega.NewWithT(t), newServer(true)
+	g.SetDefaultEventuallyTimeout(waitAtMost)
+	s.put("a", "1")
+	w := watch.NewSwitch(s.options())
+	g.Expect(w.Synced()).To(gomega.BeFalse())
+	g.Expect(w.List()).To(gomega.BeEmpty())
+	g.Expect(s.count()).To(gomega.BeZero())
+
+	w.Set(t.Context(), "first", "1")
+	g.Eventually(w.Synced).Should(gomega.BeTrue())
+	g.Eventually(s.open).Should(gomega.Equal(1))
+	_, found := w.Get("ns/a")
+	g.Expect(found).To(gomega.BeTrue())
+	on := w.On()
+	w.Set(t.Context(), "first", "2")
+	g.Expect(w.On()).To(gomega.BeIdenticalTo(on), "a change alone is no reason to begin anew")
+
+	s.fail(forbidden("list"), forbidden("watch"))
+	w.Set(t.Context(), "second", "3")
+	g.Expect(w.Synced()).To(gomega.BeFalse(), "what was seen of the one before does not count")
+	g.Expect(w.List()).To(gomega.BeEmpty())
+	g.Eventually(s.open).Should(gomega.BeZero(), "the watch before has ended")
+	g.Eventually(w.Err).Should(gomega.MatchError(gomega.ContainSubstring("forbidden")))
+
+	w.Set(t.Context(), "", "")
+	g.Expect(w.Err()).NotTo(gomega.HaveOccurred())
+	g.Expect(w.On()).To(gomega.BeNil())
+	w.Set(t.Context(), "", "4")
+	g.Expect(w.On()).To(gomega.BeNil())
+}
+
+// TestPatienceEnds: what the API server does not know is asked for until patience ends, and again when there is news of it.
+func TestPatienceEnds(t *testing.T) {
+	g, s := gomega.NewWithT(t), newServer(false)
+	g.SetDefaultEventuallyTimeout(waitAtMost)
+	s.fail(notFound(), notFound())
+	options := s.options()
+	options.Patience = time.Second
+	var trouble atomic.Int32
+	options.OnTrouble = func() { trouble.Add(1) }
+	w := watch.NewSwitch(options)
+	w.Set(t.Context(), "crd", "1")
+	rests := func() bool {
+		before := s.count()
+		select {
+		case <-time.After(2 * time.Second):
+			return s.count() == before
+		case <-t.Context().Done():
+			return false
+		}
+	}
+	g.Eventually(rests).Should(gomega.BeTrue())
+	g.Expect(s.count()).To(gomega.BeNumerically(">", 1), "it was tried again before")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		watch.New(options).Run(t.Context())
+	}()
+	g.Eventually(ended).Should(gomega.BeClosed(), "Run ends, though its context does not")
+	g.Expect(apierrors.IsNotFound(w.Err())).To(gomega.BeTrue())
+	w.Set(t.Context(), "crd", "1")
+	g.Expect(rests()).To(gomega.BeTrue(), "nothing is new")
+
+	s.fail(nil, nil)
+	w.Set(t.Context(), "crd", "2")
+	g.Eventually(w.Synced).Should(gomega.BeTrue())
+	g.Eventually(w.Err).ShouldNot(gomega.HaveOccurred())
+	g.Expect(trouble.Load()).To(gomega.BeNumerically(">", 0))
+}
+
+// TestOtherErrorsDoNotEndPatience: only what does not exist is left alone.
+func TestOtherErrorsDoNotEndPatience(t *testing.T) {
+	g, s := gomega.NewWithT(t), newServer(false)
+	g.SetDefaultEventuallyTimeout(waitAtMost)
+	s.fail(errors.New("out of order"), nil)
+	options := s.options()
+	options.Patience = time.Nanosecond
+	w := watch.New(options)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	g.Eventually(s.count).Should(gomega.BeNumerically(">", 6))
+	g.Expect(ended).NotTo(gomega.BeClosed())
+	cancel()
+	g.Eventually(ended).Should(gomega.BeClosed())
+}
+
+func TestTroubleIsTold(t *testing.T) {
+	g, s := gomega.NewWithT(t), newServer(true)
+	g.SetDefaultEventuallyTimeout(waitAtMost)
+	options := s.options()
+	var trouble atomic.Int32
+	options.OnTrouble = func() { trouble.Add(1) }
+	s.fail(forbidden("list"), forbidden("watch"))
+	w := watch.New(options)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go w.Run(ctx)
+	g.Eventually(trouble.Load).Should(gomega.Equal(int32(1)))
+	before := s.count()
+	g.Eventually(s.count).Should(gomega.BeNumerically(">", before+2))
+	g.Expect(trouble.Load()).To(gomega.Equal(int32(1)), "the same trouble is told once")
+	s.fail(nil, nil)
+	g.Eventually(trouble.Load).Should(gomega.Equal(int32(2)))
+	g.Eventually(w.Synced).Should(gomega.BeTrue())
+}

@@ -1,0 +1,194 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hypergate/hypergate/test/world"
+)
+
+const (
+	httpRoutes       = "httproutes.gateway.networking.k8s.io"
+	destinationRules = "destinationrules.networking.istio.io"
+	manage           = "gateway.hypergate.dev/manage"
+)
+
+// platformCRD is a CRD of OpenShift's or OLM's with nothing in it: what matters of those is that an object exists, and what it says.
+const platformCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.%[2]s}
+spec:
+  group: %[2]s
+  names: {kind: %[3]s, listKind: %[3]sList, plural: %[1]s}
+  scope: %[4]s
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// servePlatform makes the guest serve a resource of the platform's, until the story ends.
+func (t *teller) servePlatform(group, resource, kind, scope string) dynamic.NamespaceableResourceInterface {
+	t.Helper()
+	t.Expect(t.ApplyObject(t.step(), decode(t, fmt.Sprintf(platformCRD, resource, group, kind, scope))[0])).To(gomega.Succeed())
+	t.Cleanup(func() { _ = t.crds().Delete(context.Background(), resource+"."+group, metav1.DeleteOptions{}) })
+	return t.GuestDynamic.Resource(world.Resource(group, "v1alpha1", resource))
+}
+
+func (t *teller) crds() dynamic.ResourceInterface {
+	return t.GuestDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"))
+}
+
+// patchCRD is a merge patch of a CRD by the guest's admin.
+func (t *teller) patchCRD(name, patch string) error {
+	_, err := t.crds().Patch(t.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "guest-admin"})
+	return err
+}
+
+// addField adds a field to the schema of a CRD, as whoever edits it might.
+func (t *teller) addField(name string) error {
+	patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/added","value":{"type":"string"}}]`
+	_, err := t.crds().Patch(t.ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldManager: "guest-admin"})
+	return err
+}
+
+// hasField says whether a CRD has that field.
+func (t *teller) hasField(name string) (bool, error) {
+	got, err := t.crds().Get(t.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	versions, _, err := unstructured.NestedSlice(got.Object, "spec", "versions")
+	if err != nil || len(versions) == 0 {
+		return false, err
+	}
+	first, _ := versions[0].(map[string]any)
+	_, has, err := unstructured.NestedFieldNoCopy(first, "schema", "openAPIV3Schema", "properties", "added")
+	return has, err
+}
+
+// crdsReady waits until the class says this of the CRDs.
+func (t *teller) crdsReady(reason, part string) {
+	t.Helper()
+	t.Eventually(func() *metav1.Condition { return t.condition("CRDsReady") }).
+		Should(gomega.And(gomega.HaveField("Reason", reason), gomega.HaveField("Message", gomega.ContainSubstring(part))))
+}
+
+func (t *teller) condition(kind string) *metav1.Condition {
+	got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
+	if err != nil {
+		return &metav1.Condition{Message: err.Error()}
+	}
+	for i := range got.Status.Conditions {
+		if got.Status.Conditions[i].Type == kind {
+			return &got.Status.Conditions[i]
+		}
+	}
+	return &metav1.Condition{}
+}
+
+// protectedCRDs: the guest's admin changes and deletes a CRD by accident, and on purpose.
+func protectedCRDs(t *teller) {
+	t.installed()
+	t.crdsReady("Managed", "")
+	t.Log("by accident: refused, with what to do instead")
+	t.Eventually(func() error { return t.addField(httpRoutes) }).
+		Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("hypergate"), gomega.ContainSubstring(manage+"=false"))))
+	err := t.crds().Delete(t.ctx, httpRoutes, metav1.DeleteOptions{})
+	t.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(manage + "=false")))
+
+	t.Log("on purpose: the CRD is left to the admin")
+	t.Expect(t.patchCRD(httpRoutes, `{"metadata":{"annotations":{"`+manage+`":"false"}}}`)).To(gomega.Succeed())
+	t.crdsReady("MixedOwnership", httpRoutes)
+	t.Eventually(func() error { return t.addField(httpRoutes) }).Should(gomega.Succeed())
+	t.Consistently(func() (bool, error) { return t.hasField(httpRoutes) }, "2s").Should(gomega.BeTrue())
+
+	t.Log("and back")
+	t.Expect(t.patchCRD(httpRoutes, `{"metadata":{"annotations":{"`+manage+`":null}}}`)).To(gomega.Succeed())
+	t.Eventually(func() (bool, error) { return t.hasField(httpRoutes) }).Should(gomega.BeFalse())
+	t.crdsReady("Managed", "")
+	t.Eventually(func() error { return t.addField(httpRoutes) }).ShouldNot(gomega.Succeed())
+}
+
+// unmanaged: OpenShift's switch turns the installation off and on again, and gateways live through it.
+func unmanaged(t *teller) {
+	t.installed()
+	t.gateway("gw")
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
+	root := t.trustBundle()
+	ingresses := t.servePlatform("operator.openshift.io", "ingresses", "Ingress", "Cluster")
+	mode := func(m string) *unstructured.Unstructured {
+		return decode(t, "{apiVersion: operator.openshift.io/v1alpha1, kind: Ingress, metadata: {name: cluster}, spec: {gatewayAPI: {managementMode: "+m+"}}}")[0]
+	}
+
+	t.Log("Unmanaged: istiod goes, and what it serves stays")
+	t.Expect(t.ApplyObject(t.step(), mode("Unmanaged"))).To(gomega.Succeed())
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionFalse)).To(gomega.Succeed())
+	t.Expect(t.condition("ControllerInstalled").Reason).To(gomega.Equal("Unmanaged"))
+	t.Eventually(func() bool {
+		_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}).Should(gomega.BeTrue())
+	t.Expect(t.webhooks()).To(gomega.BeNil())
+	t.Eventually(func() error { return t.addField(httpRoutes) }).Should(gomega.Succeed(), "CRDs are not protected any more")
+	_, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, "gw-"+class, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, "gw", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(t.trustBundle()).To(gomega.Equal(root))
+
+	t.Log("Managed again: istiod comes back with the same CA, and what was changed meanwhile is put right")
+	t.Expect(t.ApplyObject(t.step(), mode("Managed"))).To(gomega.Succeed())
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	t.crdsReady("Managed", "")
+	t.Expect(t.hasField(httpRoutes)).To(gomega.BeFalse())
+	t.Expect(t.trustBundle()).To(gomega.Equal(root))
+	client, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	_, err = client.WaitFor(t.step(), reaches)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(ingresses.Delete(t.ctx, "cluster", metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// trustBundle are the roots that gateways trust.
+func (t *teller) trustBundle() string {
+	t.Helper()
+	got, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return got.Data["root-cert.pem"]
+}
+
+// olm: OLM installs an operator that brings one of our CRDs, and removes it again.
+func olm(t *teller) {
+	t.installed()
+	t.crdsReady("Managed", "")
+	const label = "operators.coreos.com/servicemeshoperator3.openshift-operators"
+	subscriptions := t.servePlatform("operators.coreos.com", "subscriptions", "Subscription", "Namespaced")
+	t.servePlatform("operators.coreos.com", "installplans", "InstallPlan", "Namespaced")
+	t.servePlatform("operators.coreos.com", "clusterserviceversions", "ClusterServiceVersion", "Namespaced")
+	t.Expect(t.ApplyObject(t.step(), decode(t, "{apiVersion: v1, kind: Namespace, metadata: {name: openshift-operators}}")[0])).To(gomega.Succeed())
+	t.Expect(t.ApplyObject(t.step(), decode(t, `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription,
+  metadata: {name: servicemesh, namespace: openshift-operators, labels: {`+label+`: ""}}}`)[0])).To(gomega.Succeed())
+
+	t.Log("OLM labels the CRD, and hypergate gives way")
+	t.Expect(t.patchCRD(destinationRules, `{"metadata":{"labels":{"`+label+`":"","olm.managed":"true"}}}`)).To(gomega.Succeed())
+	t.crdsReady("MixedOwnership", "servicemesh in openshift-operators")
+	t.Eventually(func() error { return t.addField(destinationRules) }).Should(gomega.Succeed())
+	t.Consistently(func() (bool, error) { return t.hasField(destinationRules) }, "2s").Should(gomega.BeTrue())
+
+	t.Log("the Subscription goes, and hypergate takes over, for the label says nothing by itself")
+	t.Expect(subscriptions.Namespace("openshift-operators").Delete(t.ctx, "servicemesh", metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func() (bool, error) { return t.hasField(destinationRules) }).Should(gomega.BeFalse())
+	t.crdsReady("Managed", "")
+	t.Expect(t.patchCRD(destinationRules, `{"metadata":{"labels":{"`+label+`":null,"olm.managed":null}}}`)).To(gomega.Succeed())
+}

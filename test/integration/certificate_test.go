@@ -1,0 +1,132 @@
+package integration_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// TestAClientCertificateIsReplaced before it expires, as HyperShift and Cluster API do: nobody restarts, and the guest refuses nothing.
+func TestAClientCertificateIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.health = w.freeAddress()
+	kubeconfig := w.kubeconfig()
+	short := w.guestCertificate("first", 20*time.Second)
+	first := kubeconfig.replace(short)
+	w.run()
+	w.install("demo")
+	generation := w.istiod().Generation
+
+	second := kubeconfig.replace(w.guestCertificate("second", time.Hour))
+	w.Eventually(second.count, 20*time.Second).Should(gomega.BeNumerically(">", 0), "it was verified")
+	w.expires(short)
+	w.settle()
+	mgmtCount, guestCount, before := w.mgmtRequests.count(), w.guestRequests.count(), second.count()
+	w.repairsDrift()
+	w.Expect(writes(second.since(before))).To(gomega.HaveLen(1), "the repair, with the new certificate")
+	w.Expect(writes(w.guestRequests.since(guestCount))).To(gomega.HaveLen(1))
+	w.Expect(writes(w.mgmtRequests.since(mgmtCount))).To(gomega.BeEmpty())
+	w.Expect(first.unauthorized()+second.unauthorized()).To(gomega.BeZero(), "the guest always knew who asked")
+
+	t.Log("one that has expired is not used, and told")
+	expired := kubeconfig.replace(w.guestCertificate("expired", -time.Minute))
+	w.Eventually(func() string { return w.healthOf("readyz/guest") }, 20*time.Second).Should(gomega.ContainSubstring("one that is not used, the one before stays in use"))
+	w.Expect(w.log.String()).To(gomega.ContainSubstring("Keeping the guest kubeconfig that was in use"))
+	w.Expect(expired.unauthorized()).To(gomega.BeNumerically(">", 0))
+	before = second.count()
+	w.repairsDrift()
+	w.Expect(writes(second.since(before))).To(gomega.HaveLen(1), "the repair, with the certificate that was in use")
+
+	t.Log("a good one in its place mends that")
+	good := kubeconfig.replace(w.guestCertificate("third", time.Hour))
+	w.Eventually(func() string { return w.healthOf("readyz/guest") }, 20*time.Second).Should(gomega.Equal("ok"))
+	before = good.count()
+	w.repairsDrift()
+	w.Expect(writes(good.since(before))).To(gomega.HaveLen(1))
+	w.Expect(good.unauthorized()).To(gomega.BeZero())
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod, which has credentials of its own, never rolled")
+}
+
+// TestAClientCertificateExpiresWhileItIsUsed: it is told, and a good one in its place is used at once.
+func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
+	w := newWorld(t)
+	w.health = w.freeAddress()
+	kubeconfig := w.kubeconfig()
+	short := w.guestCertificate("short", 12*time.Second)
+	used := kubeconfig.replace(short)
+	w.run()
+	w.install("demo")
+	w.expires(short)
+
+	t.Log("what the watch shows is refused to be put right")
+	role := w.cfg.IstiodName()
+	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(used.unauthorized).Should(gomega.BeNumerically(">", 1), "it is tried again")
+	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.ContainSubstring("the guest refuses the credentials of its kubeconfig (401)"))
+	w.Expect(w.log.String()).To(gomega.ContainSubstring("Unauthorized"))
+
+	good := kubeconfig.replace(w.guestCertificate("good", time.Hour))
+	w.Eventually(func() error {
+		_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	w.settle()
+	w.Expect(w.healthOf("readyz/guest")).To(gomega.Equal("ok"))
+	w.Expect(good.unauthorized()).To(gomega.BeZero())
+	refused := used.unauthorized()
+	w.repairsDrift()
+	w.Expect(used.unauthorized()).To(gomega.Equal(refused), "nothing is sent with the old one any more")
+}
+
+// guestCertificate is how an admin of the guest reaches it by a client certificate of this life.
+func (w *world) guestCertificate(name string, life time.Duration) *rest.Config {
+	w.Helper()
+	config, err := pair.Guest.ClientCertificate(w.cfg.Revision+"-"+name, "system:masters", time.Now().Add(life))
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return config
+}
+
+// expires waits until the guest refuses a certificate.
+func (w *world) expires(config *rest.Config) {
+	w.Helper()
+	client := kubernetes.NewForConfigOrDie(config)
+	w.Eventually(func() bool {
+		_, err := client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{})
+		return apierrors.IsUnauthorized(err)
+	}, 40*time.Second).Should(gomega.BeTrue())
+}
+
+// freeAddress is an address that nobody listens at.
+func (w *world) freeAddress() string {
+	w.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// healthOf is what a health check answers.
+func (w *world) healthOf(check string) string {
+	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+w.health+"/"+check, nil)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

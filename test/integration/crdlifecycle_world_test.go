@@ -1,0 +1,287 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/test/cluster/planes"
+)
+
+const (
+	classCRD    = "gatewayclasses.gateway.networking.k8s.io"
+	httpCRD     = "httproutes.gateway.networking.k8s.io"
+	ruleCRD     = "destinationrules.networking.istio.io"
+	openshift   = "ingresses.operator.openshift.io"
+	meshPackage = "operators.coreos.com/mesh.operators"
+)
+
+// crdWorld is a story about CRDs: they belong to the whole guest, so that each story has one of its own, without any when it begins.
+type crdWorld struct {
+	*world
+	dynamic dynamic.Interface
+	source  *charts.Source
+	// eye sees the guest as the controller does, and writes nothing.
+	eye *guest.Cluster
+}
+
+func newCRDWorld(t *testing.T) *crdWorld {
+	t.Helper()
+	plane, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(plane.Stop)
+	w := &crdWorld{world: newWorld(t), dynamic: dynamic.NewForConfigOrDie(plane.Config)}
+	w.guest, w.gateway = kubernetes.NewForConfigOrDie(plane.Config), gatewayclient.NewForConfigOrDie(plane.Config)
+	w.guestConfig = counted(plane.Config, w.guestRequests)
+	w.cfg.CRDProtection = desired.LeaveCRDsOpen
+	w.source, err = charts.Embedded()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return w
+}
+
+func (w *crdWorld) crds() dynamic.ResourceInterface {
+	return w.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+}
+
+// look opens the eye.
+func (w *crdWorld) look() {
+	w.Helper()
+	conn, err := guestconn.Fixed(w.guestConfig)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.eye, err = guest.New(conn, w.cfg, w.source)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	w.Cleanup(cancel)
+	w.Expect(w.eye.Start(ctx, func() {})).To(gomega.Succeed())
+}
+
+func (w *crdWorld) seen() desired.Guest {
+	w.Helper()
+	if w.eye == nil {
+		w.look()
+	}
+	var seen desired.Guest
+	w.Eventually(func() (err error) {
+		seen, err = w.eye.Observe()
+		return err
+	}).Should(gomega.Succeed())
+	return seen
+}
+
+// decision is what is decided about a CRD now.
+func (w *crdWorld) decision(name string) func() crds.Decision {
+	return func() crds.Decision {
+		w.Helper()
+		for _, c := range desired.DecideCRDs(w.cfg, w.source, w.seen()) {
+			if c.Name == name {
+				return c.Decision
+			}
+		}
+		return crds.Decision{}
+	}
+}
+
+func decided(verdict crds.Verdict, because crds.Because) gomega.OmegaMatcher {
+	return gomega.Equal(crds.Decision{Verdict: verdict, Because: because})
+}
+
+// wanted is a CRD as hypergate would install it, without its marks.
+func (w *crdWorld) wanted(name string) *unstructured.Unstructured {
+	w.Helper()
+	if bundle := crds.GatewayAPI(); bundle.Has(name) {
+		u, err := bundle.Object(name)
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		return u
+	}
+	list, err := desired.IstioCRDs(w.source, []string{name})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return list[0]
+}
+
+// all are the names of the CRDs that hypergate may install.
+func (w *crdWorld) all() []string {
+	out := crds.GatewayAPI().Names()
+	for _, r := range w.cfg.IstioResources {
+		out = append(out, r.CRD())
+	}
+	return out
+}
+
+// create creates a CRD as somebody else does, and waits until it is served.
+func (w *crdWorld) create(u *unstructured.Unstructured, manager string) {
+	w.Helper()
+	_, err := w.crds().Create(w.Context(), u, metav1.CreateOptions{FieldManager: manager})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.established(u.GetName())
+}
+
+func (w *crdWorld) established(name string) {
+	w.Helper()
+	w.Eventually(func(g gomega.Gomega) {
+		u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		d, err := crds.DefinitionOf(u)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(d.State).To(gomega.Equal(crds.Established))
+	}).Should(gomega.Succeed())
+}
+
+func (w *crdWorld) get(name string) *unstructured.Unstructured {
+	w.Helper()
+	u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return u
+}
+
+// uid is the UID of a CRD that is there and not being deleted, and empty otherwise.
+func (w *crdWorld) uid(name string) types.UID {
+	u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil || u.GetDeletionTimestamp() != nil {
+		return ""
+	}
+	return u.GetUID()
+}
+
+func (w *crdWorld) patch(name, patch string) {
+	w.Helper()
+	_, err := w.crds().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// isOurs says whether a CRD carries our label and has the content that we would install.
+func (w *crdWorld) isOurs(name string) func(gomega.Gomega) {
+	return func(g gomega.Gomega) {
+		u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(u.GetLabels()).To(gomega.HaveKeyWithValue(desired.OwnerLabel, w.cfg.OwnerValue(desired.SideGuest)))
+		installed, err := crds.DefinitionOf(u)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		ours, err := crds.DefinitionOf(w.wanted(name))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(installed.Hash).To(gomega.Equal(ours.Hash))
+	}
+}
+
+// versions are the resource versions of CRDs.
+func (w *crdWorld) versionsOfCRDs(names ...string) map[string]string {
+	w.Helper()
+	out := map[string]string{}
+	for _, name := range names {
+		out[name] = w.get(name).GetResourceVersion()
+	}
+	return out
+}
+
+// plusField adds a field to the spec in each version, as another release has it.
+func plusField(u *unstructured.Unstructured, field string) *unstructured.Unstructured {
+	return inSpecs(u, func(properties map[string]any) { properties[field] = map[string]any{"type": "string"} })
+}
+
+// minusField takes a field of the spec away in each version.
+func minusField(u *unstructured.Unstructured, field string) *unstructured.Unstructured {
+	return inSpecs(u, func(properties map[string]any) { delete(properties, field) })
+}
+
+func inSpecs(u *unstructured.Unstructured, change func(properties map[string]any)) *unstructured.Unstructured {
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	for _, v := range versions {
+		path := []string{"schema", "openAPIV3Schema", "properties", "spec", "properties"}
+		properties, _, _ := unstructured.NestedMap(v.(map[string]any), path...)
+		change(properties)
+		_ = unstructured.SetNestedMap(v.(map[string]any), properties, path...)
+	}
+	_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
+	return u
+}
+
+// minimalCRD is a CRD that takes anything.
+func minimalCRD(name, kind, version, scope string) *unstructured.Unstructured {
+	plural, group, _ := strings.Cut(name, ".")
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"group": group, "scope": scope, "names": map[string]any{"plural": plural, "kind": kind},
+			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+			}}}},
+		},
+	}}
+}
+
+// olm is one of OLM's resources.
+func (w *crdWorld) olm(resource string) dynamic.ResourceInterface {
+	return w.dynamic.Resource(schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: resource}).Namespace("default")
+}
+
+// installOLM makes OLM's CRDs, and in each kind an object of the package.
+func (w *crdWorld) installOLM() {
+	w.Helper()
+	for resource, kind := range map[string]string{"subscriptions": "Subscription", "installplans": "InstallPlan", "clusterserviceversions": "ClusterServiceVersion"} {
+		w.create(minimalCRD(resource+".operators.coreos.com", kind, "v1alpha1", "Namespaced"), "olm")
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": kind}}
+		u.SetName("mesh")
+		u.SetLabels(map[string]string{meshPackage: ""})
+		w.Eventually(func() error {
+			_, err := w.olm(resource).Create(w.Context(), u, metav1.CreateOptions{})
+			return err
+		}).Should(gomega.Succeed())
+	}
+}
+
+// experimental is a CRD of the Gateway API's experimental channel, in the version that go.mod pins.
+func (w *crdWorld) experimental(name string) *unstructured.Unstructured {
+	w.Helper()
+	out, err := exec.CommandContext(w.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api").Output()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	var module struct{ Dir string }
+	w.Expect(json.Unmarshal(out, &module)).To(gomega.Succeed())
+	plural, group, _ := strings.Cut(name, ".")
+	data, err := os.ReadFile(filepath.Join(module.Dir, "config/crd/experimental", group+"_"+plural+".yaml"))
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	u := &unstructured.Unstructured{}
+	w.Expect(yaml.Unmarshal(data, &u.Object)).To(gomega.Succeed())
+	return u
+}
+
+// ensureClass creates a class unless it is there: it goes with its CRD.
+func (w *crdWorld) ensureClass(name string) {
+	w.Helper()
+	if _, err := w.gateway.GatewayClasses().Get(w.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		w.createClass(name)
+	}
+}
+
+// managers are the field managers of a CRD.
+func managers(u *unstructured.Unstructured) []string {
+	var out []string
+	for _, entry := range u.GetManagedFields() {
+		out = append(out, entry.Manager)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,315 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// The CRDs of this story.
+const (
+	sameCRD    = "gateways.gateway.networking.k8s.io"
+	usedCRD    = "httproutes.gateway.networking.k8s.io"
+	alteredCRD = "grpcroutes.gateway.networking.k8s.io"
+	istioCRD   = "destinationrules.networking.istio.io"
+	meshCRD    = "xmeshes.gateway.networking.x-k8s.io"
+)
+
+var crdsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// TestTheCRDsCommand has nothing but a kubeconfig of the guest: no controller runs, no GatewayClass is there, and nothing is written.
+func TestTheCRDsCommand(t *testing.T) {
+	w := newWorld(t)
+	guest := dynamic.NewForConfigOrDie(pair.Guest.Config)
+	definitions := guest.Resource(crdsResource)
+	w.removeCRDs(guest)
+	w.Cleanup(func() { w.removeCRDs(guest) })
+
+	t.Log("nothing is there")
+	code, report := w.crds()
+	w.Expect(code).To(gomega.Equal(0))
+	w.Expect(report.CRDs).To(gomega.HaveLen(9))
+	for _, crd := range report.CRDs {
+		w.Expect(crd).To(gomega.Equal(crdReported{Name: crd.Name, Owner: ownerReported{Kind: "nobody"}, Content: "Absent", Verdict: "Install", Because: "Absent"}))
+	}
+
+	t.Log("somebody installs some, and alters two")
+	bundle := func(name string) *unstructured.Unstructured {
+		u, err := crds.GatewayAPI().Object(name)
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		return u
+	}
+	w.installCRD(guest, bundle(sameCRD))
+	w.installCRD(guest, withField(bundle(usedCRD), "auth"))
+	w.installCRD(guest, withField(bundle(alteredCRD), "retry"))
+	source, err := charts.Embedded()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	istio, err := source.CRDs([]string{istioCRD})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.installCRD(guest, istio[0])
+	w.installCRD(guest, mesh())
+	w.createNamespace(w.guest, w.cfg.GuestNamespace)
+	w.createObject(guest, "httproutes", map[string]any{
+		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "login", "namespace": w.cfg.GuestNamespace},
+		"spec": map[string]any{"auth": "required"},
+	})
+	w.createObject(guest, "xmeshes", map[string]any{
+		"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XMesh", "metadata": map[string]any{"name": "mesh"},
+	})
+
+	before := w.crdVersions(guest)
+	code, report = w.crds()
+	w.Expect(code).To(gomega.Equal(2))
+	third := ownerReported{Kind: "third party", Name: "somebody"}
+	consent := func(name string) string {
+		return "kubectl annotate --overwrite crd " + name + " " + crds.ManageAnnotation + "=true"
+	}
+	want := map[string]crdReported{
+		sameCRD:    {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Because: "Identical"},
+		usedCRD:    {Name: usedCRD, Owner: third, Content: "Different", Verdict: "Blocked", Because: "NeedsConsent", WhatToDo: consent(usedCRD)},
+		alteredCRD: {Name: alteredCRD, Owner: third, Content: "Different", Verdict: "Blocked", Because: "NeedsConsent", WhatToDo: consent(alteredCRD)},
+		istioCRD:   {Name: istioCRD, Owner: third, Content: "Same", Verdict: "Keep", Because: "Identical"},
+	}
+	for _, crd := range report.CRDs {
+		if diff := cmp.Diff(want[crd.Name], crd); crd.Verdict != "Install" && diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	inUse := []objectReported{
+		{CRD: usedCRD, Namespace: w.cfg.GuestNamespace, Name: "login", Fields: []fieldReported{{Path: "spec.auth", Security: "Relevant"}}},
+		{CRD: meshCRD, Name: "mesh"},
+	}
+	w.Expect(report.ObjectsInUse).To(gomega.Equal(inUse))
+	w.Expect(report.UnknownKinds).To(gomega.Equal([]string{meshCRD}))
+	code, out, errOut := w.crdsOutput()
+	w.Expect(code).To(gomega.Equal(2))
+	w.Expect(errOut).To(gomega.BeEmpty())
+	w.Expect(out).To(gomega.And(gomega.ContainSubstring(consent(usedCRD)), gomega.ContainSubstring("spec.auth"), gomega.ContainSubstring(meshCRD)))
+
+	t.Log("what would a takeover change?")
+	code, takeovers := w.takeovers()
+	w.Expect(code).To(gomega.Equal(2), "one of them could not be taken over")
+	w.Expect(takeovers[sameCRD]).To(gomega.Equal(takeoverReported{Name: sameCRD, Verdict: "Adopt", APIServer: answerReported{Result: "Accepted"}}))
+	w.Expect(takeovers[istioCRD].APIServer.Result).To(gomega.Equal("Accepted"))
+	w.Expect(takeovers[alteredCRD]).To(gomega.Equal(takeoverReported{
+		Name: alteredCRD, Verdict: "Adopt", Lost: []fieldReported{{Path: "spec.retry"}}, APIServer: answerReported{Result: "Accepted"},
+	}))
+	w.Expect(takeovers[usedCRD]).To(gomega.Equal(takeoverReported{
+		Name: usedCRD, Verdict: "Blocked", Lost: []fieldReported{{Path: "spec.auth", Security: "Relevant"}}, ObjectsInUse: inUse[:1],
+		APIServer: answerReported{Result: "NotAsked", Message: "hypergate would not try"},
+	}))
+	w.Expect(w.crdVersions(guest)).To(gomega.Equal(before), "nothing was written")
+
+	t.Log("who may only look is told so, and who may not even look")
+	code, takeovers = w.takeovers("--guest-kubeconfig=" + w.lookingOn(true))
+	w.Expect(code).To(gomega.Equal(2))
+	w.Expect(takeovers[sameCRD].APIServer.Result).To(gomega.Equal("NotAsked"))
+	w.Expect(takeovers[sameCRD].APIServer.Message).To(gomega.ContainSubstring("may not patch customresourcedefinitions.apiextensions.k8s.io"))
+	code, out, errOut = w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=3s")
+	w.Expect(code).To(gomega.Equal(1))
+	w.Expect(out).To(gomega.BeEmpty())
+	w.Expect(errOut).To(gomega.And(gomega.HavePrefix("hypergate: "), gomega.ContainSubstring("waiting for customresourcedefinitions"), gomega.ContainSubstring("cannot list resource")))
+
+	t.Log("the commands help")
+	w.annotateCRD(guest, alteredCRD)
+	code, report = w.crds()
+	w.Expect(code).To(gomega.Equal(2))
+	w.Expect(report.verdict(alteredCRD)).To(gomega.Equal("Adopt"))
+	w.Expect(report.verdict(usedCRD)).To(gomega.Equal("Blocked"))
+	code, report = w.crds("--adopt-crds")
+	w.Expect(code).To(gomega.Equal(2))
+	w.Expect(report.verdict(sameCRD)).To(gomega.Equal("Adopt"), "what is asked is what run would do with these flags")
+	w.Expect(definitions.Delete(t.Context(), usedCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(func() int { code, _ := w.crds(); return code }).Should(gomega.Equal(0))
+}
+
+// What is read of the reports: an own reading of the JSON, as a script has it.
+type (
+	crdsReported struct {
+		CRDs         []crdReported
+		ObjectsInUse []objectReported
+		UnknownKinds []string
+	}
+	crdReported struct {
+		Name                                string
+		Owner                               ownerReported
+		Content, Verdict, Because, WhatToDo string
+	}
+	ownerReported  struct{ Kind, Name string }
+	objectReported struct {
+		CRD, Namespace, Name string
+		Fields               []fieldReported
+	}
+	fieldReported    struct{ Path, Security string }
+	takeoverReported struct {
+		Name, Verdict         string
+		Lost, Gained, Changed []fieldReported
+		ObjectsInUse          []objectReported
+		APIServer             answerReported
+	}
+	answerReported struct{ Result, Message string }
+)
+
+func (r crdsReported) verdict(name string) string {
+	for _, crd := range r.CRDs {
+		if crd.Name == name {
+			return crd.Verdict
+		}
+	}
+	return ""
+}
+
+// crdsOutput runs the command with the guest's kubeconfig; other flags win.
+func (w *world) crdsOutput(others ...string) (code int, out, errOut string) {
+	w.Helper()
+	var stdout, stderr bytes.Buffer
+	code = app.Execute(w.Context(), append([]string{"crds", "--guest-kubeconfig=" + pair.Guest.Kubeconfig, "--revision=" + w.cfg.Revision}, others...), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func (w *world) crds(others ...string) (int, crdsReported) {
+	w.Helper()
+	code, out, errOut := w.crdsOutput(append(others, "-o=json")...)
+	var report crdsReported
+	w.Expect(json.Unmarshal([]byte(out), &report)).To(gomega.Succeed(), errOut)
+	return code, report
+}
+
+func (w *world) takeovers(others ...string) (int, map[string]takeoverReported) {
+	w.Helper()
+	code, out, errOut := w.crdsOutput(append(others, "-o=json", "--dry-run=adopt")...)
+	var report struct{ Takeovers []takeoverReported }
+	w.Expect(json.Unmarshal([]byte(out), &report)).To(gomega.Succeed(), errOut)
+	byName := map[string]takeoverReported{}
+	for _, t := range report.Takeovers {
+		for _, list := range []*[]fieldReported{&t.Lost, &t.Gained, &t.Changed} {
+			if len(*list) == 0 {
+				*list = nil
+			}
+		}
+		if len(t.ObjectsInUse) == 0 {
+			t.ObjectsInUse = nil
+		}
+		byName[t.Name] = t
+	}
+	return code, byName
+}
+
+// removeCRDs removes the CRDs of this story and of those before, and what protects those.
+func (w *world) removeCRDs(guest dynamic.Interface) {
+	w.Helper()
+	ctx := context.WithoutCancel(w.Context()) // in a cleanup it has ended
+	bindings := w.guest.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	w.Expect(bindings.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: desired.OwnerLabel})).To(gomega.Succeed())
+	names := append(crds.GatewayAPI().Names(), meshCRD)
+	for _, r := range desired.LayeredProductResources() {
+		names = append(names, r.CRD())
+	}
+	for _, name := range names {
+		w.Eventually(func() bool {
+			return apierrors.IsNotFound(guest.Resource(crdsResource).Delete(ctx, name, metav1.DeleteOptions{}))
+		}).Should(gomega.BeTrue(), name)
+	}
+}
+
+// installCRD makes a CRD under another name than hypergate's.
+func (w *world) installCRD(guest dynamic.Interface, u *unstructured.Unstructured) {
+	w.Helper()
+	_, err := guest.Resource(crdsResource).Create(w.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+func (w *world) annotateCRD(guest dynamic.Interface, name string) {
+	w.Helper()
+	patch := `{"metadata":{"annotations":{"` + crds.ManageAnnotation + `":"true"}}}`
+	_, err := guest.Resource(crdsResource).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// createObject makes an object as soon as its kind is served.
+func (w *world) createObject(guest dynamic.Interface, resource string, content map[string]any) {
+	w.Helper()
+	u := &unstructured.Unstructured{Object: content}
+	gvr := u.GroupVersionKind().GroupVersion().WithResource(resource)
+	w.Eventually(func() error {
+		var err error
+		if u.GetNamespace() == "" {
+			_, err = guest.Resource(gvr).Create(w.Context(), u, metav1.CreateOptions{})
+		} else {
+			_, err = guest.Resource(gvr).Namespace(u.GetNamespace()).Create(w.Context(), u, metav1.CreateOptions{})
+		}
+		return err
+	}).Should(gomega.Succeed())
+}
+
+// crdVersions are the resourceVersions of all CRDs.
+func (w *world) crdVersions(guest dynamic.Interface) map[string]string {
+	w.Helper()
+	out := map[string]string{}
+	list, err := guest.Resource(crdsResource).List(w.Context(), metav1.ListOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, u := range list.Items {
+		out[u.GetName()] = u.GetResourceVersion()
+	}
+	return out
+}
+
+// lookingOn is a kubeconfig of somebody who may look at everything, or at nothing, and change nothing.
+func (w *world) lookingOn(everything bool) string {
+	w.Helper()
+	user := w.cfg.Revision + "-stranger"
+	if everything {
+		user = w.cfg.Revision + "-reader"
+		w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list", "watch"}}})
+	}
+	config, err := clientcmd.LoadFromFile(pair.Guest.Kubeconfig)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, info := range config.AuthInfos {
+		info.Impersonate = user
+	}
+	path := filepath.Join(w.TempDir(), user)
+	w.Expect(clientcmd.WriteToFile(*config, path)).To(gomega.Succeed())
+	return path
+}
+
+// withField is a CRD of which each version has a further field in its spec.
+func withField(u *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	for _, v := range versions {
+		_ = unstructured.SetNestedMap(v.(map[string]any), map[string]any{"type": "string"}, "schema", "openAPIV3Schema", "properties", "spec", "properties", name)
+	}
+	_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
+	return u
+}
+
+// mesh is a CRD of the Gateway API's experiments, which istiod does not know.
+func mesh() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": meshCRD},
+		"spec": map[string]any{
+			"group": "gateway.networking.x-k8s.io", "scope": "Cluster", "names": map[string]any{"plural": "xmeshes", "singular": "xmesh", "kind": "XMesh", "listKind": "XMeshList"},
+			"versions": []any{map[string]any{
+				"name": "v1alpha1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	}}
+}
