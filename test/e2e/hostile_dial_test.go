@@ -12,6 +12,7 @@ import (
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/hypergate/hypergate/test/audit"
@@ -128,7 +129,8 @@ func dialsNobody(t *teller) {
 	t.Expect(t.ApplyObject(t.step(), decode(t, serviceEntryCRD)[0])).To(gomega.Succeed())
 	for _, name := range []string{"serviceentries.networking.istio.io", "requestauthentications.security.istio.io"} {
 		t.Cleanup(func() {
-			_ = t.GuestDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Delete(context.Background(), name, metav1.DeleteOptions{})
+			_, _ = t.crds().Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+manage+`":"false"}}}`), metav1.PatchOptions{})
+			_ = t.crds().Delete(context.Background(), name, metav1.DeleteOptions{})
 		})
 	}
 	policies := t.MgmtClient.NetworkingV1().NetworkPolicies(t.MgmtNamespace)

@@ -38,7 +38,7 @@ func killedUninstalling(t *teller) {
 	t.Eventually(t.members).Should(gomega.BeEmpty())
 	t.Log("CRDs stay, and with them the users' objects")
 	for _, name := range []string{"gatewayclasses.gateway.networking.k8s.io", "destinationrules.networking.istio.io"} {
-		_, err := t.GuestDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Get(t.ctx, name, metav1.GetOptions{})
+		_, err := t.crds().Get(t.ctx, name, metav1.GetOptions{})
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	_, err = t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, "gw", metav1.GetOptions{})
