@@ -62,6 +62,8 @@ type Config struct {
 	NetworkPolicies NetworkPolicies
 	// GuestServer is the URL of the guest's API server as istiod's pod reaches it; empty: as hypergate does.
 	GuestServer string
+	// ReleaseVersion is the version of the OpenShift release that hypergate and istiod's image came with; empty: it came with none.
+	ReleaseVersion string
 }
 
 // OwnerValue is the value of OwnerLabel for one side. It holds the revision, so that two revisions do not prune each other, and the side,
@@ -133,6 +135,10 @@ func LayeredProductResources() []IstioResource {
 
 // Hosted is what the management side shows.
 type Hosted struct {
+	// ControlPlane is the HostedControlPlane.
+	ControlPlane ControlPlane
+	// DoubtfulControlPlane is why there is no telling what the HostedControlPlane says, though there is one; nothing is planned then.
+	DoubtfulControlPlane error
 	// CA signs istiod's serving certificate and the gateways' certificates.
 	CA pki.CA
 	// CAOwner is who made it and looks after it.

@@ -24,7 +24,7 @@ type planOptions struct {
 	istioResources                      []string
 	sidecarInjection                    bool
 	networkPolicies                     peerOptions
-	chartsDir                           string
+	chartsDir, releaseVersion           string
 }
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
@@ -42,6 +42,8 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none (the webhook is proven with a DestinationRule, and stays at Ignore without)")
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
 	o.networkPolicies.addFlags(flags)
+	flags.StringVar(&o.releaseVersion, "release-version", "", "version of the OpenShift release that hypergate and istiod's image came with, for those that wait until istiod is of a release (default: what the HostedControlPlane says, "+
+		"which during an upgrade may be ahead of the images)")
 	flags.StringVar(&o.chartsDir, "charts-dir", "", "take Istio's charts from this directory (Istio's manifests/charts or sail-operator's resources/<version>/charts) and not the embedded ones")
 }
 
@@ -66,6 +68,7 @@ func (o *planOptions) config() (desired.Config, error) {
 		ProxyImage:       o.proxyImage,
 		WebhookHost:      o.webhookHost,
 		SidecarInjection: o.sidecarInjection,
+		ReleaseVersion:   o.releaseVersion,
 	}
 	if cfg.Topology == desired.TopologyStandalone && cfg.MgmtNamespace == "" {
 		cfg.MgmtNamespace = cfg.GuestNamespace
