@@ -27,10 +27,11 @@ type life struct{ held, warned string }
 
 // hold looks at the life of the hosted control plane, and is an error while nothing may be written. What is not followed in the HostedControlPlane is
 // told, when it changes. observing is what went wrong with looking.
-func (r *Reconciler) hold(ctx context.Context, c desired.ControlPlane, observing error) error {
-	if unknown(observing) {
-		return nil // and nothing is done
+func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing error) error {
+	if unknown(observing) || hosted.DoubtfulControlPlane != nil {
+		return nil //nolint:nilerr // nothing is done, or nothing is planned and that is told
 	}
+	c := hosted.ControlPlane
 	log := logr.FromContextOrDiscard(ctx)
 	if warnings := strings.Join(c.Warnings(), "; "); warnings != r.life.warned {
 		if warnings != "" {

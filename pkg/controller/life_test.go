@@ -39,6 +39,7 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		name  string
 		plane desired.ControlPlane
 		err   error
+		doubt error
 		held  bool
 		again time.Duration
 		says  string // in the log; empty: nothing new
@@ -48,6 +49,7 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		{name: "paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true, says: "it is paused, until it no longer says so"},
 		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
 		{name: "nobody knows", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
+		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two")},
 		{name: "paused for a time", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }), held: true, again: 30 * time.Minute, says: "until 2026-11-21T12:30:00Z"},
 		{name: "no more", plane: plane, says: "lets things be written again"},
 		{name: "what nobody can read", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }), says: `neither true nor false`},
@@ -56,7 +58,7 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		{name: "without ingress", plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }), says: "lets things be written again"},
 	} {
 		said.Reset()
-		err := r.hold(ctx, step.plane, step.err)
+		err := r.hold(ctx, desired.Hosted{ControlPlane: step.plane, DoubtfulControlPlane: step.doubt}, step.err)
 		held, is := errors.AsType[heldError](err)
 		if is != step.held {
 			t.Errorf("%s: %v", step.name, err)

@@ -159,7 +159,7 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 		r.guarded = true
 	}
 	hosted, err := r.mgmt.Observe(ctx)
-	if held := r.hold(ctx, hosted.ControlPlane, err); held != nil {
+	if held := r.hold(ctx, hosted, err); held != nil {
 		return held // nothing may be written, not even a status
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func controlPlaneTransforms() []transform {
 	for i, t := range list {
 		list[i].kind = "Deployment"
 		list[i].apply = func(u *unstructured.Unstructured, cfg Config, hosted Hosted, guest Guest) error {
-			if !hosted.ControlPlane.Exists() || cfg.Topology != TopologyHosted {
+			if !hosted.ControlPlane.Exists() {
 				return nil
 			}
 			return t.apply(u, cfg, hosted, guest)

@@ -40,8 +40,9 @@ type controlPlanes struct {
 	mu sync.Mutex
 	// refused is why there is nothing to see; nil while nobody was asked, and when there is an answer.
 	refused error
-	// refusals is how often that was said in a row.
+	// refusals is how often that was said in a row, delay how long it was waited for last.
 	refusals int
+	delay    time.Duration
 }
 
 // Waits until the kind is asked for again. HyperShift is mostly there before its control planes are; one that comes later is noticed within the
@@ -126,22 +127,31 @@ func served[T any](ctx context.Context, c *controlPlanes, request func() (T, err
 
 // refuse notes why there is nothing to see, or that there is, and says how long to wait until it is asked for again.
 func (c *controlPlanes) refuse(err error) time.Duration {
-	c.mu.Lock()
-	before := c.knownLocked()
-	c.refused = err
-	c.refusals++
-	if err == nil {
-		c.refusals = 0
-	}
-	refusals, changed := c.refusals, before != c.knownLocked()
-	c.mu.Unlock()
+	wait, changed := c.note(err)
 	if changed {
 		c.notify()
 	}
-	if apierrors.IsForbidden(err) && refusals < believeRefusals {
-		return forbiddenDelay << (refusals - 1)
+	return wait
+}
+
+func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.knownLocked()
+	c.refused = err
+	c.refusals++
+	switch {
+	case err == nil:
+		c.refusals, c.delay = 0, 0
+	case apierrors.IsForbidden(err) && c.refusals < believeRefusals:
+		wait = forbiddenDelay << (c.refusals - 1)
+	case c.watch.Synced():
+		wait = absentDelay // it was there, and may be again
+	default:
+		c.delay = min(max(2*c.delay, absentDelay), longestAbsence)
+		wait = c.delay
 	}
-	return min(absentDelay<<min(max(refusals-1, 0), 8), longestAbsence)
+	return wait, before != c.knownLocked()
 }
 
 // knownLocked says whether the answer is that there is nothing to see.
@@ -238,7 +248,8 @@ func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted)
 	into.DoubtfulControlPlane = doubt
 	switch {
 	case doubt != nil:
-		return nil //nolint:nilerr // it is one of the things that are observed
+		into.ControlPlane = c.plane.ControlPlane // what is there already stays its
+		return nil                               //nolint:nilerr // it is one of the things that are observed
 	case found.Exists():
 		c.plane.ControlPlane = found
 	case c.plane.Exists():

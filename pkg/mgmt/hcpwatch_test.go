@@ -93,6 +93,11 @@ func TestTwoHostedControlPlanesAreRefused(t *testing.T) {
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
 	f.Eventually(func() string { return f.observed().ControlPlane.Name }).Should(gomega.Equal("guest1"))
 	f.Expect(f.observed().DoubtfulControlPlane).NotTo(gomega.HaveOccurred())
+
+	t.Log("then another comes: what is there stays the first one's")
+	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""), controlPlane("guest2", "", ""))
+	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.HaveOccurred())
+	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 }
 
 // TestOneThatCannotBeRead is neither none nor guessed.

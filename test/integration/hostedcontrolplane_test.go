@@ -11,12 +11,14 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -250,4 +252,40 @@ func TestAGuestWithoutIngress(t *testing.T) {
 	w.writesNothing("nothing is asked for")
 	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CASecretName, metav1.GetOptions{})
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
+}
+
+// TestTheRightsOfANamespaceAreEnough to follow the HostedControlPlane and to make it the owner; without the right to look there is none, and that is told.
+func TestTheRightsOfANamespaceAreEnough(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	user := "limited-" + w.cfg.Revision
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	}}
+	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
+	role, err := roles.Create(t.Context(), role, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.mgmt.RbacV1().RoleBindings(w.cfg.MgmtNamespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
+	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	stop := w.run()
+	w.createClass("demo")
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.MatchRegexp("management side: may not (list|watch) hostedcontrolplanes.hypershift.openshift.io"))))
+	w.Expect(w.owners()).To(gomega.BeEmpty())
+	stop()
+
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"list", "watch"}})
+	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.run()
+	w.Eventually(w.owners).Should(gomega.HaveLen(1))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("may not")))))
 }
