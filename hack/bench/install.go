@@ -113,7 +113,7 @@ func (w *world) installation() ([]body, error) {
 		return nil, err
 	}
 	// As long as a real token, and as random.
-	credential, err := desired.CredentialSecret(w.cfg, desired.Credential{
+	credential, err := desired.CredentialSecret(w.cfg, desired.ControlPlane{}, desired.Credential{
 		GuestAPI: w.guestAPI(), Token: strings.Repeat("eyJhbGciOiJFUzI1NiJ9.", 42), Issued: time.Now(), Expires: time.Now().Add(time.Hour),
 	})
 	if err != nil {

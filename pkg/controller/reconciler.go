@@ -64,6 +64,8 @@ type Reconciler struct {
 	passing passing
 	// metrics shows the last outcome to who asks for it.
 	metrics crdMetrics
+	// life is what was said of the HostedControlPlane.
+	life life
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -107,6 +109,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting to know both sides", "why", err.Error())
 		return reconcile.Result{}, nil
 	}
+	if hold, held := errors.AsType[heldError](err); held {
+		return r.rest(ctx, hold), nil
+	}
 	return r.report(ctx, p, err)
 }
 
@@ -141,7 +146,7 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	r.trusted = p.outcome.Mgmt.Complete() && p.outcome.Guest.Holds(desired.HoldsRoots)
 	p.outcome.MgmtWatches, p.outcome.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
 	if !plan.Installed && p.outcome.Mgmt.Complete() && p.outcome.Guest.Complete() {
-		r.prepare(ctx, p.seen)
+		r.prepare(ctx, p)
 	}
 	return p, nil
 }
@@ -159,6 +164,9 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 		r.guarded = true
 	}
 	hosted, err := r.mgmt.Observe(ctx)
+	if held := r.hold(ctx, hosted, err); held != nil {
+		return held // nothing may be written, not even a status
+	}
 	if err != nil {
 		p.outcome = outcomeOf(hosted, seen)
 		if !unknown(err) && seen.ModeOr(r.config) == crds.Managed {
@@ -199,6 +207,9 @@ func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
 
 // plan computes what should exist, or hands out the last plan if nothing that it was made from changed.
 func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
+	if nothing, err := r.unplanned(p); nothing || err != nil {
+		return desired.State{}, err
+	}
 	if p.seen.Classes != nil && p.seen.ModeOr(r.config) == crds.Managed {
 		if err := r.haveCA(p); err != nil {
 			return desired.State{}, err
@@ -355,15 +366,16 @@ func (r *Reconciler) newCA() (pki.CA, error) {
 
 // prepare computes the plan of an installation that nobody has asked for yet, under the name that GatewayClasses mostly have, so that the one
 // that comes finds the work done (another name costs 5 ms). Nothing of it is applied, or kept but by the planner.
-func (r *Reconciler) prepare(ctx context.Context, seen desired.Guest) {
-	if r.nextCA.Exists() {
-		return // done
+func (r *Reconciler) prepare(ctx context.Context, p *pass) {
+	if _, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active); r.nextCA.Exists() || !active {
+		return // done, or nobody will ask
 	}
+	seen := p.seen
 	ca, err := pki.New(r.clock.Now())
 	if err == nil {
 		r.nextCA = ca
 		seen.Classes, seen.Namespace = []desired.GatewayClass{{Name: usualClass}}, desired.Present
-		_, err = r.planner.Compute(desired.Hosted{CA: ca}, seen)
+		_, err = r.planner.Compute(desired.Hosted{CA: ca, ControlPlane: p.hosted.ControlPlane}, seen)
 	}
 	if err != nil {
 		// Nobody has asked. Whoever does is told in the status.

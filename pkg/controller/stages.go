@@ -110,7 +110,7 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 				credential.Life().Round(time.Second))
 		}
 		var err error
-		if secret, err = desired.CredentialSecret(r.config, credential); err != nil {
+		if secret, err = desired.CredentialSecret(r.config, p.hosted.ControlPlane, credential); err != nil {
 			r.mintErr = err
 		}
 	}

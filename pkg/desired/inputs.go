@@ -69,6 +69,8 @@ type Config struct {
 	// does not stop, beside the platform's own.
 	CRDProtection CRDProtection
 	CRDWriters    []string
+	// ReleaseVersion is the version of the OpenShift release that hypergate and istiod's image came with; empty: it came with none.
+	ReleaseVersion string
 }
 
 // CRDProtection is whether an admission policy protects the CRDs that hypergate manages.
@@ -150,6 +152,10 @@ func LayeredProductResources() []IstioResource {
 
 // Hosted is what the management side shows.
 type Hosted struct {
+	// ControlPlane is the HostedControlPlane.
+	ControlPlane ControlPlane
+	// DoubtfulControlPlane is why there is no telling what the HostedControlPlane says, though there is one; nothing is planned then.
+	DoubtfulControlPlane error
 	// CA signs istiod's serving certificate and the gateways' certificates.
 	CA pki.CA
 	// CAOwner is who made it and looks after it.

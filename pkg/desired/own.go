@@ -87,8 +87,8 @@ const (
 )
 
 // CredentialSecret is the Secret that istiod's pod mounts: a kubeconfig that names files, and the files. client-go reads token files again,
-// so a new token needs no restart; a token in the kubeconfig itself would.
-func CredentialSecret(cfg Config, c Credential) (MgmtObject, error) {
+// so a new token needs no restart; a token in the kubeconfig itself would. It goes with the owner, where there is one.
+func CredentialSecret(cfg Config, owner ControlPlane, c Credential) (MgmtObject, error) {
 	if !c.complete() {
 		return MgmtObject{}, fmt.Errorf("making istiod's guest kubeconfig: server, CA and token must all be given")
 	}
@@ -105,9 +105,9 @@ func CredentialSecret(cfg Config, c Credential) (MgmtObject, error) {
 		IssuedAnnotation:  c.Issued.UTC().Format(time.RFC3339),
 		ExpiresAnnotation: c.Expires.UTC().Format(time.RFC3339),
 	}
-	return mintMgmt(secret(cfg.MgmtNamespace, kubeconfigName, annotations, map[string][]byte{
-		"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle,
-	}), cfg)
+	u := secret(cfg.MgmtNamespace, kubeconfigName, annotations, map[string][]byte{"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle})
+	owner.own(u)
+	return mintMgmt(u, cfg)
 }
 
 func secret(namespace, name string, annotations map[string]string, data map[string][]byte) *unstructured.Unstructured {

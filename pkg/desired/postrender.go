@@ -26,7 +26,7 @@ type transform struct {
 
 // mgmtTransforms say what the chart has no value for, on the management side.
 func mgmtTransforms() []transform {
-	return []transform{
+	return append([]transform{
 		{"the service account lives where the pod does and has no token", "ServiceAccount", powerlessAccount},
 		{"the Service for xDS leads to nothing else", "Service", withoutWebhook},
 		{"the pod holds no management credential", "Deployment", withoutMgmtCredentials},
@@ -36,7 +36,7 @@ func mgmtTransforms() []transform {
 		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
 		{"nobody is sent to a pod that is gone", "Deployment", lingerBeforeEnd},
 		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
-	}
+	}, controlPlaneTransforms()...)
 }
 
 // guestTransforms say what the chart has no value for, in the guest.

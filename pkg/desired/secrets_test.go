@@ -106,7 +106,7 @@ func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
 }
 
 func TestTheCredentialSurvivesItsSecret(t *testing.T) {
-	o, err := desired.CredentialSecret(config(desired.TopologyHosted), credential())
+	o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, credential())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestTheCredentialSurvivesItsSecret(t *testing.T) {
 
 // TestTheKubeconfigNamesFiles: istiod reads token files again, and a token in the kubeconfig itself never.
 func TestTheKubeconfigNamesFiles(t *testing.T) {
-	o, err := desired.CredentialSecret(config(desired.TopologyHosted), credential())
+	o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, credential())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestAnIncompleteCredentialIsRefused(t *testing.T) {
 	} {
 		c := credential()
 		change(&c)
-		_, err := desired.CredentialSecret(cfg, c)
+		_, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, c)
 		mustFail(t, err, "istiod's guest kubeconfig", name)
 	}
 }
@@ -181,7 +181,7 @@ func TestASpoiledCredentialIsNotKept(t *testing.T) {
 		"no CA":               func(s *corev1.Secret) { delete(s.Data, "ca.crt") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := desired.CredentialSecret(config(desired.TopologyHosted), credential())
+			o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, credential())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +235,7 @@ func FuzzCredential(f *testing.F) {
 			return
 		}
 		_ = c.Account() // of any token, without a panic
-		o, err := desired.CredentialSecret(config(desired.TopologyHosted), c)
+		o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, c)
 		if err != nil {
 			t.Fatalf("read %+v, which cannot be written: %v", c, err)
 		}

@@ -226,6 +226,7 @@ func (p *draft) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) error 
 	if err := transformAll(mgmtTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
+	p.hosted.ControlPlane.own(u)
 	o, err := mintMgmt(u, p.cfg)
 	if err == nil {
 		*list = append(*list, o)

@@ -37,6 +37,8 @@ type Cluster struct {
 	theCA  *watch.Watch
 	notify func()
 	kept   secrets
+	planes *controlPlanes
+	plane  shownPlane
 }
 
 // New connects to the management cluster. It makes no request.
@@ -76,6 +78,9 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 	c := &Cluster{cfg: cfg, api: api, objects: objects, core: core}
 	c.istiod = watch.New(istiodWatch(apps.Deployments(cfg.MgmtNamespace), cfg.IstiodName(), func() { c.notify() }))
 	c.theCA = watch.New(caWatch(core.Secrets(cfg.MgmtNamespace), func() { c.notify() }))
+	if c.planes, err = newControlPlanes(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
 	return c, nil
 }
 
@@ -164,19 +169,20 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	}
 	go c.istiod.Run(ctx)
 	go c.theCA.Run(ctx)
+	go c.planes.run(ctx)
 	return nil
 }
 
 // Observe reads what the management side shows. An error means "unknown", never "absent".
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
-	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() {
-		return desired.Hosted{}, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err())}
-	}
-	if err := c.readWhatIsNotKnown(ctx); err != nil {
-		return c.istiodStatus(), err
+	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() || !c.planes.known() {
+		return desired.Hosted{}, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err(), c.planes.err())}
 	}
 	out := c.istiodStatus()
+	if err := cmp.Or(c.observeControlPlane(ctx, &out), c.readWhatIsNotKnown(ctx)); err != nil {
+		return out, err
+	}
 	out.API = c.api
 	out.CA, out.Rotation, out.SpoiledCA = c.kept.ca, c.kept.rotation, c.kept.spoiledCA
 	if shown := c.shownCA(); shown != nil {
@@ -277,7 +283,9 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Re
 }
 
 // WatchProblems are the kinds of the management side whose watch does not work.
-func (c *Cluster) WatchProblems() []apply.WatchProblem { return c.objects.WatchProblems() }
+func (c *Cluster) WatchProblems() []apply.WatchProblem {
+	return append(c.objects.WatchProblems(), c.planes.problems()...)
+}
 
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {

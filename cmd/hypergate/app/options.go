@@ -25,7 +25,7 @@ type planOptions struct {
 	sidecarInjection                    bool
 	networkPolicies                     peerOptions
 	crds                                crdOptions
-	chartsDir                           string
+	chartsDir, releaseVersion           string
 }
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
@@ -39,6 +39,8 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 		"give gw-webhook-<revision>.<namespace>.svc (the guest then sees the namespace), or add the short name to NO_PROXY")
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
 	o.networkPolicies.addFlags(flags)
+	flags.StringVar(&o.releaseVersion, "release-version", "", "version of the OpenShift release that hypergate and istiod's image came with, for those that wait until istiod is of a release (default: what the HostedControlPlane says, "+
+		"which during an upgrade may be ahead of the images)")
 	o.crds.addProtectionFlags(flags)
 }
 
@@ -74,6 +76,7 @@ func (o *planOptions) config() (desired.Config, error) {
 		ProxyImage:       o.proxyImage,
 		WebhookHost:      o.webhookHost,
 		SidecarInjection: o.sidecarInjection,
+		ReleaseVersion:   o.releaseVersion,
 	}
 	if cfg.Topology == desired.TopologyStandalone && cfg.MgmtNamespace == "" {
 		cfg.MgmtNamespace = cfg.GuestNamespace

@@ -97,7 +97,7 @@ func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject
 	if !state.Installed {
 		return nil, nil
 	}
-	secret, err := desired.CredentialSecret(cfg, desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())})
+	secret, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())})
 	return []desired.MgmtObject{secret}, err
 }
 

@@ -1,0 +1,91 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// heldError says that the HostedControlPlane lets nothing be written now. It ends a pass before anything was.
+type heldError struct {
+	phase desired.Phase
+	// why is for the log.
+	why string
+}
+
+// Error says why.
+func (e heldError) Error() string { return e.why }
+
+// life is what was said of the HostedControlPlane, so that it is said once.
+type life struct{ held, warned string }
+
+// hold looks at the life of the hosted control plane, and is an error while nothing may be written. What is not followed in the HostedControlPlane is
+// told, when it changes. observing is what went wrong with looking.
+func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing error) error {
+	if unknown(observing) || hosted.DoubtfulControlPlane != nil {
+		return nil //nolint:nilerr // nothing is done, or nothing is planned and that is told
+	}
+	c := hosted.ControlPlane
+	log := logr.FromContextOrDiscard(ctx)
+	if warnings := strings.Join(c.Warnings(), "; "); warnings != r.life.warned {
+		if warnings != "" {
+			log.Info("Not all that the HostedControlPlane says is followed", "why", warnings)
+		}
+		r.life.warned = warnings
+	}
+	switch phase := c.Phase(r.clock.Now()).(type) {
+	case desired.Paused:
+		return heldError{phase, "it is paused" + untilWhen(phase.Until)}
+	case desired.Deleting:
+		return heldError{phase, "it is being deleted: what is on the management side goes with it, what is in the guest with the guest"}
+	case desired.Active, desired.Disabled:
+	}
+	if r.life.held != "" {
+		log.Info("The HostedControlPlane lets things be written again")
+		r.life.held = ""
+	}
+	return nil
+}
+
+func untilWhen(until time.Time) string {
+	if until.IsZero() {
+		return ", until it no longer says so"
+	}
+	return " until " + until.UTC().Format(time.RFC3339)
+}
+
+// rest ends a pass in which nothing may be written. The guest is not told either: its status would be a write. A pause that ends by time is no
+// event; all else is.
+func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result {
+	if r.life.held != held.why {
+		told := []any{"why", held.why}
+		if expires := r.mgmt.Credential().Expires; !expires.IsZero() {
+			told = append(told, "istiod's token is good until", expires.UTC().Format(time.RFC3339))
+		}
+		logr.FromContextOrDiscard(ctx).Info("The HostedControlPlane lets nothing be written", told...)
+		r.life.held = held.why
+	}
+	if paused, is := held.phase.(desired.Paused); is && !paused.Until.IsZero() {
+		return reconcile.Result{RequeueAfter: max(paused.Until.Sub(r.clock.Now()), time.Second)}
+	}
+	return reconcile.Result{}
+}
+
+// unplanned says that nothing is to be installed, because the guest does without ingress, or cannot be, because the HostedControlPlane leaves it open
+// what should be.
+func (r *Reconciler) unplanned(p *pass) (nothing bool, err error) {
+	if err := p.hosted.DoubtfulControlPlane; err != nil {
+		return false, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
+	}
+	if _, disabled := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Disabled); disabled {
+		p.outcome.Waiting = "the capability " + desired.IngressCapability + ", which this cluster does without"
+		return true, nil
+	}
+	return false, nil
+}

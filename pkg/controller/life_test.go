@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+)
+
+// TestTheHostedControlPlaneHoldsUp: what ends a pass before anything is written, when the next one is due, and what is said of it, once.
+func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	clock := testingclock.NewFakePassiveClock(now)
+	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
+	cluster, err := mgmt.New(&rest.Config{Host: "https://127.0.0.1:1"}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{config: cfg, mgmt: cluster, clock: clock}
+	var said bytes.Buffer
+	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&said, nil)))
+
+	plane := desired.ControlPlane{Name: "guest1", UID: "7f3a", Availability: desired.SingleReplica}
+	with := func(edit func(*desired.ControlPlane)) desired.ControlPlane {
+		out := plane
+		edit(&out)
+		return out
+	}
+	for _, step := range []struct {
+		name  string
+		plane desired.ControlPlane
+		err   error
+		doubt error
+		held  bool
+		again time.Duration
+		says  string // in the log; empty: nothing new
+	}{
+		{name: "there is none", plane: desired.ControlPlane{}},
+		{name: "an ordinary one", plane: plane},
+		{name: "paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true, says: "it is paused, until it no longer says so"},
+		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
+		{name: "nobody knows", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
+		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two")},
+		{name: "paused for a time", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }), held: true, again: 30 * time.Minute, says: "until 2026-11-21T12:30:00Z"},
+		{name: "no more", plane: plane, says: "lets things be written again"},
+		{name: "what nobody can read", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }), says: `neither true nor false`},
+		{name: "still", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" })},
+		{name: "being deleted", plane: with(func(c *desired.ControlPlane) { c.Deleting = true }), err: errors.New("no Secret may be read"), held: true, says: "it is being deleted"},
+		{name: "without ingress", plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }), says: "lets things be written again"},
+	} {
+		said.Reset()
+		err := r.hold(ctx, desired.Hosted{ControlPlane: step.plane, DoubtfulControlPlane: step.doubt}, step.err)
+		held, is := errors.AsType[heldError](err)
+		if is != step.held {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if is {
+			if got := r.rest(ctx, held).RequeueAfter; got != step.again {
+				t.Errorf("%s: again after %s, want %s", step.name, got, step.again)
+			}
+		}
+		if got := said.String(); step.says == "" && got != "" || !strings.Contains(got, step.says) {
+			t.Errorf("%s: it says %q, want %q", step.name, got, step.says)
+		}
+	}
+}
+
+// TestNothingIsPlannedInDoubt, and nothing at all for a guest without ingress.
+func TestNothingIsPlannedInDoubt(t *testing.T) {
+	r := &Reconciler{clock: testingclock.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
+	doubt := errors.New("there are two")
+	p := &pass{hosted: desired.Hosted{DoubtfulControlPlane: doubt}}
+	if _, err := r.unplanned(p); !errors.Is(err, doubt) {
+		t.Errorf("%v", err)
+	}
+	p = &pass{hosted: desired.Hosted{ControlPlane: desired.ControlPlane{UID: "7f3a", DisabledCapabilities: []string{"Ingress"}}}}
+	if nothing, err := r.unplanned(p); !nothing || err != nil || !strings.Contains(p.outcome.Waiting, "Ingress") {
+		t.Errorf("%t, %v, waiting for %q", nothing, err, p.outcome.Waiting)
+	}
+	if nothing, err := r.unplanned(&pass{}); nothing || err != nil {
+		t.Errorf("without a HostedControlPlane: %t, %v", nothing, err)
+	}
+}

@@ -1,0 +1,180 @@
+package desired
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ControlPlane is what HyperShift's HostedControlPlane of the management namespace says, as far as it concerns hypergate. The zero value: there is
+// none, as in a standalone cluster, or where somebody else than HyperShift made the hosted control plane. Values that this hypergate does not
+// know are kept as they stand there.
+type ControlPlane struct {
+	Name string
+	UID  types.UID
+	// Platform is the name of the guest's platform.
+	Platform string
+	// Availability is the availability policy of controllers.
+	Availability string
+	// NodeSelector, Tolerations and Labels are for each pod of the control plane.
+	NodeSelector map[string]string
+	Tolerations  []corev1.Toleration
+	Labels       map[string]string
+	// PriorityClass is the class that its pods get in place of HyperShift's; mostly empty.
+	PriorityClass string
+	// ReleaseImage is the release of the control plane, GuestReleaseImage that of the guest. The control plane may be ahead.
+	ReleaseImage, GuestReleaseImage string
+	// ReleaseVersion is the version of ReleaseImage; empty while that cannot be told.
+	ReleaseVersion string
+	// RestartDate is when somebody asked for all pods to be replaced; another value is another request.
+	RestartDate string
+	// Requests override what istiod's containers ask for: container, resource, quantity.
+	Requests map[string]map[string]string
+	// RunAsUser is the user of the control plane's pods where the management cluster assigns none; 0 where it does.
+	RunAsUser int64
+	// DedicatedRequestServing: pods that serve requests of the guest have nodes of their own, with the labels ServingNodes besides.
+	DedicatedRequestServing bool
+	ServingNodes            map[string]string
+	// Proxy is the guest's, TLSProfile what its API server was told.
+	Proxy      Proxy
+	TLSProfile TLSProfile
+	// DisabledCapabilities are the parts of OpenShift that the guest does without.
+	DisabledCapabilities []string
+	// ClusterID is the cluster's name to the outside, InfraID the one within the management cluster.
+	ClusterID, InfraID string
+	// Services say how the parts of the control plane are published to the guest's nodes.
+	Services []PublishedService
+	// PausedUntil is true, false, or a time; see Phase.
+	PausedUntil string
+	// Deleting: it is being deleted, or is gone after it was there.
+	Deleting bool
+	// Unread is what stands there and could not be understood, in words.
+	Unread []string
+}
+
+// Proxy is a cluster's HTTP proxy.
+type Proxy struct{ HTTP, HTTPS, No string }
+
+// TLSProfile is a TLS security profile. Ciphers and MinVersion are those of a custom one.
+type TLSProfile struct {
+	Type       string
+	Ciphers    []string
+	MinVersion string
+}
+
+// PublishedService is how a part of the control plane is published.
+type PublishedService struct {
+	// Service is the part, Strategy the way: LoadBalancer, NodePort, Route and others.
+	Service, Strategy string
+	// Host is the host name or address that was given; Port that of a NodePort, 0 for any.
+	Host string
+	Port int32
+}
+
+// The values of ControlPlane.Availability, and the capability without which there is nothing to install. All are HyperShift's.
+const (
+	SingleReplica     = "SingleReplica"
+	HighlyAvailable   = "HighlyAvailable"
+	IngressCapability = "Ingress"
+)
+
+// Exists says whether there is a HostedControlPlane.
+func (c ControlPlane) Exists() bool { return c.UID != "" }
+
+// Replicas is how many pods istiod has: one, or two of a control plane that is highly available. So HyperShift itself counts for what is neither etcd
+// nor critical to its API (support/controlplane-component/defaults.go, DefaultReplicas); what is not SingleReplica is highly available there, too.
+func (c ControlPlane) Replicas() int64 {
+	if c.Availability == SingleReplica {
+		return 1
+	}
+	return 2
+}
+
+// Phase is what a HostedControlPlane lets hypergate do at a time: exactly one of the values below. The interface is sealed.
+type Phase interface{ isPhase() }
+
+type (
+	// Active lets everything be done.
+	Active struct{}
+	// Disabled means that the guest does without ingress. Nothing is installed, and what is there is cleared away.
+	Disabled struct{}
+	// Paused lets nothing be written, on neither side, until a time; the zero time: until it is said otherwise. HyperShift pauses to take and to
+	// restore backups of the guest's etcd, so that not even istiod's token is renewed.
+	Paused struct{ Until time.Time }
+	// Deleting lets nothing be written any more. What is on the management side goes with the HostedControlPlane, which owns it, and what is in the
+	// guest with the guest.
+	Deleting struct{}
+)
+
+func (Active) isPhase()   {}
+func (Disabled) isPhase() {}
+func (Paused) isPhase()   {}
+func (Deleting) isPhase() {}
+
+// Phase is the one decision about the life of a hosted control plane. Without one, hypergate is active.
+func (c ControlPlane) Phase(now time.Time) Phase {
+	paused, until, _ := c.pause(now) // what cannot be read is no pause; Warnings tells
+	switch {
+	case c.Deleting:
+		return Deleting{}
+	case paused:
+		return Paused{until}
+	case slices.Contains(c.DisabledCapabilities, IngressCapability):
+		return Disabled{}
+	default:
+		return Active{}
+	}
+}
+
+// pause reads PausedUntil as HyperShift does (support/util/pausereconcile.go): a boolean as Go writes it, or a time in the form of RFC 3339.
+func (c ControlPlane) pause(now time.Time) (paused bool, until time.Time, err error) {
+	if c.PausedUntil == "" {
+		return false, time.Time{}, nil
+	}
+	if paused, err := strconv.ParseBool(c.PausedUntil); err == nil {
+		return paused, time.Time{}, nil
+	}
+	until, err = time.Parse(time.RFC3339, c.PausedUntil)
+	if err != nil {
+		return false, time.Time{}, fmt.Errorf("spec.pausedUntil is %q, neither true nor false nor a time (RFC 3339): it is not paused", c.PausedUntil)
+	}
+	return now.Before(until), until, nil
+}
+
+// Warnings are what in a HostedControlPlane is not followed, and why. They are for the log: the guest need not know.
+func (c ControlPlane) Warnings() []string {
+	if !c.Exists() {
+		return nil
+	}
+	out := slices.Clone(c.Unread)
+	if _, _, err := c.pause(time.Time{}); err != nil {
+		out = append(out, err.Error())
+	}
+	if c.Availability != SingleReplica && c.Availability != HighlyAvailable {
+		out = append(out, fmt.Sprintf("spec.controllerAvailabilityPolicy is %q, which this hypergate does not know: as HyperShift does, it takes that for %s",
+			c.Availability, HighlyAvailable))
+	}
+	_, withheld := c.podLabels()
+	return append(out, withheld...)
+}
+
+// own makes the HostedControlPlane the owner of an object, so that it goes when the HostedControlPlane goes. The owner's deletion does not wait for
+// it (blockOwnerDeletion): asking for that would need a permission on the HostedControlPlane's finalizers where OpenShift checks it.
+func (c ControlPlane) own(u *unstructured.Unstructured) {
+	if c.Exists() {
+		u.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: hostedControlPlaneAPI, Kind: hostedControlPlaneKind, Name: c.Name, UID: c.UID, Controller: new(true),
+		}})
+	}
+}
+
+const (
+	hostedControlPlaneAPI  = "hypershift.openshift.io/v1beta1"
+	hostedControlPlaneKind = "HostedControlPlane"
+)

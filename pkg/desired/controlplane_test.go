@@ -1,0 +1,285 @@
+package desired_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// aControlPlane is an ordinary HostedControlPlane.
+func aControlPlane() desired.ControlPlane {
+	return desired.ControlPlane{
+		Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: desired.SingleReplica,
+		ReleaseImage: "quay.io/r:4.21", GuestReleaseImage: "quay.io/r:4.21", ReleaseVersion: "4.21.0",
+	}
+}
+
+// under is a management side whose istiod serves, with a HostedControlPlane.
+func under(tb testing.TB, edit func(*desired.ControlPlane)) desired.Hosted {
+	tb.Helper()
+	hosted := installed(tb)
+	hosted.ControlPlane = aControlPlane()
+	edit(&hosted.ControlPlane)
+	return hosted
+}
+
+func TestPhase(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	later := now.Add(time.Hour)
+	for name, tc := range map[string]struct {
+		plane desired.ControlPlane
+		want  desired.Phase
+	}{
+		"there is none":           {desired.ControlPlane{}, desired.Active{}},
+		"an ordinary one":         {aControlPlane(), desired.Active{}},
+		"paused":                  {desired.ControlPlane{PausedUntil: "true"}, desired.Paused{}},
+		"paused, as Go writes it": {desired.ControlPlane{PausedUntil: "1"}, desired.Paused{}},
+		"not paused":              {desired.ControlPlane{PausedUntil: "false"}, desired.Active{}},
+		"paused for a time":       {desired.ControlPlane{PausedUntil: later.Format(time.RFC3339)}, desired.Paused{Until: later}},
+		"that is over":            {desired.ControlPlane{PausedUntil: now.Format(time.RFC3339)}, desired.Active{}},
+		"what nobody can read":    {desired.ControlPlane{PausedUntil: "tomorrow"}, desired.Active{}},
+		"without ingress":         {desired.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, desired.Disabled{}},
+		"without a console":       {desired.ControlPlane{DisabledCapabilities: []string{"Console"}}, desired.Active{}},
+		"paused without ingress":  {desired.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, desired.Paused{}},
+		"deleted while paused":    {desired.ControlPlane{PausedUntil: "true", Deleting: true}, desired.Deleting{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.plane.Phase(now); got != tc.want {
+				t.Errorf("%#v, want %#v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	if got := (desired.ControlPlane{PausedUntil: "tomorrow"}).Warnings(); got != nil {
+		t.Errorf("of none: %q", got)
+	}
+	plane := aControlPlane()
+	if got := plane.Warnings(); len(got) > 0 {
+		t.Errorf("of an ordinary one: %q", got)
+	}
+	plane.PausedUntil, plane.Availability, plane.Unread = "tomorrow", "FiveReplicas", []string{"this and that"}
+	plane.Labels = map[string]string{"app": "x", "no label": "x", "fine": "x"}
+	got := strings.Join(plane.Warnings(), "\n")
+	for _, want := range []string{"this and that", `"tomorrow"`, `"FiveReplicas"`, "app=x", "no label=x"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %s in:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "fine") {
+		t.Errorf("there is a warning of what is followed:\n%s", got)
+	}
+}
+
+// TestTheControlPlaneOwnsWhatIsOnTheManagementSide, and nothing in the guest, which does not know it.
+func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
+	hosted := under(t, func(*desired.ControlPlane) {})
+	state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("demo")))
+	secret, err := desired.CredentialSecret(config(desired.TopologyHosted), hosted.ControlPlane, credential())
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := append(mgmtObjects(state), secret)
+	if len(objects) < 9 {
+		t.Fatalf("there are but %q", names(objects))
+	}
+	for _, o := range objects {
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners := u.GetOwnerReferences()
+		if len(owners) != 1 || owners[0].Kind != "HostedControlPlane" || owners[0].APIVersion != "hypershift.openshift.io/v1beta1" || owners[0].UID != "7f3a" ||
+			owners[0].Name != "guest1" || !*owners[0].Controller || owners[0].BlockOwnerDeletion != nil {
+			t.Errorf("%s is owned by %+v", o, owners)
+		}
+		if len(u.GetFinalizers()) > 0 {
+			t.Errorf("%s has finalizers", o)
+		}
+	}
+	for _, o := range guestObjects(state) {
+		if strings.Contains(string(o.JSON()), "ownerReferences") || strings.Contains(string(o.JSON()), "guest1") {
+			t.Errorf("%s in the guest knows of the HostedControlPlane", o)
+		}
+	}
+}
+
+// TestTheGuestDoesNotNoticeTheControlPlane: what is applied there is the same with and without.
+func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
+	cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("demo"))
+	texts := func(hosted desired.Hosted) (out []string) {
+		for _, o := range guestObjects(compute(t, cfg, embedded(t), hosted, guest)) {
+			out = append(out, string(o.JSON()))
+		}
+		return out
+	}
+	with := under(t, func(c *desired.ControlPlane) {
+		c.Availability, c.InfraID, c.Labels = desired.HighlyAvailable, "infra-1", map[string]string{"team": "a"}
+	})
+	if diff := cmp.Diff(texts(installed(t)), texts(with)); diff != "" {
+		t.Errorf("-without +with:\n%s", diff)
+	}
+}
+
+// istiodUnder makes istiod's Deployment under a HostedControlPlane; the chart is rendered once.
+func istiodUnder(t *testing.T) func(*testing.T, func(*desired.ControlPlane)) *unstructured.Unstructured {
+	t.Helper()
+	planner := desired.NewPlanner(config(desired.TopologyHosted), embedded(t))
+	return func(t *testing.T, edit func(*desired.ControlPlane)) *unstructured.Unstructured {
+		t.Helper()
+		state, err := planner.Compute(under(t, edit), withForeignCRDs(asking("demo")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return theOnly(t, mgmtObjects(state), "Deployment")
+	}
+}
+
+// at is what a Deployment has at a path; a number in it is an entry of a list.
+func at(u *unstructured.Unstructured, path ...any) any {
+	var here any = u.Object
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			object, _ := here.(map[string]any)
+			here = object[step]
+		case int:
+			list, _ := here.([]any)
+			if step >= len(list) {
+				return nil
+			}
+			here = list[step]
+		}
+	}
+	return here
+}
+
+// TestWhatTheControlPlaneDecides goes through each of its fields that istiod's Deployment follows.
+func TestWhatTheControlPlaneDecides(t *testing.T) {
+	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
+	annotations := func(key string) []any { return []any{"spec", "template", "metadata", "annotations", key} }
+	labels := func(key string) []any { return []any{"spec", "template", "metadata", "labels", key} }
+	istiod := istiodUnder(t)
+	for name, tc := range map[string]struct {
+		edit func(*desired.ControlPlane)
+		path []any
+		want any
+	}{
+		"one replica":               {func(*desired.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
+		"one is replaced as before": {func(*desired.ControlPlane) {}, []any{"spec", "strategy", "rollingUpdate", "maxSurge"}, "100%"},
+		"two replicas":              {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, []any{"spec", "replicas"}, int64(2)},
+		"one of two may be missing": {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, []any{"spec", "strategy", "rollingUpdate", "maxUnavailable"}, int64(1)},
+		"an unknown policy":         {func(c *desired.ControlPlane) { c.Availability = "Many" }, []any{"spec", "replicas"}, int64(2)},
+		"few old versions":          {func(*desired.ControlPlane) {}, []any{"spec", "revisionHistoryLimit"}, int64(2)},
+		"a priority of its own":     {func(c *desired.ControlPlane) { c.PriorityClass = "mine" }, pod("priorityClassName"), "mine"},
+		"HyperShift's priority":     {func(*desired.ControlPlane) {}, pod("priorityClassName"), "hypershift-control-plane"},
+		"a node selector":           {func(c *desired.ControlPlane) { c.NodeSelector = map[string]string{"role": "infra"} }, pod("nodeSelector"), map[string]any{"role": "infra"}},
+		"no node selector":          {func(*desired.ControlPlane) {}, pod("nodeSelector"), nil},
+		"a user":                    {func(c *desired.ControlPlane) { c.RunAsUser = 1001 }, pod("securityContext"), map[string]any{"runAsUser": int64(1001), "fsGroup": int64(1001)}},
+		"no user":                   {func(*desired.ControlPlane) {}, pod("securityContext"), nil},
+		"a toleration": {func(c *desired.ControlPlane) {
+			c.Tolerations = []corev1.Toleration{{Key: "k", Operator: "Exists", TolerationSeconds: new(int64(5))}}
+		}, pod("tolerations", 2), map[string]any{"key": "k", "operator": "Exists", "tolerationSeconds": int64(5)}},
+		"a restart":                  {func(c *desired.ControlPlane) { c.RestartDate = "now" }, annotations("hypershift.openshift.io/restart-date"), "now"},
+		"no restart":                 {func(*desired.ControlPlane) {}, annotations("hypershift.openshift.io/restart-date"), nil},
+		"the control plane's image":  {func(c *desired.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" }, annotations("hypershift.openshift.io/release-image"), "quay.io/r:4.21.3"},
+		"the version":                {func(*desired.ControlPlane) {}, []any{"metadata", "annotations", "release.openshift.io/version"}, "4.21.0"},
+		"no version":                 {func(c *desired.ControlPlane) { c.ReleaseVersion = "" }, []any{"metadata", "annotations", "release.openshift.io/version"}, nil},
+		"a label":                    {func(c *desired.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
+		"a label in the chart's way": {func(c *desired.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a"},
+		"a label that is selected":   {func(c *desired.ControlPlane) { c.Labels = map[string]string{"app": "a"} }, labels("app"), "istiod"},
+		"a label that opens doors": {
+			func(c *desired.ControlPlane) {
+				c.Labels = map[string]string{"hypershift.openshift.io/need-management-kas-access": "true"}
+			},
+			labels("hypershift.openshift.io/need-management-kas-access"), nil,
+		},
+		"a label of Istio's": {func(c *desired.ControlPlane) { c.Labels = map[string]string{"sidecar.istio.io/inject": "true"} }, labels("sidecar.istio.io/inject"), "false"},
+		"requests": {func(c *desired.ControlPlane) {
+			c.Requests = map[string]map[string]string{"discovery": {"cpu": "1"}, "gone": {"cpu": "9"}}
+		}, pod("containers", 0, "resources", "requests"), map[string]any{"cpu": "1", "memory": "160Mi"}},
+		"extended requests": {func(c *desired.ControlPlane) {
+			c.Requests = map[string]map[string]string{"discovery": {"example.com/nic": "1"}}
+		}, pod("containers", 0, "resources", "limits"), map[string]any{"example.com/nic": "1"}},
+		"zones are required": {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "topology.kubernetes.io/zone"},
+		"or only preferred":  {func(c *desired.ControlPlane) { c.Availability, c.Platform = desired.HighlyAvailable, "KubeVirt" }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "kubernetes.io/hostname"},
+		"one is not spread":  {func(*desired.ControlPlane) {}, pod("affinity", "podAntiAffinity"), nil},
+		"dedicated nodes": {func(c *desired.ControlPlane) {
+			c.DedicatedRequestServing, c.ServingNodes = true, map[string]string{"size": "large"}
+		}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", 0, "matchExpressions", 2, "key"), "size"},
+		"no dedicated nodes":  {func(*desired.ControlPlane) {}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"), nil},
+		"the Secrets' mode":   {func(*desired.ControlPlane) {}, pod("volumes", 1, "secret", "defaultMode"), int64(416)},
+		"the operand's label": {func(*desired.ControlPlane) {}, []any{"metadata", "labels", "hypershift.openshift.io/managed-by"}, "hypergate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, at(istiod(t, tc.edit), tc.path...)); diff != "" {
+				t.Errorf("at %v, -want +got:\n%s", tc.path, diff)
+			}
+		})
+	}
+}
+
+// TestTheReleaseThatHypergateCameWithCounts: during an upgrade the HostedControlPlane is ahead, and whoever waits for istiod must not be told that it
+// is of the new release.
+func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.ReleaseVersion = "4.20.9"
+	state := compute(t, cfg, embedded(t), under(t, func(*desired.ControlPlane) {}), withForeignCRDs(asking("demo")))
+	if got := at(theOnly(t, mgmtObjects(state), "Deployment"), "metadata", "annotations", "release.openshift.io/version"); got != "4.20.9" {
+		t.Errorf("it says %v", got)
+	}
+}
+
+// TestOnlyARestartOrAChangeOfThePodRollsIstiod: what the HostedControlPlane says of other things does not.
+func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
+	istiod := istiodUnder(t)
+	pods := func(edit func(*desired.ControlPlane)) any { return at(istiod(t, edit), "spec", "template") }
+	before := pods(func(*desired.ControlPlane) {})
+	for i, edit := range []func(*desired.ControlPlane){
+		func(c *desired.ControlPlane) { c.ReleaseVersion = "4.22.0" },
+		func(c *desired.ControlPlane) { c.GuestReleaseImage = "quay.io/r:4.20" },
+		func(c *desired.ControlPlane) { c.PausedUntil = "false" },
+		func(c *desired.ControlPlane) { c.Unread = []string{"x"} },
+		func(c *desired.ControlPlane) { c.Services = []desired.PublishedService{{Service: "APIServer"}} },
+		func(c *desired.ControlPlane) { c.UID = "another" },
+	} {
+		if diff := cmp.Diff(before, pods(edit)); diff != "" {
+			t.Errorf("edit %d rolls istiod:\n%s", i, diff)
+		}
+	}
+	if cmp.Equal(before, pods(func(c *desired.ControlPlane) { c.RestartDate = "now" })) {
+		t.Error("a restart that was asked for does not")
+	}
+}
+
+// TestLabelsAndNodesInAnyOrder: maps have none, and a plan must.
+func TestLabelsAndNodesInAnyOrder(t *testing.T) {
+	var texts []string
+	istiod := istiodUnder(t)
+	for range 5 {
+		u := istiod(t, func(c *desired.ControlPlane) {
+			c.DedicatedRequestServing, c.Labels, c.ServingNodes, c.NodeSelector = true, map[string]string{}, map[string]string{}, map[string]string{}
+			for i := range 20 {
+				key := fmt.Sprintf("key%d", i)
+				c.Labels[key], c.ServingNodes[key], c.NodeSelector[key] = "v", "v", "v"
+			}
+		})
+		data, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(data))
+	}
+	if slices.Sort(texts); texts[0] != texts[4] {
+		t.Error(cmp.Diff(texts[0], texts[4]))
+	}
+}

@@ -1,0 +1,215 @@
+package mgmt
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// defaultUserAnnotation is on the namespace of a hosted control plane where the management cluster assigns its pods no user (openshift/hypershift
+// hypershift-operator/controllers/hostedcluster).
+const defaultUserAnnotation = "hypershift.openshift.io/default-security-context-uid"
+
+// hostedControlPlane is what is read of a HostedControlPlane; the rest of it is not looked at, and may be of any form. The types of HyperShift's API would
+// do as well, and the tests hold these against them. But linked in they make the binary 2 MB larger and the process more than 1 MiB, for thirty
+// fields, and one field of theirs that HyperShift has changed since would keep the whole object from being read.
+type hostedControlPlane struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		ReleaseImage                 string              `json:"releaseImage"`
+		ControlPlaneReleaseImage     *string             `json:"controlPlaneReleaseImage"`
+		ControllerAvailabilityPolicy string              `json:"controllerAvailabilityPolicy"`
+		NodeSelector                 map[string]string   `json:"nodeSelector"`
+		Tolerations                  []corev1.Toleration `json:"tolerations"`
+		Labels                       map[string]string   `json:"labels"`
+		ClusterID                    string              `json:"clusterID"`
+		InfraID                      string              `json:"infraID"`
+		PausedUntil                  string              `json:"pausedUntil"`
+		Services                     []service           `json:"services"`
+		Platform                     struct {
+			Type string `json:"type"`
+		} `json:"platform"`
+		Capabilities struct {
+			Disabled []string `json:"disabled"`
+		} `json:"capabilities"`
+		Configuration struct {
+			Proxy struct {
+				HTTPProxy  string `json:"httpProxy"`
+				HTTPSProxy string `json:"httpsProxy"`
+				NoProxy    string `json:"noProxy"`
+			} `json:"proxy"`
+			APIServer struct {
+				TLSSecurityProfile struct {
+					Type   string `json:"type"`
+					Custom struct {
+						Ciphers       []string `json:"ciphers"`
+						MinTLSVersion string   `json:"minTLSVersion"`
+					} `json:"custom"`
+				} `json:"tlsSecurityProfile"`
+			} `json:"apiServer"`
+		} `json:"configuration"`
+	} `json:"spec"`
+	Status struct {
+		// ControlPlaneVersion is in newer HostedControlPlanes only.
+		ControlPlaneVersion struct {
+			Desired release `json:"desired"`
+		} `json:"controlPlaneVersion"`
+		VersionStatus struct {
+			Desired release `json:"desired"`
+		} `json:"versionStatus"`
+	} `json:"status"`
+}
+
+// release is a release of OpenShift.
+type release struct {
+	Version string `json:"version"`
+	Image   string `json:"image"`
+}
+
+// service is how a part of a control plane is published.
+type service struct {
+	Service  string `json:"service"`
+	Strategy struct {
+		Type     string `json:"type"`
+		NodePort struct {
+			Address string `json:"address"`
+			Port    int32  `json:"port"`
+		} `json:"nodePort"`
+		LoadBalancer struct {
+			Hostname string `json:"hostname"`
+		} `json:"loadBalancer"`
+		Route struct {
+			Hostname string `json:"hostname"`
+		} `json:"route"`
+	} `json:"servicePublishingStrategy"`
+}
+
+// Annotations of a HostedControlPlane, and values of them, as HyperShift's API names them (api/hypershift/v1beta1/hostedcluster_types.go).
+const (
+	priorityClassAnnotation   = "hypershift.openshift.io/control-plane-priority-class"
+	restartDateAnnotation     = "hypershift.openshift.io/restart-date"
+	topologyAnnotation        = "hypershift.openshift.io/topology"
+	dedicatedRequestServing   = "dedicated-request-serving-components"
+	servingNodesAnnotation    = "hypershift.openshift.io/request-serving-node-additional-selector"
+	requestOverrideAnnotation = "resource-request-override.hypershift.openshift.io"
+)
+
+// readControlPlane reads a HostedControlPlane. An error means that nothing of it can be relied on.
+func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.ControlPlane, error) {
+	var hcp hostedControlPlane
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &hcp); err != nil {
+		return desired.ControlPlane{}, fmt.Errorf("reading HostedControlPlane %s: it is not as this hypergate knows it, so that a newer one is needed: %w", u.GetName(), err)
+	}
+	spec, annotations := &hcp.Spec, hcp.Metadata.Annotations
+	profile := spec.Configuration.APIServer.TLSSecurityProfile
+	out := desired.ControlPlane{
+		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
+		Platform: spec.Platform.Type, Availability: spec.ControllerAvailabilityPolicy,
+		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Labels: spec.Labels,
+		PriorityClass: annotations[priorityClassAnnotation],
+		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
+		RestartDate:             annotations[restartDateAnnotation],
+		DedicatedRequestServing: annotations[topologyAnnotation] == dedicatedRequestServing,
+		Proxy:                   desired.Proxy{HTTP: spec.Configuration.Proxy.HTTPProxy, HTTPS: spec.Configuration.Proxy.HTTPSProxy, No: spec.Configuration.Proxy.NoProxy},
+		TLSProfile:              desired.TLSProfile{Type: profile.Type, Ciphers: profile.Custom.Ciphers, MinVersion: profile.Custom.MinTLSVersion},
+		DisabledCapabilities:    spec.Capabilities.Disabled,
+		ClusterID:               spec.ClusterID, InfraID: spec.InfraID,
+		Services:    publishedServices(spec.Services),
+		PausedUntil: spec.PausedUntil,
+		Deleting:    hcp.Metadata.DeletionTimestamp != nil,
+	}
+	if spec.ControlPlaneReleaseImage != nil {
+		out.ReleaseImage = *spec.ControlPlaneReleaseImage
+	}
+	// Newer HostedControlPlanes tell the version of the control plane, older ones that of the guest, which is the same while both have one image.
+	for _, told := range []release{hcp.Status.VersionStatus.Desired, hcp.Status.ControlPlaneVersion.Desired} {
+		if told.Version != "" && told.Image == out.ReleaseImage {
+			out.ReleaseVersion = told.Version
+		}
+	}
+	var unread [2][]string
+	out.ServingNodes, unread[0] = pairs(servingNodesAnnotation, annotations[servingNodesAnnotation])
+	out.Requests, unread[1] = requestOverrides(annotations, deployment)
+	out.Unread = slices.Concat(unread[:]...)
+	return out, nil
+}
+
+func publishedServices(services []service) []desired.PublishedService {
+	out := make([]desired.PublishedService, 0, len(services))
+	for _, s := range services {
+		at := s.Strategy
+		out = append(out, desired.PublishedService{
+			Service: s.Service, Strategy: at.Type, Host: cmp.Or(at.NodePort.Address, at.LoadBalancer.Hostname, at.Route.Hostname), Port: at.NodePort.Port,
+		})
+	}
+	return out
+}
+
+// requestOverrides are what the containers of a Deployment are to ask for, from annotations such as
+// resource-request-override.hypershift.openshift.io/<deployment>.<container>: cpu=10m,memory=20Mi.
+func requestOverrides(annotations map[string]string, deployment string) (map[string]map[string]string, []string) {
+	out, unread := map[string]map[string]string{}, []string(nil)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		container, ours := strings.CutPrefix(key, requestOverrideAnnotation+"/"+deployment+".")
+		if !ours {
+			continue
+		}
+		requests, problems := pairs(key, annotations[key])
+		for name, quantity := range requests {
+			if _, err := resource.ParseQuantity(quantity); err != nil {
+				problems = append(problems, fmt.Sprintf("annotation %s: %q is no quantity of %s", key, quantity, name))
+				delete(requests, name)
+			}
+		}
+		slices.Sort(problems)
+		unread = append(unread, problems...)
+		if len(requests) > 0 {
+			out[container] = requests
+		}
+	}
+	if len(out) == 0 {
+		return nil, unread
+	}
+	return out, unread
+}
+
+// pairs reads key=value,key=value, and says which parts are no such thing.
+func pairs(annotation, text string) (map[string]string, []string) {
+	if text == "" {
+		return nil, nil
+	}
+	out, unread := map[string]string{}, []string(nil)
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, isPair := strings.Cut(strings.TrimSpace(part), "=")
+		if !isPair || key == "" {
+			unread = append(unread, fmt.Sprintf("annotation %s: %q is not <key>=<value>", annotation, part))
+			continue
+		}
+		out[key] = value
+	}
+	return out, unread
+}
+
+// defaultUser is the user that a namespace says the control plane's pods run as; 0 where it says nothing, or nothing that can be read.
+func defaultUser(annotations map[string]string) (uid int64, unread []string) {
+	text, told := annotations[defaultUserAnnotation]
+	if !told {
+		return 0, nil
+	}
+	uid, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || uid <= 0 {
+		return 0, []string{fmt.Sprintf("the namespace's annotation %s: %q is no user that a pod may run as", defaultUserAnnotation, text)}
+	}
+	return uid, nil
+}

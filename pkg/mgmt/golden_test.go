@@ -1,0 +1,149 @@
+package mgmt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// TestGoldens: what is applied on the management side for a HostedControlPlane of each platform. Each golden has the identity of all objects, with
+// their owner, and istiod's Deployment; its containers' arguments, environment and the like are in the goldens of package desired.
+func TestGoldens(t *testing.T) {
+	const services = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: OAuthServer, servicePublishingStrategy: {type: Route}},
+		{service: Konnectivity, servicePublishingStrategy: {type: Route}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`
+	const nodePorts = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
+	folder := filepath.Join("testdata", "golden")
+	wanted := map[string]bool{}
+	for name, tc := range map[string]struct{ metadata, spec, status string }{
+		"aws": {
+			metadata: `annotations: {hypershift.openshift.io/topology: dedicated-request-serving-components, hypershift.openshift.io/request-serving-node-additional-selector: "hypershift.openshift.io/request-serving-size=large"}`,
+			spec:     `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Private}}, ` + services + `}`,
+			status:   `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
+		},
+		"azure":     {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
+		"gcp":       {spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1}}, ` + services + `}`},
+		"agent":     {spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica}`},
+		"kubevirt":  {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
+		"none":      {spec: `{platform: {type: None}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, operator: Exists}]}`},
+		"ibmcloud":  {spec: `{platform: {type: IBMCloud, ibmcloud: {providerType: VPC}}, ` + nodePorts + `}`, metadata: `annotations: {hypershift.openshift.io/restart-date: "2026-11-21"}`},
+		"powervs":   {spec: `{platform: {type: PowerVS, powervs: {region: r, zone: z}}, ` + services + `}`},
+		"openstack": {spec: `{platform: {type: OpenStack, openstack: {identityRef: {name: ref, cloudName: cloud}}}, ` + services + `}`},
+	} {
+		path := filepath.Join(folder, name+".yaml")
+		wanted[path] = true
+		t.Run(name, func(t *testing.T) {
+			plane, err := readControlPlane(hcp(t, tc.metadata, tc.spec, tc.status), "istiod-openshift-gateway")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warnings := plane.Warnings(); len(warnings) > 0 {
+				t.Errorf("it is not followed in all: %q", warnings)
+			}
+			checkGolden(t, path, applied(t, plane))
+		})
+	}
+	found, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if !wanted[path] {
+			t.Errorf("%s is stale: no test has it; remove it", path)
+		}
+	}
+}
+
+// applied is what a golden has.
+func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
+	t.Helper()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join("..", "desired", "testdata", "ca", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	cfg := desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
+	}
+	guest := desired.Guest{Classes: []desired.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
+	for _, name := range crds.GatewayAPI().Names() {
+		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
+	}
+	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
+	state, err := desired.Compute(cfg, source, desired.Hosted{CA: ca, ControlPlane: plane}, guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential := desired.Credential{GuestAPI: desired.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("ca")}, Token: "t"}
+	secret, err := desired.CredentialSecret(cfg, plane, credential)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var identities []any
+	var deployment map[string]any
+	for _, o := range append(append(state.Mgmt, secret), state.Workload...) {
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners := []string{}
+		for _, owner := range u.GetOwnerReferences() {
+			owners = append(owners, owner.Kind+" "+owner.Name+" "+string(owner.UID))
+		}
+		identities = append(identities, o.String()+", of "+strings.Join(owners, ", "))
+		if u.GetKind() == "Deployment" {
+			deployment = u.Object
+		}
+	}
+	containers, _, err := unstructured.NestedSlice(deployment, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("istiod has %d containers (%v)", len(containers), err)
+	}
+	for _, field := range []string{"args", "env", "ports", "readinessProbe", "lifecycle"} {
+		delete(containers[0].(map[string]any), field)
+	}
+	if err := unstructured.SetNestedSlice(deployment, containers, "spec", "template", "spec", "containers"); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"objects": identities, "deployment": deployment}
+}
+
+func checkGolden(t *testing.T, path string, want map[string]any) {
+	t.Helper()
+	data, err := yaml.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), string(data)); diff != "" {
+		t.Errorf("%s differs (-golden +computed); if that is meant, run UPDATE=1 go test ./pkg/mgmt -run TestGoldens and read the diff:\n%s", path, diff)
+	}
+}

@@ -1,0 +1,272 @@
+package mgmt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// hostedControlPlanes is the resource.
+func hostedControlPlanes() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
+}
+
+// controlPlanes watches the HostedControlPlanes of the namespace; nil where there can be none. Where the kind is not served, because no HyperShift is there, or may not be looked
+// at, that is the answer: it is asked again, but seldom.
+type controlPlanes struct {
+	watch  *watch.Watch
+	notify func()
+
+	// mu guards what the watch's goroutine writes and others read.
+	mu sync.Mutex
+	// refused is why there is nothing to see; nil while nobody was asked, and when there is an answer.
+	refused error
+	// refusals is how often that was said in a row, delay how long it was waited for last.
+	refusals int
+	delay    time.Duration
+}
+
+// Waits until the kind is asked for again. HyperShift is mostly there before its control planes are; one that comes later is noticed within the
+// longest. An API server that starts forbids everything until it has read its roles, so that this is asked again soon.
+const (
+	absentDelay     = 30 * time.Second
+	longestAbsence  = 10 * time.Minute
+	forbiddenDelay  = 250 * time.Millisecond
+	believeRefusals = 4
+)
+
+// newControlPlanes prepares the watch, where there can be HostedControlPlanes.
+func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg desired.Config, notify func()) (*controlPlanes, error) {
+	if cfg.Topology != desired.TopologyHosted {
+		return nil, nil //nolint:nilnil // a nil watch shows nothing, and that is known
+	}
+	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return watchControlPlanes(client.Resource(hostedControlPlanes()).Namespace(cfg.MgmtNamespace), cfg.IstiodName(), notify), nil
+}
+
+// run watches until ctx ends.
+func (c *controlPlanes) run(ctx context.Context) {
+	if c != nil {
+		c.watch.Run(ctx)
+	}
+}
+
+// watchControlPlanes prepares the watch of the namespace's HostedControlPlanes.
+func watchControlPlanes(client dynamic.ResourceInterface, deployment string, notify func()) *controlPlanes {
+	c := &controlPlanes{notify: notify}
+	c.watch = watch.New(watch.Options{
+		Name: hostedControlPlanes().Resource,
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return served(ctx, c, func() (*unstructured.UnstructuredList, error) { return client.List(ctx, o) })
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return served(ctx, c, func() (apiwatch.Interface, error) { return client.Watch(ctx, o) })
+		},
+		Client: client, Example: &unstructured.Unstructured{}, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
+		Transform: func(obj any) (any, error) {
+			u, is := obj.(*unstructured.Unstructured)
+			if !is {
+				return obj, nil
+			}
+			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
+			out.value, out.err = readControlPlane(u, deployment)
+			return out, nil
+		},
+	})
+	return c
+}
+
+// shownControlPlane is what is kept of a HostedControlPlane, which is large.
+type shownControlPlane struct {
+	metav1.ObjectMeta
+	value desired.ControlPlane
+	err   error
+}
+
+// served makes a request, and again from time to time while the kind is not served or may not be looked at. Any other answer is returned.
+func served[T any](ctx context.Context, c *controlPlanes, request func() (T, error)) (T, error) {
+	for {
+		out, err := request()
+		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			if err == nil {
+				c.refuse(nil)
+			}
+			return out, err
+		}
+		timer := time.NewTimer(c.refuse(err))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return out, ctx.Err()
+		}
+	}
+}
+
+// refuse notes why there is nothing to see, or that there is, and says how long to wait until it is asked for again.
+func (c *controlPlanes) refuse(err error) time.Duration {
+	wait, changed := c.note(err)
+	if changed {
+		c.notify()
+	}
+	return wait
+}
+
+func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.knownLocked()
+	c.refused = err
+	c.refusals++
+	switch {
+	case err == nil:
+		c.refusals, c.delay = 0, 0
+	case apierrors.IsForbidden(err) && c.refusals < believeRefusals:
+		wait = forbiddenDelay << (c.refusals - 1)
+	case c.watch.Synced():
+		wait = absentDelay // it was there, and may be again
+	default:
+		c.delay = min(max(2*c.delay, absentDelay), longestAbsence)
+		wait = c.delay
+	}
+	return wait, before != c.knownLocked()
+}
+
+// knownLocked says whether the answer is that there is nothing to see.
+func (c *controlPlanes) knownLocked() bool {
+	return apierrors.IsNotFound(c.refused) || c.refused != nil && c.refusals >= believeRefusals
+}
+
+// known says whether it is known what there is.
+func (c *controlPlanes) known() bool {
+	if c == nil || c.watch.Synced() {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.knownLocked()
+}
+
+// err is why the watch does not work, where that is more than that there is nothing to see.
+func (c *controlPlanes) err() error {
+	if c == nil {
+		return nil
+	}
+	return c.watch.Err()
+}
+
+// absent says that the kind is not served.
+func (c *controlPlanes) absent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return apierrors.IsNotFound(c.refused)
+}
+
+// problems is that HostedControlPlanes may not be looked at, where that is so.
+func (c *controlPlanes) problems() []apply.WatchProblem {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !apierrors.IsForbidden(c.refused) || !c.knownLocked() {
+		return nil
+	}
+	resource := hostedControlPlanes()
+	return []apply.WatchProblem{{
+		GVK: resource.GroupVersion().WithKind("HostedControlPlane"), Cause: apply.Classify(c.refused, "list", resource.GroupResource()),
+	}}
+}
+
+// ErrControlPlanes says that the namespace has more than one HostedControlPlane.
+var ErrControlPlanes = errors.New("the management namespace has more than one HostedControlPlane, and hypergate is for one: " +
+	"delete the one that does not belong there, or run hypergate in the namespace of each")
+
+// the is the one HostedControlPlane; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
+// the kind went does not.
+func (c *controlPlanes) the() (desired.ControlPlane, error) {
+	if c.absent() {
+		return desired.ControlPlane{}, nil
+	}
+	var shown []*shownControlPlane
+	for _, obj := range c.watch.List() {
+		if s, is := obj.(*shownControlPlane); is {
+			shown = append(shown, s)
+		}
+	}
+	switch len(shown) {
+	case 0:
+		return desired.ControlPlane{}, nil
+	case 1:
+		return shown[0].value, shown[0].err
+	}
+	names := make([]string, 0, len(shown))
+	for _, s := range shown {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return desired.ControlPlane{}, fmt.Errorf("%w (there are %s)", ErrControlPlanes, strings.Join(names, ", "))
+}
+
+// shownPlane is the HostedControlPlane that was seen last, and what its namespace says of the user of its pods.
+type shownPlane struct {
+	desired.ControlPlane
+	userOf types.UID
+	user   int64
+	unread []string
+}
+
+// observeControlPlane adds the HostedControlPlane to what the management side shows. One that was seen and is gone was deleted: what it owned is going,
+// and must not be made again.
+func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
+	if c.planes == nil {
+		return nil
+	}
+	found, doubt := c.planes.the()
+	into.DoubtfulControlPlane = doubt
+	switch {
+	case doubt != nil:
+		into.ControlPlane = c.plane.ControlPlane // what is there already stays its
+		return nil                               //nolint:nilerr // it is one of the things that are observed
+	case found.Exists():
+		c.plane.ControlPlane = found
+	case c.plane.Exists():
+		c.plane.Deleting = true
+	default:
+		return nil
+	}
+	into.ControlPlane = c.plane.ControlPlane
+	if c.plane.userOf != c.plane.UID && !c.plane.Deleting {
+		ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
+		}
+		c.plane.userOf = c.plane.UID
+		c.plane.user, c.plane.unread = defaultUser(ns.Annotations)
+	}
+	into.ControlPlane.RunAsUser = c.plane.user
+	into.ControlPlane.Unread = slices.Concat(c.plane.Unread, c.plane.unread)
+	return nil
+}

@@ -1,0 +1,178 @@
+package mgmt_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+var theControlPlanes = fakeapi.Collection{
+	Path:       "/apis/hypershift.openshift.io/v1beta1/namespaces/clusters-guest1/hostedcontrolplanes",
+	APIVersion: "hypershift.openshift.io/v1beta1", Kind: "HostedControlPlane",
+}
+
+// controlPlane is the YAML of a HostedControlPlane with more of its metadata and its spec.
+func controlPlane(name, metadata, spec string) string {
+	return "{metadata: {namespace: clusters-guest1, name: " + name + ", uid: uid-" + name + metadata +
+		"}, spec: {controllerAvailabilityPolicy: SingleReplica, platform: {type: Agent}" + spec + "}}"
+}
+
+const ofUser = "{metadata: {name: clusters-guest1, uid: 5f0b, annotations: {hypershift.openshift.io/default-security-context-uid: '1005'}}}"
+
+func TestTheHostedControlPlaneIsObserved(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces, ofUser)
+		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: 'true'"))
+	})
+	want := desired.ControlPlane{
+		Name: "guest1", UID: "uid-guest1", Platform: "Agent", Availability: desired.SingleReplica, PausedUntil: "true", RunAsUser: 1005,
+		Services: []desired.PublishedService{},
+	}
+	if diff := cmp.Diff(want, f.observed().ControlPlane); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+
+	t.Log("it changes")
+	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+	f.Eventually(func() string { return f.observed().ControlPlane.PausedUntil }).Should(gomega.BeEmpty())
+
+	t.Log("it is deleted, waits for its finalizers, and is gone: what it owned must not be made again")
+	f.api.Put(theControlPlanes, controlPlane("guest1", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [hypershift.openshift.io/finalizer]", ""))
+	f.Eventually(func() bool { return f.observed().ControlPlane.Deleting }).Should(gomega.BeTrue())
+	f.api.Put(theControlPlanes)
+	f.Consistently(func() desired.ControlPlane { return f.observed().ControlPlane }, "500ms").Should(
+		gomega.And(gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1")))
+
+	t.Log("another takes its place, as after it was restored from a backup")
+	f.api.Put(theControlPlanes, strings.Replace(controlPlane("guest1", "", ""), "uid-guest1", "uid-again", 1))
+	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(
+		gomega.And(gomega.HaveField("Deleting", false), gomega.HaveField("UID", gomega.BeEquivalentTo("uid-again"))))
+	f.Expect(f.api.Requests(theNamespaces)).To(gomega.ContainElement(gomega.HavePrefix("GET /api/v1/namespaces/clusters-guest1?")))
+	namespaces := 0
+	for _, r := range f.api.Requests(theNamespaces) {
+		if strings.HasPrefix(r, "GET /api/v1/namespaces/clusters-guest1?") {
+			namespaces++
+		}
+	}
+	f.Expect(namespaces).To(gomega.Equal(2), "the namespace is read once for each")
+}
+
+// TestOneThatWasMissedIsGoneToo: it went while nobody could look.
+func TestOneThatWasMissedIsGoneToo(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces, ofUser)
+		api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+	})
+	f.Expect(f.observed().ControlPlane.Deleting).To(gomega.BeFalse())
+	f.api.Put(theControlPlanes)
+	f.Eventually(func() bool { return f.observed().ControlPlane.Deleting }).Should(gomega.BeTrue())
+}
+
+func TestTwoHostedControlPlanesAreRefused(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces, ofUser)
+		api.Put(theControlPlanes, controlPlane("guest2", "", ""), controlPlane("guest1", "", ""))
+	})
+	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.And(
+		gomega.MatchError(mgmt.ErrControlPlanes), gomega.MatchError(gomega.ContainSubstring("there are guest1, guest2"))))
+	f.Expect(f.observed().ControlPlane).To(gomega.BeZero(), "neither is followed")
+
+	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+	f.Eventually(func() string { return f.observed().ControlPlane.Name }).Should(gomega.Equal("guest1"))
+	f.Expect(f.observed().DoubtfulControlPlane).NotTo(gomega.HaveOccurred())
+
+	t.Log("then another comes: what is there stays the first one's")
+	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""), controlPlane("guest2", "", ""))
+	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.HaveOccurred())
+	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
+}
+
+// TestOneThatCannotBeRead is neither none nor guessed.
+func TestOneThatCannotBeRead(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: {year: 2027}"))
+	})
+	f.Expect(f.observed().DoubtfulControlPlane).To(gomega.MatchError(gomega.ContainSubstring("reading HostedControlPlane guest1")))
+}
+
+// TestWithoutHyperShift the kind is not served: that is an answer, and is not asked for again and again.
+func TestWithoutHyperShift(t *testing.T) {
+	f := start(t, func(*fakeapi.Server) {})
+	f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
+	f.Expect(f.mgmt.WatchProblems()).NotTo(gomega.ContainElement(gomega.HaveField("GVK.Kind", "HostedControlPlane")))
+	f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.BeNumerically("<=", 1))
+}
+
+// mayNotList is what RBAC says.
+func mayNotList() *apierrors.StatusError {
+	return apierrors.NewForbidden(schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes"}, "",
+		errors.New(`User "hypergate" cannot list resource "hostedcontrolplanes" in API group "hypershift.openshift.io" in the namespace "clusters-guest1"`))
+}
+
+// TestWithoutPermission it is as if there was none, and that is told; what was seen before still counts.
+func TestWithoutPermission(t *testing.T) {
+	t.Run("from the start", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Fail(theControlPlanes, mayNotList()) })
+		f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
+		f.Expect(f.api.Requests(theControlPlanes)).To(gomega.HaveLen(4), "an API server that starts forbids everything")
+		f.Expect(f.mgmt.WatchProblems()).To(gomega.ContainElement(gomega.And(
+			gomega.HaveField("GVK.Kind", "HostedControlPlane"),
+			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("may not list hostedcontrolplanes.hypershift.openshift.io"))))))
+		f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.Equal(4))
+	})
+	t.Run("an API server that starts", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) {
+			api.Put(theNamespaces, ofUser)
+			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+			api.Fail(theControlPlanes, mayNotList())
+		})
+		f.Eventually(func() []string { return f.api.Requests(theControlPlanes) }).ShouldNot(gomega.BeEmpty())
+		f.api.Fail(theControlPlanes, nil)
+		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"), "nobody takes it for none in the meantime")
+	})
+	t.Run("later", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) {
+			api.Put(theNamespaces, ofUser)
+			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+		})
+		f.observed()
+		f.api.Fail(theControlPlanes, mayNotList())
+		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.HaveField("GVK.Kind", "HostedControlPlane")))
+		f.Expect(f.observed().ControlPlane).To(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("Deleting", false)))
+	})
+}
+
+// TestStandaloneThereIsNone, and nobody asks.
+func TestStandaloneThereIsNone(t *testing.T) {
+	api := fakeapi.New(t)
+	api.Put(theDeployments)
+	api.Put(theSecrets)
+	cfg := config()
+	cfg.Topology = desired.TopologyStandalone
+	cluster, err := mgmt.New(api.Config(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Start(klog.NewContext(t.Context(), logr.Discard()), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	g := gomega.NewWithT(t)
+	g.Eventually(func() error {
+		_, err := cluster.Observe(t.Context())
+		return err
+	}, 10*time.Second).Should(gomega.Succeed())
+	g.Expect(api.Requests(theControlPlanes)).To(gomega.BeEmpty())
+}

@@ -1,0 +1,347 @@
+package hypershift
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ControlPlane is the hosted control plane that a pod belongs to.
+type ControlPlane struct {
+	Namespace string
+	// Labels and Tolerations are what the HostedControlPlane gives each pod.
+	Labels      map[string]string
+	Tolerations []corev1.Toleration
+	// Dedicated: what serves requests has nodes of its own.
+	Dedicated bool
+	// HighlyAvailable: what is replicated is spread.
+	HighlyAvailable bool
+	// User is the one that the namespace's annotation asks for; 0 where there is no annotation.
+	User int64
+	// PriorityClass is the class that the HostedControlPlane asks for in place of HyperShift's.
+	PriorityClass string
+}
+
+// Rule is one of HyperShift's tests, in test/e2e/util/util.go, or of what its framework does with each component
+// (support/controlplane-component/defaults.go).
+type Rule struct {
+	Name  string
+	check func(c checked, say func(format string, args ...any))
+}
+
+// checked is what a rule looks at.
+type checked struct {
+	ControlPlane
+	deployment *appsv1.Deployment
+	labels     map[string]string
+	pod        corev1.PodSpec
+	// mgmt: the pod may talk to the management cluster's API.
+	mgmt bool
+}
+
+// Names of HyperShift.
+const (
+	domain         = "hypershift.openshift.io/"
+	requestServing = domain + "request-serving-component"
+	safeToEvict    = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+	tmp            = "tmp-dir"
+)
+
+// Broken are the rules that a Deployment breaks, each with what is wrong. mgmt says that its pods are among those that may talk to the management cluster.
+func Broken(d *appsv1.Deployment, plane ControlPlane, mgmt bool) []string {
+	var out []string
+	c := checked{plane, d, d.Spec.Template.Labels, d.Spec.Template.Spec, mgmt}
+	for _, rule := range Rules() {
+		rule.check(c, func(format string, args ...any) { out = append(out, rule.Name+": "+fmt.Sprintf(format, args...)) })
+	}
+	return out
+}
+
+// Rules are all rules.
+func Rules() []Rule {
+	return []Rule{
+		{"EnsureAppLabel", appLabel},
+		{"EnsureAllContainersHavePullPolicyIfNotPresent", pullPolicy},
+		{"EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError", terminationMessages},
+		{"EnsureHCPContainersHaveResourceRequests", requests},
+		{"EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations", evictable},
+		{"EnsureReadOnlyRootFilesystem", readOnly},
+		{"EnsureReadOnlyRootFilesystem (/tmp)", tmpMounted},
+		{"EnsureHCPPodsAffinitiesAndTolerations", placed},
+		{"EnsureSATokenNotMountedUnlessNecessary", token},
+		{"EnsureCustomLabels", customLabels},
+		{"EnsureCustomTolerations", customTolerations},
+		{"EnsureSecurityContextUID", user},
+		{"EnsureNoPodsWithTooHighPriority", priority},
+		{"EnsureAllReqServingPodsLandOnReqServingNodes", dedicated},
+		{"setLabels, setColocation", labels},
+		{"setMultizoneSpread", spread},
+		{"SetReplicasAndStrategy", replicas},
+		{"pod-security.kubernetes.io/enforce: restricted", restricted},
+	}
+}
+
+func appLabel(c checked, say func(string, ...any)) {
+	if c.labels["app"] == "" {
+		say("there is none")
+	}
+}
+
+func eachContainer(c checked, check func(corev1.Container)) {
+	for _, container := range slices.Concat(c.pod.InitContainers, c.pod.Containers) {
+		check(container)
+	}
+}
+
+func pullPolicy(c checked, say func(string, ...any)) {
+	eachContainer(c, func(container corev1.Container) {
+		if container.ImagePullPolicy != corev1.PullIfNotPresent {
+			say("container %s has %q", container.Name, container.ImagePullPolicy)
+		}
+	})
+}
+
+func terminationMessages(c checked, say func(string, ...any)) {
+	eachContainer(c, func(container corev1.Container) {
+		if container.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+			say("container %s has %q", container.Name, container.TerminationMessagePolicy)
+		}
+	})
+}
+
+func requests(c checked, say func(string, ...any)) {
+	eachContainer(c, func(container corev1.Container) {
+		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if _, asked := container.Resources.Requests[resource]; !asked {
+				say("container %s has no request of %s", container.Name, resource)
+			}
+		}
+	})
+}
+
+// evictable is for pods that HyperShift's list of audited ones does not have: the annotation may name /tmp and nothing else.
+func evictable(c checked, say func(string, ...any)) {
+	told := strings.Split(c.deployment.Spec.Template.Annotations[safeToEvict], ",")
+	for _, name := range told {
+		if name != tmp && name != "" {
+			say("the annotation names %s", name)
+		}
+	}
+	for _, volume := range c.pod.Volumes {
+		onDisk := volume.EmptyDir != nil && volume.EmptyDir.Medium != corev1.StorageMediumMemory
+		if (onDisk || volume.HostPath != nil) && !slices.Contains(told, volume.Name) {
+			say("the annotation does not name volume %s", volume.Name)
+		}
+	}
+}
+
+func readOnly(c checked, say func(string, ...any)) {
+	eachContainer(c, func(container corev1.Container) {
+		if s := container.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+			say("container %s writes to its root", container.Name)
+		}
+	})
+}
+
+func tmpMounted(c checked, say func(string, ...any)) {
+	eachContainer(c, func(container corev1.Container) {
+		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/tmp" }) {
+			say("container %s has none", container.Name)
+		}
+	})
+}
+
+func toleration(key, value string) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
+}
+
+func hasToleration(c checked, want corev1.Toleration) bool {
+	return slices.ContainsFunc(c.pod.Tolerations, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, want) })
+}
+
+func placed(c checked, say func(string, ...any)) {
+	for _, want := range []corev1.Toleration{toleration(domain+"control-plane", "true"), toleration(domain+"cluster", c.Namespace)} {
+		if !hasToleration(c, want) {
+			say("it does not tolerate %s", want.Key)
+		}
+	}
+	if c.pod.Affinity == nil || c.pod.Affinity.NodeAffinity == nil || c.pod.Affinity.PodAffinity == nil {
+		say("it has no affinities")
+		return
+	}
+	for _, want := range []corev1.PreferredSchedulingTerm{
+		{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")}}},
+		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"cluster", c.Namespace)}}},
+	} {
+		if !slices.ContainsFunc(c.pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.PreferredSchedulingTerm) bool {
+			return equality.Semantic.DeepEqual(t, want)
+		}) {
+			say("it does not prefer nodes with %s", want.Preference.MatchExpressions[0].Key)
+		}
+	}
+	together := corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": c.Namespace}},
+	}}
+	if !slices.ContainsFunc(c.pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.WeightedPodAffinityTerm) bool {
+		return equality.Semantic.DeepEqual(t, together)
+	}) {
+		say("it does not prefer nodes of the control plane's other pods")
+	}
+}
+
+func in(key, value string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
+}
+
+// token is about the volume that a token comes by; and one that is projected by name is no better.
+func token(c checked, say func(string, ...any)) {
+	if c.mgmt {
+		return
+	}
+	if c.pod.AutomountServiceAccountToken == nil || *c.pod.AutomountServiceAccountToken {
+		say("it is mounted")
+	}
+	for _, volume := range c.pod.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.ServiceAccountToken != nil {
+				say("volume %s has one", volume.Name)
+			}
+		}
+	}
+}
+
+func customLabels(c checked, say func(string, ...any)) {
+	for key, value := range c.Labels {
+		if c.labels[key] != value {
+			say("%s is %q", key, c.labels[key])
+		}
+	}
+}
+
+func customTolerations(c checked, say func(string, ...any)) {
+	for _, want := range c.Tolerations {
+		if !hasToleration(c, want) {
+			say("it does not tolerate %s", want.Key)
+		}
+	}
+}
+
+func user(c checked, say func(string, ...any)) {
+	context := c.pod.SecurityContext
+	switch {
+	case c.User == 0:
+		if context != nil && context.RunAsUser != nil {
+			say("it is %d, which OpenShift, that assigns users, refuses", *context.RunAsUser)
+		}
+	case context == nil || context.RunAsUser == nil || *context.RunAsUser != c.User:
+		say("it is not %d", c.User)
+	}
+}
+
+// priority: that of etcd is the highest. Of the classes that everybody knows, those of Kubernetes itself are above it.
+func priority(c checked, say func(string, ...any)) {
+	want := "hypershift-control-plane"
+	if c.PriorityClass != "" {
+		want = c.PriorityClass
+	}
+	if c.pod.PriorityClassName != want {
+		say("it is %q, want %q", c.pod.PriorityClassName, want)
+	}
+}
+
+func dedicated(c checked, say func(string, ...any)) {
+	if c.labels[requestServing] != "true" || !c.Dedicated {
+		return
+	}
+	if !hasToleration(c, toleration(requestServing, "true")) {
+		say("it does not tolerate the nodes")
+	}
+	if c.pod.Affinity == nil || c.pod.Affinity.NodeAffinity == nil || c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		say("any node will do")
+		return
+	}
+	for _, term := range c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, want := range []corev1.NodeSelectorRequirement{in(requestServing, "true"), in(domain+"cluster", c.Namespace)} {
+			if !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return equality.Semantic.DeepEqual(r, want) }) {
+				say("nodes without %s will do", want.Key)
+			}
+		}
+	}
+}
+
+func labels(c checked, say func(string, ...any)) {
+	if c.labels[domain+"control-plane-component"] == "" {
+		say("there is no %scontrol-plane-component", domain)
+	}
+	for _, where := range []map[string]string{c.labels, c.deployment.Labels} {
+		if where[domain+"hosted-control-plane"] != c.Namespace {
+			say("%shosted-control-plane is %q", domain, where[domain+"hosted-control-plane"])
+		}
+	}
+	if _, has := c.labels[domain+"need-management-kas-access"]; has != c.mgmt {
+		say("the way to the management API is open: %t", has)
+	}
+}
+
+func spread(c checked, say func(string, ...any)) {
+	if !c.HighlyAvailable || *c.deployment.Spec.Replicas < 2 {
+		return
+	}
+	if c.pod.Affinity == nil || c.pod.Affinity.PodAntiAffinity == nil {
+		say("its pods may be in one place")
+		return
+	}
+	selector := c.deployment.Spec.Selector
+	for _, term := range c.pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if !equality.Semantic.DeepEqual(term.LabelSelector, selector) {
+			say("by %s it keeps away from other pods than its own", term.TopologyKey)
+		}
+		if term.TopologyKey == corev1.LabelHostname {
+			return
+		}
+	}
+	say("its pods may be on one node")
+}
+
+func replicas(c checked, say func(string, ...any)) {
+	spec := c.deployment.Spec
+	if spec.RevisionHistoryLimit == nil || *spec.RevisionHistoryLimit != 2 {
+		say("it does not keep two old versions")
+	}
+	if *spec.Replicas > 1 && !c.HighlyAvailable {
+		say("it has %d replicas", *spec.Replicas)
+	}
+}
+
+func restricted(c checked, say func(string, ...any)) {
+	pod := c.pod.SecurityContext
+	if pod == nil {
+		pod = &corev1.PodSecurityContext{}
+	}
+	eachContainer(c, func(container corev1.Container) {
+		own := container.SecurityContext
+		if own == nil {
+			own = &corev1.SecurityContext{}
+		}
+		if !isTrue(own.RunAsNonRoot) && !isTrue(pod.RunAsNonRoot) || !runtimeDefault(own.SeccompProfile) && !runtimeDefault(pod.SeccompProfile) {
+			say("container %s may be root, or call anything", container.Name)
+		}
+		if own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation || own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL") {
+			say("container %s may gain privileges", container.Name)
+		}
+	})
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func runtimeDefault(p *corev1.SeccompProfile) bool {
+	return p != nil && p.Type == corev1.SeccompProfileTypeRuntimeDefault
+}

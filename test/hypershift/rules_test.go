@@ -1,0 +1,225 @@
+package hypershift_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hypershift"
+)
+
+const namespace = deploy.MgmtNamespace
+
+// variant is a hosted control plane, as the rules know it and as hypergate does.
+type variant struct {
+	rules hypershift.ControlPlane
+	plane desired.ControlPlane
+}
+
+// variants are the hosted control planes that HyperShift's tests run with.
+func variants() map[string]variant {
+	of := func(edit func(*variant)) variant {
+		v := variant{
+			hypershift.ControlPlane{Namespace: namespace},
+			desired.ControlPlane{Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: desired.SingleReplica, ReleaseImage: "quay.io/r:4.21"},
+		}
+		edit(&v)
+		return v
+	}
+	available := func(v *variant) { v.rules.HighlyAvailable, v.plane.Availability = true, desired.HighlyAvailable }
+	custom := func(v *variant) {
+		v.rules.Labels = map[string]string{"hypershift-e2e-test-label": "test"}
+		v.rules.Tolerations = []corev1.Toleration{{Key: "hypershift-e2e-test-toleration", Operator: "Equal", Value: "true", Effect: "NoSchedule"}}
+		v.plane.Labels, v.plane.Tolerations = v.rules.Labels, v.rules.Tolerations
+	}
+	dedicated := func(v *variant) { v.rules.Dedicated, v.plane.DedicatedRequestServing = true, true }
+	return map[string]variant{
+		"single replica":   of(func(*variant) {}),
+		"highly available": of(available),
+		"KubeVirt": of(func(v *variant) {
+			available(v)
+			v.plane.Platform = "KubeVirt"
+		}),
+		"dedicated nodes": of(func(v *variant) {
+			available(v)
+			dedicated(v)
+		}),
+		"custom":                of(custom),
+		"without SCC":           of(func(v *variant) { v.rules.User, v.plane.RunAsUser = 1005, 1005 }),
+		"a priority of its own": of(func(v *variant) { v.rules.PriorityClass, v.plane.PriorityClass = "mine", "mine" }),
+		"all at once": of(func(v *variant) {
+			available(v)
+			dedicated(v)
+			custom(v)
+			v.rules.User, v.plane.RunAsUser = 1005, 1005
+		}),
+	}
+}
+
+// newPlanner plans for all variants of a test; the chart is rendered once.
+func newPlanner(t *testing.T) *desired.Planner {
+	t.Helper()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desired.NewPlanner(desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: namespace, GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
+	}, source)
+}
+
+// istiod is istiod's Deployment under a HostedControlPlane.
+func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) *appsv1.Deployment {
+	t.Helper()
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join("..", "..", "pkg", "desired", "testdata", "ca", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	guest := desired.Guest{Classes: []desired.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
+	for _, name := range crds.GatewayAPI().Names() {
+		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
+	}
+	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
+	state, err := planner.Compute(desired.Hosted{CA: ca, ControlPlane: plane}, guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(state.Workload) != 1 {
+		t.Fatalf("the workload is %v", state.Workload)
+	}
+	u, err := state.Workload[0].Unstructured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deploymentOf(t, u)
+}
+
+func deploymentOf(t *testing.T, u *unstructured.Unstructured) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, d, true); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// hypergate is its own Deployment, as deploy/ has it.
+func hypergate(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	objects, err := deploy.Render("hosted/example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range objects {
+		if u.GetKind() == "Deployment" {
+			return deploymentOf(t, u)
+		}
+	}
+	t.Fatal("there is no Deployment")
+	return nil
+}
+
+func TestIstiodKeepsTheRules(t *testing.T) {
+	planner := newPlanner(t)
+	for name, v := range variants() {
+		t.Run(name, func(t *testing.T) {
+			for _, broken := range hypershift.Broken(istiod(t, planner, v.plane), v.rules, false) {
+				t.Error(broken)
+			}
+		})
+	}
+}
+
+// TestHypergateKeepsTheRules as it is deployed. What a HostedControlPlane asks of each pod beyond that, whoever deploys hypergate must put into
+// his overlay; what he does not is told by the same rules.
+func TestHypergateKeepsTheRules(t *testing.T) {
+	missing := map[string]string{
+		"custom":                "EnsureCustomLabels EnsureCustomTolerations",
+		"without SCC":           "EnsureSecurityContextUID",
+		"a priority of its own": "EnsureNoPodsWithTooHighPriority",
+		"all at once":           "EnsureCustomLabels EnsureCustomTolerations EnsureSecurityContextUID",
+	}
+	for name, v := range variants() {
+		t.Run(name, func(t *testing.T) {
+			left := missing[name]
+			for _, broken := range hypershift.Broken(hypergate(t), v.rules, true) {
+				rule, _, _ := strings.Cut(broken, ":")
+				if !strings.Contains(missing[name], rule) {
+					t.Error(broken)
+				}
+				left = strings.TrimSpace(strings.Replace(left, rule, "", 1))
+			}
+			if left != "" {
+				t.Errorf("it keeps %s, so that nobody need do anything", left)
+			}
+		})
+	}
+}
+
+// TestARuleCanBeBroken: each of them, by a change of istiod's Deployment.
+func TestARuleCanBeBroken(t *testing.T) {
+	type pod = corev1.PodSpec
+	all, planner := variants()["all at once"], newPlanner(t)
+	breaks := map[string]func(d *appsv1.Deployment, p *pod){
+		"EnsureAppLabel": func(d *appsv1.Deployment, _ *pod) { delete(d.Spec.Template.Labels, "app") },
+		"EnsureAllContainersHavePullPolicyIfNotPresent":                        func(_ *appsv1.Deployment, p *pod) { p.Containers[0].ImagePullPolicy = "Always" },
+		"EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError": func(_ *appsv1.Deployment, p *pod) { p.Containers[0].TerminationMessagePolicy = "" },
+		"EnsureHCPContainersHaveResourceRequests":                              func(_ *appsv1.Deployment, p *pod) { delete(p.Containers[0].Resources.Requests, "memory") },
+		"EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations": func(d *appsv1.Deployment, _ *pod) {
+			d.Spec.Template.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"] = "tmp-dir,local-certs"
+		},
+		"EnsureReadOnlyRootFilesystem":        func(_ *appsv1.Deployment, p *pod) { p.Containers[0].SecurityContext.ReadOnlyRootFilesystem = nil },
+		"EnsureReadOnlyRootFilesystem (/tmp)": func(_ *appsv1.Deployment, p *pod) { p.Containers[0].VolumeMounts = nil },
+		"EnsureHCPPodsAffinitiesAndTolerations": func(_ *appsv1.Deployment, p *pod) {
+			p.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[1].Weight = 1
+		},
+		"EnsureSATokenNotMountedUnlessNecessary": func(_ *appsv1.Deployment, p *pod) {
+			p.Volumes = append(p.Volumes, corev1.Volume{Name: "x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}},
+			}}})
+		},
+		"EnsureCustomLabels":              func(d *appsv1.Deployment, _ *pod) { delete(d.Spec.Template.Labels, "hypershift-e2e-test-label") },
+		"EnsureCustomTolerations":         func(_ *appsv1.Deployment, p *pod) { p.Tolerations = p.Tolerations[:3] },
+		"EnsureSecurityContextUID":        func(_ *appsv1.Deployment, p *pod) { p.SecurityContext.RunAsUser = new(int64(7)) },
+		"EnsureNoPodsWithTooHighPriority": func(_ *appsv1.Deployment, p *pod) { p.PriorityClassName = "system-cluster-critical" },
+		"EnsureAllReqServingPodsLandOnReqServingNodes": func(_ *appsv1.Deployment, p *pod) {
+			p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+		},
+		"setLabels, setColocation": func(d *appsv1.Deployment, _ *pod) {
+			d.Spec.Template.Labels["hypershift.openshift.io/need-management-kas-access"] = "true"
+		},
+		"setMultizoneSpread":                             func(_ *appsv1.Deployment, p *pod) { p.Affinity.PodAntiAffinity = nil },
+		"SetReplicasAndStrategy":                         func(d *appsv1.Deployment, _ *pod) { d.Spec.RevisionHistoryLimit = nil },
+		"pod-security.kubernetes.io/enforce: restricted": func(_ *appsv1.Deployment, p *pod) { p.Containers[0].SecurityContext.Capabilities.Drop = nil },
+	}
+	for _, rule := range hypershift.Rules() {
+		t.Run(rule.Name, func(t *testing.T) {
+			d := istiod(t, planner, all.plane)
+			edit, known := breaks[rule.Name]
+			if !known {
+				t.Fatal("nothing here breaks it")
+			}
+			edit(d, &d.Spec.Template.Spec)
+			broken := hypershift.Broken(d, all.rules, false)
+			if len(broken) != 1 || !strings.HasPrefix(broken[0], rule.Name+": ") {
+				t.Errorf("it is broken, and what is told is %q", broken)
+			}
+		})
+	}
+}

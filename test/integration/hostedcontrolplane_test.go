@@ -1,0 +1,291 @@
+package integration_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+var (
+	crdResource   = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	planeResource = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
+)
+
+// hyperShiftAPI is the module that HyperShift's CRDs come in.
+const hyperShiftAPI = "github.com/openshift/hypershift/api"
+
+// serveHyperShift installs HyperShift's own CRD on the management cluster, until the end of the test.
+func (w *world) serveHyperShift() {
+	w.Helper()
+	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", hyperShiftAPI).Output()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "hypershift", "v1beta1", "zz_generated.featuregated-crd-manifests",
+		"hostedcontrolplanes.hypershift.openshift.io", "AAA_ungated.yaml"))
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	crd := &unstructured.Unstructured{}
+	w.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
+	crd.SetAnnotations(nil) // one has a name that no API server accepts
+	crds := dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(crdResource)
+	_, err = crds.Create(w.Context(), crd, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Cleanup(func() {
+		w.Expect(crds.Delete(context.Background(), crd.GetName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.Eventually(func() bool {
+			_, err := crds.Get(context.Background(), crd.GetName(), metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		}).Should(gomega.BeTrue())
+	})
+	w.Eventually(func() error {
+		_, err := w.controlPlanes().List(w.Context(), metav1.ListOptions{})
+		return err
+	}).Should(gomega.Succeed())
+}
+
+func (w *world) controlPlanes() dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(planeResource).Namespace(w.cfg.MgmtNamespace)
+}
+
+// createControlPlane makes a HostedControlPlane with more of its spec.
+func (w *world) createControlPlane(name, more string) {
+	w.Helper()
+	u := &unstructured.Unstructured{}
+	w.Expect(yaml.Unmarshal([]byte(`{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: `+name+`},
+		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc", pullSecret: {name: pull-secret}, sshKey: {name: ssh-key},
+		etcd: {managementType: Managed, managed: {storage: {type: PersistentVolume, persistentVolume: {size: 8Gi}}}}, dns: {baseDomain: example.com},
+		infraID: guest1-abcde, clusterID: 5f7c0000-0000-4000-8000-000000000000, controllerAvailabilityPolicy: SingleReplica, platform: {type: None},
+		services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: OAuthServer, servicePublishingStrategy: {type: Route}},
+			{service: Konnectivity, servicePublishingStrategy: {type: Route}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`+more+`}}`), &u.Object)).To(gomega.Succeed())
+	_, err := w.controlPlanes().Create(w.Context(), u, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Cleanup(func() {
+		_, _ = w.controlPlanes().Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_ = w.controlPlanes().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+}
+
+func (w *world) patchControlPlane(name, patch string) {
+	w.Helper()
+	_, err := w.controlPlanes().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// spoil takes away an object of each side, which hypergate would make again.
+func (w *world) spoil() {
+	w.Helper()
+	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.WebhookService(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.guest.RbacV1().ClusterRoleBindings().Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// repaired says whether what spoil took is there again.
+func (w *world) repaired() bool {
+	_, mgmtErr := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.WebhookService(), metav1.GetOptions{})
+	_, guestErr := w.guest.RbacV1().ClusterRoleBindings().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	return mgmtErr == nil && guestErr == nil
+}
+
+// owners are istiod's.
+func (w *world) owners() []metav1.OwnerReference {
+	if d := w.istiod(); d != nil {
+		return d.OwnerReferences
+	}
+	return nil
+}
+
+// writesNothing says that hypergate leaves both sides alone for a while.
+func (w *world) writesNothing(why string) {
+	w.Helper()
+	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
+	w.Consistently(func() []string { return writes(append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...)) }, "2s").Should(gomega.BeEmpty(), why)
+}
+
+// TestHyperShiftComesLater: without it there is none, and that is no reason to ask all the time; once it is there it is noticed.
+func TestHyperShiftComesLater(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.install("demo")
+	w.Expect(w.istiod().OwnerReferences).To(gomega.BeEmpty())
+	asked := func() (n int) {
+		for _, r := range w.mgmtRequests.since(0) {
+			if strings.Contains(r, "/hostedcontrolplanes") {
+				n++
+			}
+		}
+		return n
+	}
+	w.Expect(asked()).To(gomega.BeNumerically("<=", 1), "a kind that is not there is asked for once")
+
+	generation := w.istiod().Generation
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	w.Eventually(w.owners, 60*time.Second).Should(gomega.HaveLen(1))
+	w.settle()
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation+1), "it rolls istiod once")
+	w.Expect(w.istiod().Spec.Template.Labels).To(gomega.HaveKeyWithValue("hypershift.openshift.io/hosted-control-plane", w.cfg.MgmtNamespace))
+	at := asked()
+	w.Consistently(asked, "2s").Should(gomega.Equal(at), "then it is watched")
+}
+
+// TestTheLifeOfAHostedControlPlane, from its creation on.
+func TestTheLifeOfAHostedControlPlane(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	w.patchControlPlane("guest1", `{"metadata":{"finalizers":["hypershift.openshift.io/finalizer"]}}`)
+	w.run()
+	w.install("demo")
+	hcp, err := w.controlPlanes().Get(t.Context(), "guest1", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "it is made as it should be")
+	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+		secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		w.Expect(secret.OwnerReferences).To(gomega.ConsistOf(gomega.HaveField("UID", hcp.GetUID())), name)
+	}
+
+	t.Log("a restart is asked for")
+	w.patchControlPlane("guest1", `{"metadata":{"annotations":{"hypershift.openshift.io/restart-date":"2026-11-21"}}}`)
+	w.Eventually(func() map[string]string { return w.istiod().Spec.Template.Annotations }).Should(gomega.HaveKeyWithValue("hypershift.openshift.io/restart-date", "2026-11-21"))
+	w.playIstiod(corev1.ConditionTrue)
+	w.settle()
+	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(2))
+
+	t.Log("what is of no concern changes nothing")
+	w.patchControlPlane("guest1", `{"spec":{"channel":"stable-4.21"}}`)
+	w.writesNothing("another channel")
+
+	t.Log("it is paused, until it is said otherwise")
+	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
+	w.settle()
+	w.spoil()
+	w.writesNothing("it is paused")
+	w.Expect(w.repaired()).To(gomega.BeFalse())
+
+	t.Log("then for a time, and nothing but time ends it")
+	until := time.Now().Add(4 * time.Second)
+	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"`+until.UTC().Format(time.RFC3339)+`"}}`)
+	w.writesNothing("it is paused for a while")
+	w.Eventually(w.repaired).Should(gomega.BeTrue())
+	w.Expect(time.Now()).To(gomega.BeTemporally(">=", until.Truncate(time.Second)))
+	w.settle()
+
+	t.Log("what nobody can read is no pause")
+	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"tomorrow"}}`)
+	w.spoil()
+	w.Eventually(w.repaired).Should(gomega.BeTrue())
+	w.settle()
+
+	t.Log("it is deleted, and waits; then it is gone")
+	w.Expect(w.controlPlanes().Delete(t.Context(), "guest1", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.settle()
+	w.spoil()
+	w.writesNothing("it is being deleted")
+	w.patchControlPlane("guest1", `{"metadata":{"finalizers":null}}`)
+	w.Eventually(func() bool {
+		_, err := w.controlPlanes().Get(t.Context(), "guest1", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}).Should(gomega.BeTrue())
+	w.deleteClass("demo")
+	w.writesNothing("what it owned goes with it")
+	w.Expect(w.istiod()).NotTo(gomega.BeNil(), "there is no garbage collector here")
+
+	t.Log("it is restored from a backup: it is another one now")
+	w.createClass("demo")
+	w.createControlPlane("guest1", "")
+	restored, err := w.controlPlanes().Get(t.Context(), "guest1", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(w.owners).Should(gomega.ConsistOf(gomega.HaveField("UID", restored.GetUID())))
+	w.Eventually(w.repaired).Should(gomega.BeTrue())
+	w.Expect(w.istiod().Generation).To(gomega.BeNumerically("<=", 4), "far from ten, which HyperShift's tests allow")
+}
+
+// TestTwoHostedControlPlanes: hypergate is for one, and guesses neither.
+func TestTwoHostedControlPlanes(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	w.run()
+	w.install("demo")
+	generation := w.istiod().Generation
+	w.createControlPlane("guest2", "")
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("nothing more is done for it"))))
+	w.spoil()
+	w.Consistently(w.repaired, "2s").Should(gomega.BeFalse())
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+
+	w.Expect(w.controlPlanes().Delete(t.Context(), "guest2", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(w.repaired).Should(gomega.BeTrue())
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(
+		gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("nothing more"))))
+}
+
+// TestAGuestWithoutIngress has nothing installed, and what was there is cleared away.
+func TestAGuestWithoutIngress(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.run()
+	w.install("demo")
+	w.createControlPlane("guest1", `, capabilities: {disabled: [Console, Ingress]}`)
+	w.Eventually(w.istiod).Should(gomega.BeNil())
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionUnknown, "Pending"), gomega.HaveField("Message", gomega.ContainSubstring("capability Ingress, which this cluster does without"))))
+	w.Eventually(w.repaired).Should(gomega.BeFalse())
+	w.settle()
+	w.writesNothing("nothing is asked for")
+	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CASecretName, metav1.GetOptions{})
+	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
+}
+
+// TestTheRightsOfANamespaceAreEnough to follow the HostedControlPlane and to make it the owner; without the right to look there is none, and that is told.
+func TestTheRightsOfANamespaceAreEnough(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	user := "limited-" + w.cfg.Revision
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	}}
+	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
+	role, err := roles.Create(t.Context(), role, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.mgmt.RbacV1().RoleBindings(w.cfg.MgmtNamespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
+	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	stop := w.run()
+	w.createClass("demo")
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.MatchRegexp("management side: may not (list|watch) hostedcontrolplanes.hypershift.openshift.io"))))
+	w.Expect(w.owners()).To(gomega.BeEmpty())
+	stop()
+
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"list", "watch"}})
+	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.run()
+	w.Eventually(w.owners).Should(gomega.HaveLen(1))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("may not")))))
+}
