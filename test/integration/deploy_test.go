@@ -259,6 +259,11 @@ func (d *deployed) tell() {
 	d.deleteClass("demo")
 	d.Eventually(d.members).Should(gomega.BeEmpty())
 	d.end(second)
+	d.Log("CRDs stay protected, until they need not be")
+	d.Expect(d.protection()).To(gomega.Succeed())
+	third := d.start([]string{"--protect-crds=false"})
+	d.Eventually(d.protection).Should(gomega.Satisfy(apierrors.IsNotFound))
+	d.end(third)
 
 	d.checkGrants(granted)
 	d.checkAudit()
@@ -287,6 +292,16 @@ func (d *deployed) admitPod() {
 func (d *deployed) injector() error {
 	_, err := d.guest.AdmissionregistrationV1().MutatingWebhookConfigurations().
 		Get(d.Context(), "istio-sidecar-injector-"+d.cfg.Revision+"-"+d.cfg.GuestNamespace, metav1.GetOptions{})
+	return err
+}
+
+// protection is nil when the policy that protects CRDs is there, or its binding.
+func (d *deployed) protection() error {
+	policies := d.guest.AdmissionregistrationV1()
+	_, err := policies.ValidatingAdmissionPolicies().Get(d.Context(), d.cfg.CRDPolicyName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = policies.ValidatingAdmissionPolicyBindings().Get(d.Context(), d.cfg.CRDPolicyName(), metav1.GetOptions{})
+	}
 	return err
 }
 
