@@ -23,9 +23,12 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	var crds apply.Report
 	var crdsDone, sides sync.WaitGroup
 	crdsDone.Go(func() { crds = r.applyCRDs(ctx, o.Plan) })
-	if o.Plan.CRDsFirst() {
+	if o.Plan.CRDsFirst() || o.Plan.CRDsUnread() {
 		crdsDone.Wait()
-		if o.Guest = crds; !crds.Complete() {
+		if o.Guest = crds; (o.Plan.CRDsUnread() || unfinished(crds)) && !r.met {
+			// What has no versions to meet is kept as it should be: the fence, the CA, the Service.
+			p.stopped = true
+			o.Mgmt = r.mgmt.Apply(ctx, o.Plan.Mgmt)
 			r.keepCredential(ctx, p)
 			return
 		}
@@ -47,6 +50,21 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	}
 }
 
+// unfinished says that something was not written that soon may be. What somebody must mend first is told, and holds up nothing: whoever refuses
+// us a CRD would otherwise stop the whole installation, and one that is blocked does not either.
+func unfinished(report apply.Report) bool {
+	return slices.ContainsFunc(report.Outcomes(), func(o apply.Outcome) bool {
+		switch o.Verdict() {
+		case apply.VerdictFailed:
+			return o.Cause().Class().Passes()
+		case apply.VerdictWaiting, apply.VerdictDamped, apply.VerdictSkipped:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // applyCRDs writes the CRDs, and then what protects them: those that are adopted are protected by nothing of ours before.
 func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Report {
 	report := r.guest.Apply(ctx, plan.CRDs).And(r.guest.Adopt(ctx, plan.Adopted))
@@ -65,10 +83,12 @@ func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret))
 	case p.hosted.Istiod == desired.Absent:
 		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, append(secret, o.Plan.Workload...)))
+		r.met = true
 	default:
 		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
 		if o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret)); o.Mgmt.Holds(desired.NeededOnMgmt) {
 			o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, o.Plan.Workload))
+			r.met = true
 		}
 	}
 }
@@ -76,7 +96,7 @@ func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 // keepCredential renews the credential of an istiod that is there, when there is no plan.
 func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
 	if len(p.seen.Classes) > 0 && p.hosted.Istiod != desired.Absent {
-		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+		p.outcome.Mgmt = p.outcome.Mgmt.And(r.mgmt.Apply(ctx, r.credential(ctx, p)))
 	}
 }
 

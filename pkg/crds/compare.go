@@ -84,6 +84,9 @@ func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 			c.compareVersions(version{}, v)
 		}
 	}
+	if n := len(c.lost) + len(c.gained) + len(c.changed); n > maxFields {
+		return Difference{}, fmt.Errorf("comparing CRD %s: it differs in %d fields, and %d are the most that are weighed", installed.GetName(), n, maxFields)
+	}
 	slices.Sort(c.other)
 	d := Difference{
 		Lost: c.lost.sorted(), Gained: c.gained.sorted(), Changed: c.changed.sorted(),
@@ -96,6 +99,9 @@ func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 	}
 	return d, nil
 }
+
+// maxFields is how many fields of a difference are kept: a CRD may have a megabyte of them, and whoever administers the guest can write one.
+const maxFields = 2000
 
 // fixed is what no update can change.
 func fixed(have, want spec) []string {

@@ -144,7 +144,9 @@ type Identity struct{ LabelKey, LabelValue, FieldManager string }
 
 // MarksOf reads the metadata of a CRD.
 func MarksOf(m *metav1.ObjectMeta, us Identity) Marks {
-	marks := Marks{Version: m.Annotations[versionAnnotation(m.Name)], Channel: m.Annotations[channelAnnotation], Consent: consentOf(m), Packages: packagesOf(m)}
+	marks := Marks{
+		Version: claimed(m, versionAnnotation(m.Name)), Channel: claimed(m, channelAnnotation), Consent: consentOf(m), Packages: packagesOf(m),
+	}
 	if m.DeletionTimestamp != nil {
 		marks.Phase = Terminating
 	}
@@ -152,12 +154,26 @@ func MarksOf(m *metav1.ObjectMeta, us Identity) Marks {
 		marks.OLM = Nameless
 	}
 	label, labelled := m.Labels[us.LabelKey]
-	// A trace of ours survives that OLM, or another revision of hypergate, has put its own CRD in the place of ours.
-	if labelled && label == us.LabelValue || !labelled && marks.OLM == NoTrace && appliedBy(m, us.FieldManager) {
+	marks.Writers = writersOf(m)
+	// A trace of ours survives that OLM, or another revision of hypergate, has put its own CRD in the place of ours. Label and trace survive that the
+	// ingress operator has: a cluster's upgrade brings it, and it writes again what we undo. Who applies last owns the versions alone.
+	taken := slices.Contains(marks.Writers, ingressOperator) && !slices.Contains(marks.Writers, us.FieldManager)
+	if !taken && (labelled && label == us.LabelValue || !labelled && marks.OLM == NoTrace && appliedBy(m, us.FieldManager)) {
 		marks.Membership = Member
 	}
-	marks.Writers = writersOf(m)
 	return marks
+}
+
+// longestClaim is more than any version or channel has. An annotation may have 256 KiB, and marks are kept.
+const longestClaim = 64
+
+// claimed is what an annotation claims, cut off where that can be no version and no channel.
+func claimed(m *metav1.ObjectMeta, annotation string) string {
+	text := m.Annotations[annotation]
+	if len(text) <= longestClaim {
+		return text
+	}
+	return strings.Clone(strings.ToValidUTF8(text[:longestClaim], "")) + "..." // the rest may go
 }
 
 func appliedBy(m *metav1.ObjectMeta, manager string) bool {

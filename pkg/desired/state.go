@@ -162,6 +162,11 @@ func (s State) Waiting() int {
 	return n
 }
 
+// CRDsUnread says whether a CRD that is there was not read yet, so that nothing could be decided about it: that is a matter of moments.
+func (s State) CRDsUnread() bool {
+	return slices.ContainsFunc(s.Decisions, func(c crds.CRD) bool { return c.Because == crds.IsUnread })
+}
+
 // CRDsFirst says whether a CRD that is there is not yet, or may not be, as istiod and its RBAC expect it: then they wait for it. Where there is
 // none, istiod waits by itself.
 func (s State) CRDsFirst() bool {

@@ -85,6 +85,14 @@ func (r *crdReader) reading(item crdItem) (reading, bool) {
 	return got, known && got.uid == item.UID && got.generation == item.Generation
 }
 
+// latest is what was read last of a CRD; its spec may have changed since.
+func (r *crdReader) latest(item crdItem) (reading, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got, known := r.readings[item.Name]
+	return got, known && got.uid == item.UID
+}
+
 // look says that a CRD has changed.
 func (r *crdReader) look() {
 	r.mu.Lock()

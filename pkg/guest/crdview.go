@@ -183,7 +183,8 @@ func (c *Cluster) arrange(ctx context.Context) {
 func (c *Cluster) searches() []search {
 	var out []search
 	for _, item := range c.crds.readable() {
-		r, known := c.reader.reading(item)
+		// Also what was read of the spec before: otherwise each change of a CRD would end its search, and make all of its objects be listed again.
+		r, known := c.reader.latest(item)
 		switch {
 		case !known || r.content != crds.Read:
 		case c.crds.wanted[item.Name]:

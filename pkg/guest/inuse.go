@@ -24,6 +24,9 @@ import (
 // mostInUse is how many objects are told of.
 const mostInUse = 100
 
+// mostFieldsInUse is how many fields are kept of one object, what may keep somebody out first. The guest decides how many a CRD has: tens of thousands fit.
+const mostFieldsInUse = 50
+
 // search is what to look for in the objects of one version of a CRD.
 type search struct {
 	crd, key, at string
@@ -136,7 +139,7 @@ func (v *useView) options(s search) watch.Options {
 			Transform: func(obj any) (any, error) { return usageOf(obj, s.fields), nil },
 		}
 	}
-	options.Patience = servedPatience
+	options.Patience, options.Futile = servedPatience, apierrors.IsForbidden
 	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
 	return options
 }
@@ -152,7 +155,7 @@ func usageOf(obj any, fields []crds.Field) any {
 	if len(used) == 0 {
 		return out
 	}
-	out.fields = slices.Clone(used) // as long as it is, and no longer
+	out.fields = slices.Clone(used[:min(len(used), mostFieldsInUse)]) // as long as it is, and no longer
 	switch u.GetKind() {
 	case "Gateway":
 		out.class, _, _ = unstructured.NestedString(u.Object, "spec", "gatewayClassName")
@@ -186,7 +189,7 @@ func (v *useView) use(of []search) crds.Use {
 
 // inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are in all. Gateways and
 // GatewayClasses count if they are of our classes; other objects may belong to several, and all count. A route that only names other people's Gateways is
-// told of as well: that would take a look at all Gateways for each.
+// told of as well: that would take a look at all Gateways for each. Without classes, all objects count.
 func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, total int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -229,10 +232,11 @@ func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.Ob
 		return found.ObjectMeta, nil, true
 	case *usage:
 		counts = len(found.fields) > 0
-		switch s.crd {
-		case gatewayCRD:
+		switch {
+		case classes == nil: // whosever it is
+		case s.crd == gatewayCRD:
 			counts = counts && classes[found.class]
-		case classCRD:
+		case s.crd == classCRD:
 			counts = counts && found.class == v.controllerName
 		}
 		return found.ObjectMeta, found.fields, counts

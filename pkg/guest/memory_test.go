@@ -47,3 +47,27 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// TestClaimsCostLittle: an annotation may have 256 KiB, and what it claims is kept of each CRD of the Gateway API's groups.
+func TestClaimsCostLittle(t *testing.T) {
+	const many, atMost = 200, 1 << 20
+	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
+	var kept []any
+	before := heap()
+	for i := range many {
+		small, err := view.transform(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name:        fmt.Sprintf("xthings%03d.gateway.networking.x-k8s.io", i),
+			Annotations: map[string]string{"gateway.networking.k8s.io/bundle-version": strings.Repeat("9", 200<<10)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, small)
+	}
+	cost := heap() - before
+	t.Logf("%d KiB for %d CRDs", cost>>10, len(kept))
+	if cost > atMost {
+		t.Errorf("%d bytes for %d CRDs, want at most %d", cost, many, atMost)
+	}
+	runtime.KeepAlive(kept)
+}

@@ -3,7 +3,9 @@ package guest
 import (
 	"context"
 	"sync"
+	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,6 +43,8 @@ type modeWatch struct {
 	// mu guards told: a watch that ends may overlap with the next.
 	mu   sync.Mutex
 	told string
+	// tells limits how often that is: the guest may write another one as often as it likes.
+	tells rate.Sometimes
 }
 
 // modeItem is what is kept of the object.
@@ -50,7 +54,7 @@ type modeItem struct {
 }
 
 func newModeWatch(client dynamic.Interface, notify func(), unknown func(mode string)) *modeWatch {
-	w := &modeWatch{unknown: unknown}
+	w := &modeWatch{unknown: unknown, tells: rate.Sometimes{First: 3, Interval: time.Minute}}
 	w.Switch = watch.NewSwitch(watch.Options{
 		Name: modeResource().Resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -89,7 +93,7 @@ func (w *modeWatch) tell(e watch.Event) {
 	}
 	w.told = item.mode
 	if item.mode != "" && modeOf(item.mode) == "" {
-		w.unknown(item.mode[:min(len(item.mode), 100)])
+		w.tells.Do(func() { w.unknown(item.mode[:min(len(item.mode), 100)]) })
 	}
 }
 

@@ -91,6 +91,10 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems())
 }
 
+// Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them, and how many there are
+// in all.
+func (c *Cluster) Losing() (first []crds.InUse, total int) { return c.uses.inUse(nil) }
+
 // InUse are the objects of the guest that use what is served there and not heeded, the first hundred of them, and how many there are in all.
 func (c *Cluster) InUse() (first []crds.InUse, total int) {
 	classes := map[string]bool{}

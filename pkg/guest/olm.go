@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -86,7 +87,7 @@ func (v *olmView) newLookup(name string) []*watch.Switch {
 	out := make([]*watch.Switch, 0, len(olmKinds()))
 	for _, kind := range olmKinds() {
 		options := metadataWatch(v.client, kind.gvr(), metav1.ListOptions{LabelSelector: operatorLabel + name + kind.selector})
-		options.Patience = servedPatience
+		options.Patience, options.Futile = servedPatience, apierrors.IsForbidden
 		options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
 		out = append(out, watch.NewSwitch(options))
 	}

@@ -63,6 +63,8 @@ type Options struct {
 	// Patience is for how long what the API server does not know at all (404) is asked for: the objects of a CRD that it has just got, or that has
 	// just gone. Then Run ends. Zero: for ever.
 	Patience time.Duration
+	// Futile says which other errors count as that; nil: none. It is for what may be forbidden for ever, and what nobody waits for.
+	Futile func(error) bool
 }
 
 // Watch is the local copy. It is safe for concurrent use.
@@ -118,7 +120,7 @@ func backoff() wait.Backoff {
 func (w *Watch) Run(ctx context.Context) {
 	w.setLog(logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name))
 	ctx = klog.NewContext(ctx, logr.Discard())
-	delay, unknown := backoff(), patience{most: w.opts.Patience}
+	delay, unknown := backoff(), patience{most: w.opts.Patience, futile: w.opts.Futile}
 	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := w.reflector.ListAndWatchWithContext(ctx)
 		if err != nil {
@@ -130,15 +132,16 @@ func (w *Watch) Run(ctx context.Context) {
 
 // patience counts for how long something is not found.
 type patience struct {
-	most  time.Duration
-	since time.Time
+	most   time.Duration
+	futile func(error) bool
+	since  time.Time
 }
 
 func (p *patience) ends(err error) bool {
 	switch {
 	case p.most == 0:
 		return false
-	case !apierrors.IsNotFound(err):
+	case !apierrors.IsNotFound(err) && (p.futile == nil || !p.futile(err)):
 		p.since = time.Time{}
 	case p.since.IsZero():
 		p.since = time.Now()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/test/world"
+	"github.com/hypergate/hypergate/test/xds"
 )
 
 const (
@@ -152,8 +153,11 @@ func unmanaged(t *teller) {
 	t.crdsReady("Managed", "")
 	t.Expect(t.hasField(httpRoutes)).To(gomega.BeFalse())
 	t.Expect(t.trustBundle()).To(gomega.Equal(root))
-	client, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
-	t.Expect(err).NotTo(gomega.HaveOccurred())
+	var client *xds.Client
+	t.Eventually(func() (err error) { // istiod's Service is a new one, too
+		client, err = t.Proxy(t.ctx, world.GuestNamespace, "gw")
+		return err
+	}).Should(gomega.Succeed())
 	t.Cleanup(func() { _ = client.Close() })
 	_, err = client.WaitFor(t.step(), reaches)
 	t.Expect(err).NotTo(gomega.HaveOccurred())

@@ -39,6 +39,8 @@ type crdLine struct {
 	Wanted    releaseLine `json:"wanted"`
 	// Content is how the installed CRD compares with the wanted one: Absent, Same, Different, Unread or Unreadable.
 	Content string `json:"content"`
+	// NotServed is why the API server does not serve it, and will not before somebody acts; empty where it does.
+	NotServed string `json:"notServed,omitempty"`
 	// Verdict and Because are the decision: see hypergate's README.
 	Verdict string `json:"verdict"`
 	Because string `json:"because"`
@@ -161,8 +163,13 @@ func lineOf(crd crds.CRD) crdLine {
 	if crd.Verdict == crds.Keep && contentOf(crd) == different {
 		reason += ", and another one than ours: " + crd.Difference.String()
 	}
+	notServed := ""
+	if crd.Definition.State == crds.Rejected {
+		notServed = cmp.Or(crd.Definition.Why, "its names are not accepted")
+	}
 	return crdLine{
-		Name: crd.Name, Owner: ownerLine{cmp.Or(string(crd.Owner.Kind), "nobody"), crd.Owner.Name, crd.Owner.Namespace},
+		NotServed: notServed,
+		Name:      crd.Name, Owner: ownerLine{cmp.Or(string(crd.Owner.Kind), "nobody"), crd.Owner.Name, crd.Owner.Namespace},
 		Installed: releaseLine{crd.Marks.Version, crd.Marks.Channel}, Wanted: releaseLine{crd.Wanted.Version, crd.Wanted.Channel}, Content: contentOf(crd),
 		Verdict: string(crd.Verdict), Because: string(crd.Because), Reason: reason, WhatToDo: crd.NextStep(),
 	}
@@ -227,5 +234,5 @@ func (r takeoverReport) code() int {
 
 // stuck says that somebody must act.
 func (l crdLine) stuck() bool {
-	return l.Verdict == string(crds.Blocked) || l.Verdict == string(crds.HandsOff)
+	return l.Verdict == string(crds.Blocked) || l.Verdict == string(crds.HandsOff) || l.NotServed != ""
 }

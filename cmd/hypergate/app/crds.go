@@ -86,7 +86,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	seen, err := observeGuest(ctx, config, cfg, source, o.timeout)
+	seen, losing, err := observeGuest(ctx, config, cfg, source, o.timeout)
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if o.dryRun == "" {
 		return printed(out, o.output, found.report())
 	}
+	found.inUse = losing
 	report := found.takeovers()
 	if err := askAPIServer(ctx, config, cfg, source, o.timeout, report.Takeovers); err != nil {
 		return err
@@ -129,8 +130,10 @@ func (o *crdsOptions) restConfig() (*rest.Config, error) {
 // quietTime is for how long nothing of the guest must have become known before all is taken to be: searches for objects end one by one.
 const quietTime = 500 * time.Millisecond
 
-// observeGuest watches the guest until all that is asked for is known, and what is seen then.
-func observeGuest(ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration) (desired.Guest, error) {
+// observeGuest watches the guest until all that is asked for is known. It is what is seen then, and which objects would lose something by a takeover.
+func observeGuest(
+	ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration,
+) (seen desired.Guest, losing []crds.InUse, err error) {
 	// Watches try again by themselves, and what keeps them from it is in the error.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
@@ -138,7 +141,7 @@ func observeGuest(ctx context.Context, config *rest.Config, cfg desired.Config, 
 	config.QPS, config.UserAgent = -1, "hypergate-crds"
 	cluster, err := guest.New(guestconn.Direct(config), cfg, source)
 	if err != nil {
-		return desired.Guest{}, err
+		return desired.Guest{}, nil, err
 	}
 	changes := make(chan struct{}, 1)
 	notify := func() {
@@ -148,7 +151,7 @@ func observeGuest(ctx context.Context, config *rest.Config, cfg desired.Config, 
 		}
 	}
 	if err := cluster.Start(ctx, notify); err != nil {
-		return desired.Guest{}, err
+		return desired.Guest{}, nil, err
 	}
 	for {
 		seen, err := cluster.Observe()
@@ -160,9 +163,10 @@ func observeGuest(ctx context.Context, config *rest.Config, cfg desired.Config, 
 		select {
 		case <-changes:
 		case <-quiet:
-			return seen, nil
+			losing, _ = cluster.Losing()
+			return seen, losing, nil
 		case <-ctx.Done():
-			return seen, notKnown(ctx, timeout, err, unread)
+			return seen, nil, notKnown(ctx, timeout, err, unread)
 		}
 	}
 }
