@@ -23,6 +23,9 @@ func (c CRD) Reason() string {
 	if c.Definition.State == Rejected {
 		reason += "; it is not served: " + c.Definition.Why
 	}
+	if c.Definition.Converts == ConvertsByWebhook {
+		reason += "; a webhook converts its objects, and where that does not answer, none can be read"
+	}
 	return reason
 }
 

@@ -1,0 +1,118 @@
+package integration_test
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+)
+
+// TestCRDsAndThePlatform: what OpenShift's own ingress operator does to CRDs, and what its policy does to hypergate.
+func TestCRDsAndThePlatform(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs API servers: run without -short")
+	}
+	for name, story := range map[string]func(*crdWorld){
+		"its policy refuses us":       deniedByPolicy,
+		"it writes over what is ours": yieldToIngressOperator,
+	} {
+		t.Run(name, func(t *testing.T) { story(newCRDWorld(t)) })
+	}
+}
+
+// ingressOperatorPolicy lets nobody but the ingress operator write a CRD of the Gateway API.
+func (w *crdWorld) ingressOperatorPolicy() (remove func()) {
+	w.Helper()
+	const name = "ingress-operator-crds"
+	policies := w.guest.AdmissionregistrationV1()
+	_, err := policies.ValidatingAdmissionPolicies().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionregistrationv1.Fail),
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"customresourcedefinitions"},
+					},
+				},
+			}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "gateway-api", Expression: `(request.operation == 'DELETE' ? oldObject : object).spec.group == 'gateway.networking.k8s.io'`,
+			}},
+			Validations: []admissionregistrationv1.Validation{{
+				Expression: `request.userInfo.username == 'system:serviceaccount:openshift-ingress-operator:ingress-operator'`,
+				Message:    "Gateway API CRDs are managed by the ingress operator",
+			}},
+		},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(func() error {
+		_, err := w.crds().Patch(w.Context(), httpCRD, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).Should(gomega.MatchError(gomega.ContainSubstring("managed by the ingress operator")))
+	return func() {
+		w.Expect(policies.ValidatingAdmissionPolicyBindings().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.Expect(policies.ValidatingAdmissionPolicies().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	}
+}
+
+// deniedByPolicy: with consent for all, and yet refused. The installation goes on, what is refused is told, and it is no storm.
+func deniedByPolicy(w *crdWorld) {
+	for _, name := range crds.GatewayAPI().Names() {
+		u := w.wanted(name)
+		if name == httpCRD {
+			u = minusField(u, "hostnames")
+		}
+		w.create(u, "ingress-operator")
+	}
+	remove := w.ingressOperatorPolicy()
+	before := w.versionsOfCRDs(crds.GatewayAPI().Names()...)
+	w.cfg.CRDs.Consent = crds.Given
+	w.run()
+	w.createClass("demo")
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).
+		Should(gomega.And(haveStatus(metav1.ConditionFalse, "DeniedByAdmissionPolicy"), gomega.HaveField("Message", gomega.ContainSubstring("managed by the ingress operator"))))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Expect(w.versionsOfCRDs(crds.GatewayAPI().Names()...)).To(gomega.Equal(before))
+	tried := len(writes(w.guestRequests.since(0)))
+	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "3s").
+		Should(gomega.BeNumerically("<=", 3*len(crds.GatewayAPI().Names())), "a refusal is tried again ever more seldom")
+
+	w.Log("the policy goes, and they are taken over")
+	remove()
+	for _, name := range crds.GatewayAPI().Names() {
+		w.Eventually(w.isOurs(name), "45s").Should(gomega.Succeed(), name)
+	}
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "Managed"))
+}
+
+// yieldToIngressOperator: a cluster is upgraded to a release whose ingress operator manages these CRDs.
+func yieldToIngressOperator(w *crdWorld) {
+	w.run()
+	w.install("demo")
+	theirs := plusField(w.get(httpCRD), "another")
+	updated, err := w.crds().Update(w.Context(), theirs, metav1.UpdateOptions{FieldManager: "ingress-operator"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.NeedsConsent))
+	w.settle()
+	w.Expect(w.get(httpCRD).GetResourceVersion()).To(gomega.Equal(updated.GetResourceVersion()))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }, "15s").
+		Should(gomega.And(haveStatus(metav1.ConditionFalse, "TakeoverBlocked"), gomega.HaveField("Message", gomega.ContainSubstring(httpCRD))))
+	w.Log("told to, it takes it back")
+	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"true"}}}`)
+	w.Eventually(w.isOurs(httpCRD)).Should(gomega.Succeed())
+}
