@@ -91,11 +91,11 @@ check-generated: ## Fail if make generate would change a file.
 
 .PHONY: unit
 unit: ## Tests that need nothing but Go.
-	go test -race -short -timeout 5m $(UNIT)
+	go test -race -short -timeout 15m $(UNIT)
 
 .PHONY: integration
 integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.
-	go test -race -count=1 -timeout 10m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
+	go test -race -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
 
 .PHONY: e2e
 e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.

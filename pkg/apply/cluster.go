@@ -202,6 +202,17 @@ func (c *Cluster) UID(id ID) types.UID {
 	return c.tracker.currentUID(kind, id.Key)
 }
 
+// Ahead says whether the watches have shown a newer version of an object than the given one. Who decides by a copy of its own whether an object is
+// written must let that catch up first: Apply goes by what these watches show, and would write by a decision that is out of date.
+func (c *Cluster) Ahead(id ID, resourceVersion string) bool {
+	kind, ok := c.kinds[id.GVK]
+	if !ok {
+		return false
+	}
+	seen := c.tracker.seenVersion(kind, id.Key)
+	return seen != "" && newer(seen, resourceVersion)
+}
+
 func (c *Cluster) resource(k Kind, namespace string) metadata.ResourceInterface {
 	if k.Namespaced {
 		return c.client.Resource(k.gvr()).Namespace(namespace)

@@ -213,6 +213,16 @@ func (t *tracker) uid(kind int, key types.NamespacedName) types.UID {
 	return t.record(kind, key).memo.uid
 }
 
+// seenVersion is the version of an object that the watch showed last; empty when it showed none.
+func (t *tracker) seenVersion(kind int, key types.NamespacedName) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r, ok := t.kinds[kind].records[key]; ok && r.seen.state != unseen {
+		return r.seen.rv
+	}
+	return ""
+}
+
 // wrote ends a write that succeeded.
 func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 	t.change(func() bool {

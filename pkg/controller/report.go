@@ -113,17 +113,25 @@ type passing struct{ deleting, rolling, settling time.Time }
 // and made anew.
 const passingTime = 10 * time.Second
 
+// readingTime is the same for CRDs while istiod is on its way: all are read within it, and each would change the status.
+const readingTime = 3 * time.Second
+
 // wait is how long to wait before the status is written; zero means that it should be written now. Each of them has its own time: a rollout
 // that lasts does not make the next deletion news.
 func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
 	deleting := o.Plan.Waiting()+o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0
 	rolling := o.Istiod == desired.Available && o.Rollout == desired.Rolling
-	settling := o.Istiod == desired.Available && status.Settling(o)
-	return max(waitFor(&s.deleting, deleting, now), waitFor(&s.rolling, rolling, now), waitFor(&s.settling, settling, now))
+	// While istiod is on its way, too, the status is waited for.
+	settlingTime := passingTime
+	if o.Istiod != desired.Available {
+		settlingTime = readingTime
+	}
+	return max(waitFor(&s.deleting, deleting, passingTime, now), waitFor(&s.rolling, rolling, passingTime, now),
+		waitFor(&s.settling, status.Settling(o), settlingTime, now))
 }
 
 // waitFor keeps since when a state is under way, and says for how long it need not be told yet.
-func waitFor(since *time.Time, underWay bool, now time.Time) time.Duration {
+func waitFor(since *time.Time, underWay bool, most time.Duration, now time.Time) time.Duration {
 	switch {
 	case !underWay:
 		*since = time.Time{}
@@ -131,7 +139,7 @@ func waitFor(since *time.Time, underWay bool, now time.Time) time.Duration {
 	case since.IsZero():
 		*since = now
 	}
-	return max(0, since.Add(passingTime).Sub(now))
+	return max(0, since.Add(most).Sub(now))
 }
 
 // lastingError says that an error does not pass by itself; none does not stand in the way.

@@ -134,7 +134,8 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		{coming, 41 * time.Second, 0},                  // nobody waits for that to pass: it is told
 		{settling, 50 * time.Second, 10 * time.Second}, // a CRD was changed, and not read yet
 		{status.Outcome{}, 51 * time.Second, 0},        // it was
-		{early, 52 * time.Second, 0},                   // who waits for istiod is told how far it is
+		{early, 52 * time.Second, 3 * time.Second},     // CRDs are read in moments; each would change what is said
+		{early, 55 * time.Second, 0},                   // who waits for istiod is told how far it is
 	} {
 		if got := controller.Wait(&passing, step.outcome, now.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -42,6 +43,8 @@ type Cluster struct {
 	namespace *watch.Watch
 	classes   *classWatch
 	mode      *modeWatch
+	// observed are the versions of the wanted CRDs that were observed last.
+	observed atomic.Pointer[map[string]string]
 	// arranging is held while watches are started and stopped.
 	arranging sync.Mutex
 	// notify, arranged and log are set by Start, before anything runs.
@@ -49,6 +52,9 @@ type Cluster struct {
 	arranged func()
 	log      logr.Logger
 }
+
+// crdKind is the kind of a CRD.
+const crdKind = "CustomResourceDefinition"
 
 // servedPatience is for how long the objects of a CRD are asked for while the API server does not know them: one that has just come is served in a
 // moment, or after five seconds where there are several API servers.
@@ -182,14 +188,16 @@ func (c *Cluster) onCRD() {
 	c.notify()
 }
 
-// Apply makes the guest agree with objects.
+// Apply makes the guest agree with objects. A CRD that has changed since it was observed waits: whose it is now is to be known first.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.GuestObject) apply.Report {
-	return apply.Apply(ctx, c.objects, objects)
+	as, changed := c.asObserved(objects)
+	return apply.Apply(ctx, c.objects, as).And(changed)
 }
 
 // Adopt makes objects of others ours, and as they should be.
 func (c *Cluster) Adopt(ctx context.Context, objects []desired.GuestObject) apply.Report {
-	return apply.Adopt(ctx, c.objects, objects)
+	as, changed := c.asObserved(objects)
+	return apply.Adopt(ctx, c.objects, as).And(changed)
 }
 
 // Prune deletes what is ours and not in keep.

@@ -35,6 +35,7 @@ func (c *Cluster) Observe() (desired.Guest, error) {
 	if err := c.known(); err != nil {
 		return desired.Guest{}, err
 	}
+	c.noteCRDs()
 	out := desired.Guest{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.ours(), Mode: c.mode.mode(), Unserved: c.unserved()}
 	out.InUse, _ = c.InUse()
 	if len(c.namespace.List()) > 0 {
