@@ -22,12 +22,12 @@ type crdMetrics struct{ last atomic.Pointer[crdFindings] }
 type crdFindings struct {
 	mode      crds.Mode
 	decisions []crds.CRD
-	inUse     []crds.InUse
+	inUse     map[string]int
 }
 
 // keep takes the outcome of a pass. While a plan is refused nothing is known of decisions.
 func (m *crdMetrics) keep(o status.Outcome) {
-	m.last.Store(&crdFindings{mode: o.Plan.Mode, decisions: o.Plan.Decisions, inUse: o.InUse})
+	m.last.Store(&crdFindings{mode: o.Plan.Mode, decisions: o.Plan.Decisions, inUse: o.InUseTotals})
 }
 
 func crdInfoDesc() *prometheus.Desc {
@@ -71,11 +71,7 @@ func (m *crdMetrics) Collect(series chan<- prometheus.Metric) {
 	for _, crd := range last.decisions {
 		gauge(crdInfoDesc(), 1, crd.Name, ownerLabel(crd.Owner.Kind), string(crd.Verdict), string(crd.Because), versionLabel(crd.Marks.Version), crd.Wanted.Version)
 	}
-	counts := map[string]int{}
-	for _, use := range last.inUse {
-		counts[use.CRD]++
-	}
-	for crd, count := range counts {
+	for crd, count := range last.inUse {
 		gauge(unsupportedObjectsDesc(), count, crd)
 	}
 }

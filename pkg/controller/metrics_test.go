@@ -50,8 +50,8 @@ func crd(name string, owner crds.Owner, version string, verdict crds.Verdict, be
 	}
 }
 
-func outcomeWith(mode crds.Mode, inUse []crds.InUse, decisions ...crds.CRD) status.Outcome {
-	return status.Outcome{Plan: desired.State{Mode: mode, Decisions: decisions}, InUse: inUse}
+func outcomeWith(mode crds.Mode, inUse map[string]int, decisions ...crds.CRD) status.Outcome {
+	return status.Outcome{Plan: desired.State{Mode: mode, Decisions: decisions}, InUseTotals: inUse}
 }
 
 // TestMetricsShowTheLastOutcome, and nothing of the one before.
@@ -68,13 +68,13 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 			`hypergate_guest_crd_info{because="Absent",crd="a",installed_version="",owner="nobody",verdict="Install",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
 		}},
-		{"with some", outcomeWith(crds.Managed, []crds.InUse{{CRD: "a", Name: "x"}, {CRD: "b", Name: "x"}, {CRD: "a", Name: "y"}},
+		{"with some", outcomeWith(crds.Managed, map[string]int{"a": 250, "b": 1},
 			crd("a", crds.Owner{Kind: crds.Ours}, "v1.4.1", crds.Update, crds.IsOurs),
 			crd("b", crds.Owner{Kind: crds.ThirdParty, Name: "somebody's own name"}, strings.Repeat("v", 9999), crds.Blocked, crds.NeedsConsent)), []string{
 			`hypergate_guest_crd_info{because="NeedsConsent",crd="b",installed_version="other",owner="third party",verdict="Blocked",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_crd_info{because="Ours",crd="a",installed_version="v1.4.1",owner="hypergate",verdict="Update",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
-			`hypergate_guest_unsupported_objects{crd="a"} 2`,
+			`hypergate_guest_unsupported_objects{crd="a"} 250`,
 			`hypergate_guest_unsupported_objects{crd="b"} 1`,
 		}},
 		{"left to somebody else", outcomeWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},

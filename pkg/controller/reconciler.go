@@ -116,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if hold, held := errors.AsType[heldError](err); held {
 		return r.rest(ctx, hold), nil
 	}
-	return r.report(ctx, p, err)
+	return r.report(ctx, p, err), nil
 }
 
 // unknown says that a side has not shown everything yet, and that a watch will tell. What the management side forbids is known: the guest's classes
@@ -171,8 +171,8 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	if held := r.hold(ctx, hosted, err); held != nil {
 		return held // nothing may be written, not even a status
 	}
+	p.hosted, p.seen, p.outcome = hosted, seen, outcomeOf(hosted, seen)
 	if err != nil {
-		p.outcome = outcomeOf(hosted, seen)
 		if !unknown(err) && seen.ModeOr(r.config) == crds.Managed {
 			r.keepUnseen(ctx, p)
 		}
@@ -180,18 +180,17 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	}
 	if len(seen.Classes) > 0 {
 		var retry time.Duration
-		seen.Webhook, retry = r.proof.of(ctx, r.guest, hosted, r.clock.Now())
+		p.seen.Webhook, retry = r.proof.of(ctx, r.guest, hosted, r.clock.Now())
 		p.again(retry)
 	}
-	p.hosted, p.seen = hosted, seen
-	p.outcome = outcomeOf(hosted, seen)
 	return nil
 }
 
 // outcomeOf is the outcome of a pass that has observed, and done nothing yet.
 func outcomeOf(hosted desired.Hosted, seen desired.Guest) status.Outcome {
 	return status.Outcome{
-		Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout, Unserved: seen.Unserved, InUse: seen.InUse,
+		Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout, Unserved: seen.Unserved,
+		InUse: seen.InUse, InUseTotals: seen.InUseTotals,
 	}
 }
 
@@ -219,7 +218,8 @@ func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
 	}
 	hosted, seen := p.hosted, p.seen
 	// Nothing is computed from these.
-	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest, seen.Unserved, seen.InUse = time.Time{}, desired.RolledOut, "", nil, nil
+	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest = time.Time{}, desired.RolledOut, ""
+	seen.Unserved, seen.InUse, seen.InUseTotals = nil, nil, nil
 	inputs, err := json.Marshal([]any{hosted, seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)

@@ -21,7 +21,7 @@ import (
 )
 
 // report logs what was done, writes the conditions that changed, and says when to try again what failed. refused is why there is no plan.
-func (r *Reconciler) report(ctx context.Context, p *pass, refused error) (reconcile.Result, error) {
+func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconcile.Result {
 	p.outcome.Refused, p.outcome.Weakened = refused, r.weakened
 	o := p.outcome
 	r.metrics.keep(o)
@@ -40,7 +40,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) (reconc
 	}
 	p.again(o.Mgmt.And(o.Guest).RetryAfter())
 	p.again(r.trouble.tell(ctx, failureOf(o, untold)))
-	return reconcile.Result{RequeueAfter: p.next}, nil
+	return reconcile.Result{RequeueAfter: p.next}
 }
 
 // writeConditions writes the conditions of each class that are not as they should be.

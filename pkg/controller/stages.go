@@ -13,6 +13,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // applyAll applies the stages of the plan in their order.
@@ -82,15 +83,19 @@ func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 		// Rolled now, for another way to the guest, its pod would take the way of before once more.
 		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret))
 	case p.hosted.Istiod == desired.Absent:
-		o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, append(secret, o.Plan.Workload...)))
-		r.met = true
+		r.applyIstiod(ctx, o, append(secret, o.Plan.Workload...))
 	default:
 		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
 		if o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, secret)); o.Mgmt.Holds(desired.NeededOnMgmt) {
-			o.Mgmt = o.Mgmt.And(r.mgmt.Apply(ctx, o.Plan.Workload))
-			r.met = true
+			r.applyIstiod(ctx, o, o.Plan.Workload)
 		}
 	}
+}
+
+// applyIstiod applies istiod, with what goes with it, and notes when it is there as it should be.
+func (r *Reconciler) applyIstiod(ctx context.Context, o *status.Outcome, objects []desired.MgmtObject) {
+	report := r.mgmt.Apply(ctx, objects)
+	o.Mgmt, r.met = o.Mgmt.And(report), r.met || report.Complete()
 }
 
 // keepCredential renews the credential of an istiod that is there, when there is no plan.

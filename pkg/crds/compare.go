@@ -60,6 +60,19 @@ func (f Field) Secures() bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(path, word) })
 }
 
+// SecuringFirst are the fields, those that may be what keeps somebody out first, and otherwise in their order; nil when there are none.
+func SecuringFirst(fields []Field) []Field {
+	var first, rest []Field
+	for _, f := range fields {
+		if f.Secures() {
+			first = append(first, f)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	return append(first, rest...)
+}
+
 // Compare says how the installed CRD and the wanted one differ. An error is that of DefinitionOf.
 func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 	have, err := readSpec(installed)
@@ -209,13 +222,9 @@ func (s fieldSet) add(path, version string) {
 
 // sorted are the fields, those that may be what keeps somebody out first, then by path.
 func (s fieldSet) sorted() []Field {
-	var first, rest []Field
+	out := make([]Field, 0, len(s))
 	for _, path := range slices.Sorted(maps.Keys(s)) {
-		if f := (Field{path, slices.Sorted(slices.Values(s[path]))}); f.Secures() {
-			first = append(first, f)
-		} else {
-			rest = append(rest, f)
-		}
+		out = append(out, Field{path, slices.Sorted(slices.Values(s[path]))})
 	}
-	return append(first, rest...)
+	return SecuringFirst(out)
 }

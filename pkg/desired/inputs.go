@@ -234,9 +234,10 @@ type Guest struct {
 	// Mode is what the guest's configuration says of our looking after CRDs and installation; empty when it says nothing.
 	Mode crds.Mode
 	// Unserved are CRDs of the Gateway API's groups that are served and that istiod does not know, InUse the objects that use what is served and
-	// not heeded: those CRDs, and fields of others. Nothing is computed from them.
-	Unserved []string
-	InUse    []crds.InUse
+	// not heeded: those CRDs, and fields of others, the first hundred. InUseTotals is how many there are of each CRD. Nothing is computed from them.
+	Unserved    []string
+	InUse       []crds.InUse
+	InUseTotals map[string]int
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// Webhook is what is known of the way from the guest's API server to istiod's webhook.

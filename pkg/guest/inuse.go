@@ -187,10 +187,10 @@ func (v *useView) use(of []search) crds.Use {
 	return out
 }
 
-// inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are in all. Gateways and
+// inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are of each CRD. Gateways and
 // GatewayClasses count if they are of our classes; other objects may belong to several, and all count. A route that only names other people's Gateways is
 // told of as well: that would take a look at all Gateways for each. Without classes, all objects count.
-func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, total int) {
+func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, totals map[string]int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := map[string]*crds.InUse{}
@@ -209,12 +209,15 @@ func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, total int) 
 	}
 	for _, use := range all {
 		list = append(list, *use)
+		if totals == nil {
+			totals = map[string]int{}
+		}
+		totals[use.CRD]++
 	}
 	slices.SortFunc(list, func(a, b crds.InUse) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.CRD, b.CRD), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	total = len(list)
-	return slices.Clip(list[:min(total, mostInUse)]), total
+	return slices.Clone(list[:min(len(list), mostInUse)]), totals
 }
 
 // rank puts what may keep somebody out first.
@@ -255,10 +258,8 @@ func union(a, b []crds.Field) []crds.Field {
 			a = append(slices.Clip(a), f)
 		}
 	}
-	slices.SortStableFunc(a, func(x, y crds.Field) int {
-		return cmp.Or(cmp.Compare(rank(crds.InUse{Fields: []crds.Field{x}}), rank(crds.InUse{Fields: []crds.Field{y}})), cmp.Compare(x.Path, y.Path))
-	})
-	return a
+	slices.SortStableFunc(a, func(x, y crds.Field) int { return cmp.Compare(x.Path, y.Path) })
+	return crds.SecuringFirst(a)
 }
 
 // watchProblems are the searches for fields that do not work, by resource. Nothing is decided by the objects of a kind that istiod does not know: where

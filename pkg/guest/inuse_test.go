@@ -139,10 +139,7 @@ func TestKindsInVain(t *testing.T) {
 		many = append(many, route(fmt.Sprintf("m%03d", i), ""))
 	}
 	f.api.Put(theMeshes, many...)
-	total := func() int {
-		_, n := f.guest.InUse()
-		return n
-	}
+	total := func() int { return f.observed().InUseTotals[meshCRD] }
 	f.Eventually(total).Should(gomega.Equal(250))
 	f.Expect(f.observed().InUse).To(gomega.And(gomega.HaveLen(100), gomega.ContainElement(gomega.HaveField("Name", "m000"))))
 

@@ -37,7 +37,7 @@ func (c *Cluster) Observe() (desired.Guest, error) {
 	}
 	c.noteCRDs()
 	out := desired.Guest{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.ours(), Mode: c.mode.mode(), Unserved: c.unserved()}
-	out.InUse, _ = c.InUse()
+	out.InUse, out.InUseTotals = c.inUse()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = desired.Present
 	}
@@ -92,12 +92,14 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems())
 }
 
-// Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them, and how many there are
-// in all.
-func (c *Cluster) Losing() (first []crds.InUse, total int) { return c.uses.inUse(nil) }
+// Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them.
+func (c *Cluster) Losing() []crds.InUse {
+	first, _ := c.uses.inUse(nil)
+	return first
+}
 
-// InUse are the objects of the guest that use what is served there and not heeded, the first hundred of them, and how many there are in all.
-func (c *Cluster) InUse() (first []crds.InUse, total int) {
+// inUse are the objects of the guest that use what is served there and not heeded, the first hundred of them, and how many there are of each CRD.
+func (c *Cluster) inUse() (first []crds.InUse, totals map[string]int) {
 	classes := map[string]bool{}
 	for _, class := range c.classes.ours() {
 		classes[class.Name] = true

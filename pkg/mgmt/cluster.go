@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -173,14 +174,21 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	return nil
 }
 
-// Observe reads what the management side shows. An error means "unknown", never "absent".
+// Observe reads what the management side shows. An error means "unknown", never "absent"; with one, the HostedControlPlane is what it is, since that also
+// says whether anything may be written meanwhile, and the rest is not to be used.
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
-	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
-	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() || !c.planes.known() {
-		return desired.Hosted{}, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err(), c.planes.err())}
+	if !c.planes.known() {
+		return desired.Hosted{}, NotSyncedError{} // whatever the cause: it ends, and then it is known
 	}
 	out := c.istiodStatus()
-	if err := cmp.Or(c.observeControlPlane(ctx, &out), c.readWhatIsNotKnown(ctx)); err != nil {
+	if err := c.observeControlPlane(ctx, &out); err != nil {
+		return out, err
+	}
+	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
+	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() {
+		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err())}
+	}
+	if err := c.readWhatIsNotKnown(ctx); err != nil {
 		return out, err
 	}
 	out.API = c.api
@@ -269,11 +277,11 @@ func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply
 	return apply.Apply(ctx, c.objects, objects)
 }
 
-// Prune deletes what is ours and not in keep. If anything is kept, so is istiod's credential, whether or not a plan could make one now: a pod
-// that restarts needs it.
+// Prune deletes what is ours and not in keep. If istiod is kept, so is its credential, whether or not a plan could make one now: a pod that
+// restarts needs it.
 func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
 	spared := apply.IDs(keep)
-	if len(keep) > 0 {
+	if slices.ContainsFunc(keep, func(o desired.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
 		spared = append(spared, apply.ID{
 			GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
 			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CredentialSecretName},
@@ -290,7 +298,7 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem {
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {
 	err := cmp.Or(c.istiod.Err(), c.theCA.Err())
-	if !c.istiod.Synced() || !c.theCA.Synced() {
+	if !c.istiod.Synced() || !c.theCA.Synced() || !c.planes.known() {
 		return NotSyncedError{err: err}
 	}
 	return err

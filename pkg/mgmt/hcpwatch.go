@@ -169,14 +169,6 @@ func (c *controlPlanes) known() bool {
 	return c.knownLocked()
 }
 
-// err is why the watch does not work, where that is more than that there is nothing to see.
-func (c *controlPlanes) err() error {
-	if c == nil {
-		return nil
-	}
-	return c.watch.Err()
-}
-
 // absent says that the kind is not served.
 func (c *controlPlanes) absent() bool {
 	c.mu.Lock()

@@ -116,6 +116,19 @@ func TestWithoutHyperShift(t *testing.T) {
 	f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.BeNumerically("<=", 1))
 }
 
+// TestAPauseHoldsWhileSomethingMayNotBeSeen: istiod's token is renewed even then, and must not be while nothing may be written.
+func TestAPauseHoldsWhileSomethingMayNotBeSeen(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces, ofUser)
+		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: 'true'"))
+		api.Fail(theDeployments, forbidden("deployments"))
+	})
+	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
+	hosted, err := f.mgmt.Observe(f.Context())
+	f.Expect(err).To(gomega.HaveOccurred())
+	f.Expect(hosted.ControlPlane).To(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true")))
+}
+
 // mayNotList is what RBAC says.
 func mayNotList() *apierrors.StatusError {
 	return apierrors.NewForbidden(schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes"}, "",

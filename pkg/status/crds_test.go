@@ -499,7 +499,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})
 	}
-	got := find(t, status.Conditions(desired.GatewayClass{}, status.Outcome{InUse: many}, "v", nil, now), status.UnsupportedFieldsInUse)
+	got := find(t, status.Conditions(desired.GatewayClass{}, status.Outcome{InUse: many[:100], InUseTotals: map[string]int{routes: 700, gateways: 300}}, "v", nil, now), status.UnsupportedFieldsInUse)
 	if !strings.HasSuffix(got.Message, "; and 990 more objects (hypergate crds lists them)") {
 		t.Errorf("a thousand objects: %s", got.Message)
 	}

@@ -69,6 +69,8 @@ type Outcome struct {
 	// Unserved and InUse are as in desired.Guest.
 	Unserved []string
 	InUse    []crds.InUse
+	// InUseTotals is how many objects there are of each CRD, of which InUse are the first.
+	InUseTotals map[string]int
 	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
 	Waiting string
 	// Weakened is how many settings weaken it. Which they are is not said here: the guest would know what to try.

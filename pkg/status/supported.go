@@ -116,7 +116,11 @@ func fieldsInUse(o Outcome, version string) metav1.Condition {
 		c.Message += ", which may leave open what they are to close"
 	}
 	c.Message += ": " + strings.Join(all[:min(len(all), fewObjects)], "; ")
-	if more := len(all) - fewObjects; more > 0 {
+	total := 0
+	for _, n := range o.InUseTotals {
+		total += n
+	}
+	if more := total - fewObjects; more > 0 {
 		c.Message += fmt.Sprintf("; and %d more objects (hypergate crds lists them)", more)
 	}
 	return c
@@ -135,15 +139,10 @@ func ignored(use crds.InUse) string {
 	if len(use.Fields) == 0 {
 		return "the whole object, a kind that it does not know"
 	}
-	var first, rest []string
-	for _, f := range use.Fields {
-		if f.Secures() {
-			first = append(first, f.String())
-		} else {
-			rest = append(rest, f.String())
-		}
+	var all []string
+	for _, f := range crds.SecuringFirst(use.Fields) {
+		all = append(all, f.String())
 	}
-	all := slices.Concat(first, rest)
 	text := strings.Join(all[:min(len(all), fewFailures)], ", ")
 	if more := len(all) - fewFailures; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

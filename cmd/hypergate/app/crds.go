@@ -163,8 +163,7 @@ func observeGuest(
 		select {
 		case <-changes:
 		case <-quiet:
-			losing, _ = cluster.Losing()
-			return seen, losing, nil
+			return seen, cluster.Losing(), nil
 		case <-ctx.Done():
 			return seen, nil, notKnown(ctx, timeout, err, unread)
 		}
