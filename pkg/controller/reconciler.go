@@ -58,6 +58,8 @@ type Reconciler struct {
 	guarded bool
 	// proof is what is known of the webhook.
 	proof proof
+	// reach is what is known of the way to istiod where it is published.
+	reach reach
 	// trouble is what was said of failures that time alone does not mend.
 	trouble trouble
 	// weakened is how many settings weaken the installation.
@@ -77,7 +79,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	}
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
-		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), says: map[string]*rate.Limiter{}, weakened: len(o.weakened()),
+		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, weakened: len(o.weakened()),
 	}
 }
 
@@ -147,6 +149,9 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	if p.outcome.Waiting == "" {
 		p.outcome.Waiting = r.proof.why()
 	}
+	var retry time.Duration
+	p.outcome.Reach, retry = r.reach.of(ctx, p.hosted, plan, r.clock.Now())
+	p.again(retry)
 	r.trusted = !p.stopped && p.outcome.Mgmt.Complete() && p.outcome.Guest.Holds(desired.HoldsRoots)
 	p.outcome.MgmtWatches, p.outcome.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
 	if !plan.Installed && p.outcome.Mgmt.Complete() && p.outcome.Guest.Complete() {
@@ -294,7 +299,7 @@ func (r *Reconciler) prepare(ctx context.Context, p *pass) {
 	if err == nil {
 		r.nextCA = ca
 		seen.Classes, seen.Namespace = []desired.GatewayClass{{Name: usualClass}}, desired.Present
-		_, err = r.planner.Compute(desired.Hosted{CA: ca, ControlPlane: p.hosted.ControlPlane}, seen)
+		_, err = r.planner.Compute(desired.Hosted{CA: ca, ControlPlane: p.hosted.ControlPlane, Exposure: p.hosted.Exposure}, seen)
 	}
 	if err != nil {
 		// Nobody has asked. Whoever does is told in the status.

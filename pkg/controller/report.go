@@ -106,8 +106,8 @@ func told(report apply.Report) string {
 }
 
 // passing is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, a rollout of istiod, and
-// CRDs that settle. Zero: it is not.
-type passing struct{ deleting, rolling, settling time.Time }
+// CRDs that settle, and the proof that istiod answers where it is published. Zero: it is not.
+type passing struct{ deleting, rolling, settling, proving time.Time }
 
 // passingTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
 // and made anew.
@@ -127,7 +127,7 @@ func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
 		settlingTime = readingTime
 	}
 	return max(waitFor(&s.deleting, deleting, passingTime, now), waitFor(&s.rolling, rolling, passingTime, now),
-		waitFor(&s.settling, status.Settling(o), settlingTime, now))
+		waitFor(&s.settling, status.Settling(o), settlingTime, now), waitFor(&s.proving, o.Reach.Settles(), passingTime, now))
 }
 
 // waitFor keeps since when a state is under way, and says for how long it need not be told yet.

@@ -54,7 +54,9 @@ type Options struct {
 	// CAOverlap is how long both roots are trusted before and after the switch of a rotation of the mesh CA.
 	CAOverlap time.Duration
 	// Clock is what the ages of tokens and of the CA are read from; nil: the system's.
-	Clock          clock.PassiveClock
+	Clock clock.PassiveClock
+	// Probe is how it is proven that istiod answers where it is published. Standalone nobody looks: no cluster boundary is in between.
+	Probe          Probe
 	LeaderElection bool
 	HealthAddress  string
 	MetricsAddress string
@@ -150,6 +152,7 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	// The queue keeps the key once, however many events come.
 	watches := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		notify := func() { queue.Add(theKey) }
+		r.reach.wake = notify
 		return errors.Join(r.mgmt.Start(ctx, notify), r.guest.Start(ctx, notify))
 	})
 	if err := c.Watch(watches); err != nil {

@@ -38,6 +38,7 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	sides.Go(func() { o.Guest = r.guest.Apply(ctx, o.Plan.Guest) })
 	sides.Wait()
 	if o.Plan.Installed {
+		r.publish(ctx, p)
 		r.applyWorkload(ctx, p)
 	}
 	crdsDone.Wait()
@@ -48,6 +49,17 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 		if o.Guest = o.Guest.And(admission); admission.Count(apply.VerdictApplied) > 0 {
 			p.again(r.proof.applied())
 		}
+	}
+}
+
+// publish makes the route to istiod's Service, once that is there, and says what is missing before istiod can be published.
+func (r *Reconciler) publish(ctx context.Context, p *pass) {
+	o := &p.outcome
+	if o.Mgmt.Holds(func(gvk schema.GroupVersionKind) bool { return gvk.Kind == "Service" }) {
+		o.Mgmt = o.Mgmt.And(r.mgmt.Publish(ctx, o.Plan.Exposure))
+	}
+	if awaited, is := o.Plan.Publication.(desired.Awaited); is {
+		o.Waiting = awaited.Why
 	}
 }
 
@@ -76,6 +88,9 @@ func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Re
 // the guest it would start and not be able to work, and one that serves would be replaced by one that does not.
 func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 	o := &p.outcome
+	if len(o.Plan.Workload) == 0 {
+		return // it is not known yet where istiod will be published
+	}
 	secret := r.credential(ctx, p)
 	switch {
 	case secret == nil:
@@ -194,7 +209,7 @@ func (r *Reconciler) prune(ctx context.Context, p *pass) {
 		return
 	}
 	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Adopted, o.Plan.Protection, o.Plan.Guest, o.Plan.Admission)
-	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Workload)
+	keepMgmt := slices.Concat(o.Plan.Mgmt, o.Plan.Exposure, o.Plan.Workload)
 	// When nobody asks for us any more, nothing that the guest does or refuses keeps istiod running.
 	if o.Guest = o.Guest.And(r.guest.PruneWebhooks(ctx, keepGuest)); o.Plan.Installed && !o.Guest.Complete() {
 		return

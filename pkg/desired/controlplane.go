@@ -20,6 +20,8 @@ type ControlPlane struct {
 	UID  types.UID
 	// Platform is the name of the guest's platform.
 	Platform string
+	// EndpointAccess is who may reach the control plane's endpoints on clouds with private links: Public, PublicAndPrivate, Private; mostly empty.
+	EndpointAccess string
 	// Availability is the availability policy of controllers.
 	Availability string
 	// NodeSelector, Tolerations and Labels are for each pod of the control plane.

@@ -52,6 +52,8 @@ type Config struct {
 	PilotImage, ProxyImage string
 	// XDS is where the guest's gateways reach istiod. It is the discovery address, the CA address, and a name in istiod's certificate.
 	XDS HostPort
+	// Publish is who publishes istiod to the guest's nodes, and how; unless somebody else does it, XDS follows from it and may be empty here.
+	Publish Publish
 	// WebhookHost is the host that the guest's kube-apiserver calls istiod's webhooks at, on port 443. Hosted only.
 	WebhookHost string
 	// IstioResources are the Istio kinds that istiod serves, in any order.
@@ -156,6 +158,8 @@ type Hosted struct {
 	ControlPlane ControlPlane
 	// DoubtfulControlPlane is why there is no telling what the HostedControlPlane says, though there is one; nothing is planned then.
 	DoubtfulControlPlane error
+	// Exposure is what there is of the ways to istiod.
+	Exposure Exposure
 	// CA signs istiod's serving certificate and the gateways' certificates.
 	CA pki.CA
 	// CAOwner is who made it and looks after it.

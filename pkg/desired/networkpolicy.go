@@ -181,7 +181,7 @@ func (c Config) validatePolicies(add func(ok bool, flag, format string, args ...
 }
 
 // networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg Config, guest Guest) ([]*unstructured.Unstructured, error) {
+func networkPolicies(cfg Config, guest Guest, way Way) ([]*unstructured.Unstructured, error) {
 	peers, fenced := cfg.fenced()
 	if !fenced {
 		return nil, nil
@@ -195,6 +195,9 @@ func networkPolicies(cfg Config, guest Guest) ([]*unstructured.Unstructured, err
 		allow("from", peers.XDS, port("TCP", xdsPort)),
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
+	if way.fromAnywhere() {
+		in = append(in, map[string]any{"from": everybody(), "ports": []any{port("TCP", xdsPort)}})
+	}
 	out := slices.Concat(
 		allow("to", peers.GuestAPI, port("TCP", server)),
 		// OpenShift's DNS pods listen on 5353, behind a Service on 53; a policy is about the pods.
@@ -213,8 +216,8 @@ func networkPolicies(cfg Config, guest Guest) ([]*unstructured.Unstructured, err
 }
 
 // addNetworkPolicies adds what fences istiod's pod in.
-func (p *draft) addNetworkPolicies() error {
-	policies, err := networkPolicies(p.cfg, p.guest)
+func (p *draft) addNetworkPolicies(way Way) error {
+	policies, err := networkPolicies(p.cfg, p.guest, way)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))
 	}

@@ -175,7 +175,11 @@ func (c Config) mgmtNames(kind string) []string {
 		if c.Topology == TopologyStandalone {
 			return []string{c.IstiodName()}
 		}
-		return []string{c.IstiodName(), c.WebhookService()}
+		names := []string{c.IstiodName(), c.WebhookService()}
+		if c.Publish.Way != WayAddress {
+			names = append(names, c.XDSService())
+		}
+		return names
 	default:
 		return []string{c.IstiodName()}
 	}

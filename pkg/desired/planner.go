@@ -51,8 +51,13 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 	}
 	mode := guest.ModeOr(p.cfg)
 	d := draft{Planner: p, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
-	if d.plan.Installed && !hosted.CA.Exists() {
-		return State{}, errors.New("computing the installation: there is no mesh CA yet")
+	if d.plan.Installed {
+		if !hosted.CA.Exists() {
+			return State{}, errors.New("computing the installation: there is no mesh CA yet")
+		}
+		if err := d.publish(); err != nil {
+			return State{}, err
+		}
 	}
 	// CRDs and releases have nothing in common, neither fields of the plan nor what is remembered.
 	var crdsErr, releasesErr error
@@ -73,6 +78,25 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 		return State{}, err
 	}
 	return d.plan, nil
+}
+
+// publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, there is no istiod. One that is
+// there was published somewhere, and is left alone.
+func (p *draft) publish() error {
+	p.plan.Publication = publication(p.cfg, p.hosted)
+	switch at := p.plan.Publication.(type) {
+	case Published:
+		known := *p.Planner
+		known.cfg.XDS = at.At
+		p.Planner = &known // it remembers into the same maps
+	case Awaited:
+		if p.hosted.Istiod != Absent {
+			return fmt.Errorf("publishing istiod: it waits for %s, and istiod is there already", at.Why)
+		}
+	case Impossible:
+		return fmt.Errorf("publishing istiod: %s", at.Why)
+	}
+	return nil
 }
 
 // unknownCRDs are those of the names that are not remembered.

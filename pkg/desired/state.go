@@ -31,6 +31,10 @@ type State struct {
 	Guest []GuestObject
 	// Mgmt is what istiod's pod mounts and is reached by.
 	Mgmt []MgmtObject
+	// Exposure is what publishes istiod's Service beyond the management cluster. It follows when the Service is there, and goes before it.
+	Exposure []MgmtObject
+	// Publication is where istiod is published. Unless it is Published, Workload is empty: its certificate and its configuration say where.
+	Publication Publication
 	// Workload is istiod's Deployment. It follows when Guest and Mgmt are there and istiod has its guest kubeconfig.
 	Workload []MgmtObject
 	// Admission are the guest's webhooks. They follow when istiod is available.
@@ -188,12 +192,13 @@ func (p *draft) protectCRDs(names []string) error {
 	return nil
 }
 
-// addReleases renders both releases and routes what comes out.
+// addReleases renders both releases and routes what comes out. istiod's waits until it is known where istiod is published.
 func (p *draft) addReleases() error {
-	for _, r := range []charts.Release{
-		{Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg)},
-		{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.hosted, p.guest)},
-	} {
+	list := []charts.Release{{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.hosted, p.guest)}}
+	if _, known := p.plan.Publication.(Published); known {
+		list = append(list, charts.Release{Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg)})
+	}
+	for _, r := range list {
 		rendered, err := p.render(r)
 		if err != nil {
 			return err
@@ -276,8 +281,8 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 	return webhookurl.Rewrite(u, endpoint)
 }
 
-// addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA, the network
-// policies, the webhook's Service.
+// addOwn adds what no chart has: the guest's namespace, istiod's RBAC there, the CA, the network policies, the webhook's Service, and what publishes
+// istiod.
 func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
 	if p.guest.Namespace == Missing {
@@ -288,7 +293,8 @@ func (p *draft) addOwn() error {
 			return err
 		}
 	}
-	if err := errors.Join(p.addNetworkPolicies(), p.addWebhookService()); err != nil {
+	way, err := p.cfg.PublishingWay(p.hosted.ControlPlane)
+	if err := errors.Join(err, p.addNetworkPolicies(way), p.addWebhookService(), p.addExposure(way, p.plan.Publication)); err != nil {
 		return err
 	}
 	return p.addCA()
@@ -321,7 +327,7 @@ func (p *draft) refuseTwins() error {
 	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
 		add(SideGuest, o.object)
 	}
-	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Workload) {
+	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Exposure, p.plan.Workload) {
 		add(SideMgmt, o.object)
 	}
 	return errors.Join(errs...)

@@ -40,7 +40,7 @@ func (c Config) Validate() error {
 		"%q is no revision: lower-case letters, digits and hyphens, at most %d, and not \"default\"", c.Revision, longest)
 	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
 	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
-	add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
+	c.validatePublish(add)
 	c.validateHosted(add)
 	for _, r := range c.IstioResources {
 		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
@@ -52,13 +52,37 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// validatePublish checks where istiod is published, or how it is to be.
+func (c Config) validatePublish(add func(ok bool, flag, format string, args ...any)) {
+	ways := []Way{WayAuto, WayRoute, WayTLSRoute, WayLoadBalancer, WayNodePort}
+	way, at := c.Publish.Way, c.Publish.At
+	if c.Topology == TopologyStandalone {
+		add(way == WayAddress, "publish", "%q: a standalone cluster's gateways reach istiod by its Service", way)
+	}
+	if way == WayAddress {
+		add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
+		return
+	}
+	add(slices.Contains(ways, way), "publish", "%q is none of %v", way, ways)
+	add(at.Host == "" || isHost(at.Host), "publish-host", "%q is no host name or address", at.Host)
+	add(!namesNamespace(c, at.Host), "publish-host", "%q names the management namespace, and every gateway of the guest shows this host: take another", at.Host)
+	isAddress := len(validation.IsValidIP(nil, at.Host)) == 0
+	add(!isAddress || way == WayNodePort || way == WayAuto, "publish-host", "%q is an address, and a %s is found by name", at.Host, way)
+	if way == WayTLSRoute {
+		parent := c.Publish.Gateway
+		add(at.Host != "", "publish-host", "a TLSRoute needs a host name that leads to its Gateway")
+		add(isLabel(parent.Namespace) && isHost(parent.Name), "publish-gateway", "\"%s/%s\" is no <namespace>/<name> of a Gateway on the management cluster", parent.Namespace, parent.Name)
+		return
+	}
+	add(c.Publish.Gateway == ParentGateway{}, "publish-gateway", "is for --publish=%s only", WayTLSRoute)
+}
+
 // validateHosted checks the hosts by which a guest reaches istiod.
 func (c Config) validateHosted(add func(ok bool, flag, format string, args ...any)) {
 	if c.Topology != TopologyHosted {
 		return
 	}
-	named := len(c.MgmtNamespace) >= shortest && containsWord(c.XDS.Host, c.MgmtNamespace) && !knownToGuest(c.MgmtNamespace, c, Guest{})
-	add(!named, "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
+	add(!namesNamespace(c, c.XDS.Host), "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
 	derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
 	add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
 	add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",

@@ -39,7 +39,9 @@ type Cluster struct {
 	notify func()
 	kept   secrets
 	planes *controlPlanes
-	plane  shownPlane
+	// exposure is how istiod is published.
+	exposure *exposure
+	plane    shownPlane
 }
 
 // New connects to the management cluster. It makes no request.
@@ -59,7 +61,7 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 		FieldManager:   desired.FieldManager,
 		OwnerKey:       desired.OwnerLabel,
 		OwnerValue:     cfg.OwnerValue(desired.SideMgmt),
-		Kinds:          kinds(cfg),
+		Kinds:          applyKinds(cfg.MgmtKinds()),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
@@ -80,6 +82,9 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 	c.istiod = watch.New(istiodWatch(apps.Deployments(cfg.MgmtNamespace), cfg.IstiodName(), func() { c.notify() }))
 	c.theCA = watch.New(caWatch(core.Secrets(cfg.MgmtNamespace), func() { c.notify() }))
 	if c.planes, err = newControlPlanes(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	if c.exposure, err = newExposure(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	return c, nil
@@ -133,8 +138,7 @@ func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify
 	return o
 }
 
-func kinds(cfg desired.Config) []apply.Kind {
-	all := cfg.MgmtKinds()
+func applyKinds(all []desired.Kind) []apply.Kind {
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
 		out = append(out, apply.Kind{
@@ -171,6 +175,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	go c.istiod.Run(ctx)
 	go c.theCA.Run(ctx)
 	go c.planes.run(ctx)
+	c.exposure.start(ctx, notify)
 	return nil
 }
 
@@ -189,6 +194,9 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err())}
 	}
 	if err := c.readWhatIsNotKnown(ctx); err != nil {
+		return out, err
+	}
+	if err := c.exposure.observe(&out); err != nil {
 		return out, err
 	}
 	out.API = c.api
@@ -277,6 +285,11 @@ func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply
 	return apply.Apply(ctx, c.objects, objects)
 }
 
+// Publish makes the way to istiod's Service agree with objects.
+func (c *Cluster) Publish(ctx context.Context, objects []desired.MgmtObject) apply.Report {
+	return c.exposure.apply(ctx, objects)
+}
+
 // Prune deletes what is ours and not in keep. If istiod is kept, so is its credential, whether or not a plan could make one now: a pod that
 // restarts needs it.
 func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
@@ -287,12 +300,16 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Re
 			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CredentialSecretName},
 		})
 	}
-	return c.objects.Prune(ctx, spared...)
+	report := c.exposure.prune(ctx, keep)
+	if !report.Complete() {
+		return report
+	}
+	return report.And(c.objects.Prune(ctx, spared...))
 }
 
 // WatchProblems are the kinds of the management side whose watch does not work.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	return append(c.objects.WatchProblems(), c.planes.problems()...)
+	return slices.Concat(c.objects.WatchProblems(), c.planes.problems(), c.exposure.problems())
 }
 
 // Check is the health check of this side: it is known, and its watches work.

@@ -46,13 +46,18 @@ type fixture struct {
 // start begins to watch a cluster that has what prepare put there. The kinds that only package apply watches are not served.
 func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
+	return startWith(t, config(), prepare)
+}
+
+func startWith(t *testing.T, cfg desired.Config, prepare func(*fakeapi.Server)) *fixture {
+	t.Helper()
 	f := &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t)}
 	f.SetDefaultEventuallyTimeout(20 * time.Second)
 	f.api.Put(theDeployments)
 	f.api.Put(theSecrets)
 	prepare(f.api)
 	var err error
-	f.mgmt, err = mgmt.New(f.api.Config(), config())
+	f.mgmt, err = mgmt.New(f.api.Config(), cfg)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(f.mgmt.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
 	return f

@@ -115,7 +115,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	profile := spec.Configuration.APIServer.TLSSecurityProfile
 	out := desired.ControlPlane{
 		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
-		Platform: spec.Platform.Type, Availability: spec.ControllerAvailabilityPolicy,
+		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u), Availability: spec.ControllerAvailabilityPolicy,
 		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Labels: spec.Labels,
 		PriorityClass: annotations[priorityClassAnnotation],
 		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
@@ -143,6 +143,16 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	out.Requests, unread[1] = requestOverrides(annotations, deployment)
 	out.Unread = slices.Concat(unread[:]...)
 	return out, nil
+}
+
+// endpointAccess is who may reach the control plane in a cloud that has private links.
+func endpointAccess(u *unstructured.Unstructured) string {
+	for _, cloud := range []string{"aws", "gcp"} {
+		if access, _, _ := unstructured.NestedString(u.Object, "spec", "platform", cloud, "endpointAccess"); access != "" {
+			return access
+		}
+	}
+	return ""
 }
 
 func publishedServices(services []service) []desired.PublishedService {

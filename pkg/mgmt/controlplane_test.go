@@ -172,7 +172,7 @@ func TestEachPlatformIsRead(t *testing.T) {
 	for platform, more := range map[hypershiftv1beta1.PlatformType]string{
 		hypershiftv1beta1.AWSPlatform:       `aws: {region: us-east-1, endpointAccess: Private}`,
 		hypershiftv1beta1.AzurePlatform:     `azure: {location: eastus}`,
-		hypershiftv1beta1.GCPPlatform:       `gcp: {project: p, region: us-central1}`,
+		hypershiftv1beta1.GCPPlatform:       `gcp: {project: p, region: us-central1, endpointAccess: Private}`,
 		hypershiftv1beta1.AgentPlatform:     `agent: {agentNamespace: agents}`,
 		hypershiftv1beta1.KubevirtPlatform:  `kubevirt: {generateID: x, baseDomainPassthrough: true}`,
 		hypershiftv1beta1.NonePlatform:      `agent: null`,
@@ -183,6 +183,9 @@ func TestEachPlatformIsRead(t *testing.T) {
 		t.Run(string(platform), func(t *testing.T) {
 			want := plain()
 			want.Platform = string(platform)
+			if strings.Contains(more, "endpointAccess") {
+				want.EndpointAccess = "Private"
+			}
 			got, err := readControlPlane(hcp(t, "", `platform: {type: `+string(platform)+`, `+more+`}`, ""), "istiod")
 			if err != nil {
 				t.Fatal(err)

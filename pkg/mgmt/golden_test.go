@@ -1,8 +1,10 @@
 package mgmt
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +23,8 @@ import (
 func TestGoldens(t *testing.T) {
 	const services = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: OAuthServer, servicePublishingStrategy: {type: Route}},
 		{service: Konnectivity, servicePublishingStrategy: {type: Route}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`
+	const routes = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: api.guest1.example.com}}},
+		{service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.guest1.example.com}}}]`
 	const nodePorts = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
 	folder := filepath.Join("testdata", "golden")
 	wanted := map[string]bool{}
@@ -31,7 +35,7 @@ func TestGoldens(t *testing.T) {
 			status:   `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
 		},
 		"azure":     {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
-		"gcp":       {spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1}}, ` + services + `}`},
+		"gcp":       {spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1, endpointAccess: PublicAndPrivate}}, infraID: guest1-x7k2p, ` + routes + `}`},
 		"agent":     {spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica}`},
 		"kubevirt":  {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
 		"none":      {spec: `{platform: {type: None}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, operator: Exists}]}`},
@@ -87,7 +91,16 @@ func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
-	state, err := desired.Compute(cfg, source, desired.Hosted{CA: ca, ControlPlane: plane}, guest)
+	// Published as the HostedControlPlane publishes its own parts; where that leads nowhere, somebody else does it.
+	cfg.Publish = desired.Publish{Way: desired.WayAuto}
+	hosted := desired.Hosted{CA: ca, ControlPlane: plane, Exposure: desired.Exposure{NodePort: 31512, LoadBalancer: "192.0.2.44"}}
+	state, err := desired.Compute(cfg, source, hosted, guest)
+	publication := fmt.Sprint(state.Publication)
+	if err != nil {
+		publication = err.Error()
+		cfg.Publish = desired.Publish{}
+		state, err = desired.Compute(cfg, source, hosted, guest)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +111,7 @@ func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 	}
 	var identities []any
 	var deployment map[string]any
-	for _, o := range append(append(state.Mgmt, secret), state.Workload...) {
+	for _, o := range slices.Concat(state.Mgmt, []desired.MgmtObject{secret}, state.Exposure, state.Workload) {
 		u, err := o.Unstructured()
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +135,7 @@ func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 	if err := unstructured.SetNestedSlice(deployment, containers, "spec", "template", "spec", "containers"); err != nil {
 		t.Fatal(err)
 	}
-	return map[string]any{"objects": identities, "deployment": deployment}
+	return map[string]any{"publication": publication, "objects": identities, "deployment": deployment}
 }
 
 func checkGolden(t *testing.T, path string, want map[string]any) {

@@ -73,6 +73,8 @@ type Outcome struct {
 	InUseTotals map[string]int
 	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
 	Waiting string
+	// Reach is whether istiod was seen to answer where it is published.
+	Reach Reach
 	// Weakened is how many settings weaken it. Which they are is not said here: the guest would know what to try.
 	Weakened int
 }
@@ -137,7 +139,7 @@ func installed(o Outcome, version string) metav1.Condition {
 			serves(o, version)+", but not everything is as it should be: "+strings.Join(failures, "; ")
 	case len(failures) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
-	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
+	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete() && o.Reach == Reached():
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, serves(o, version)
 		if o.Waiting != "" {
 			c.Message += ", but waits for " + o.Waiting
@@ -220,6 +222,8 @@ func waiting(o Outcome) string {
 		return o.Waiting
 	case o.Istiod != desired.Available:
 		return "istiod to become available"
+	case o.Reach != Reached():
+		return o.Reach.missing()
 	case o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0:
 		return "objects that are being deleted"
 	default:

@@ -18,6 +18,9 @@ const grantsRole = "hypergate-guest-grants"
 // lookupsRole is the name of the role that hypergate needs only where the guest has OLM, OpenShift's configuration, or CRDs of others.
 const lookupsRole = "hypergate-guest-lookups"
 
+// publishRole is the name of the role that hypergate needs for the ways of publishing istiod, of which there is one at a time.
+const publishRole = "hypergate-publish"
+
 // role is a Role, or a ClusterRole when it has no namespace.
 type role = audit.Role
 
@@ -72,7 +75,7 @@ func (d *deployed) checkUse(where string, roles []role, side desired.Side) {
 		if r.Name != grantsRole {
 			own = append(own, r)
 		}
-		if r.Name != grantsRole && r.Name != lookupsRole {
+		if r.Name != grantsRole && r.Name != lookupsRole && r.Name != publishRole {
 			always = append(always, r)
 		}
 	}

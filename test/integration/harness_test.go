@@ -144,6 +144,7 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 	go func() {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
+			Probe:         controller.Probe{Off: true},
 			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"), MetricsAddress: "0",
 		})
 	}()

@@ -105,7 +105,8 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 // guestOnly is the Config without what only the management side needs.
 func (o *crdsOptions) guestOnly() (desired.Config, error) {
 	plan := o.planOptions
-	plan.pilotImage, plan.proxyImage, plan.xdsAddress = "unused.invalid/pilot", "unused.invalid/proxyv2", "unused.invalid:443"
+	plan.pilotImage, plan.proxyImage = "unused.invalid/pilot", "unused.invalid/proxyv2"
+	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", way: string(desired.WayAuto)}
 	plan.networkPolicies.on, plan.crds.protect = false, true
 	if plan.topology != string(desired.TopologyStandalone) {
 		plan.namespace = "management-side"

@@ -3,10 +3,8 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,7 +18,8 @@ type planOptions struct {
 	topology, namespace, guestNamespace string
 	controllerName, revision            string
 	pilotImage, proxyImage              string
-	xdsAddress, webhookHost             string
+	webhookHost                         string
+	publish                             publishOptions
 	istioResources                      []string
 	sidecarInjection                    bool
 	networkPolicies                     peerOptions
@@ -33,7 +32,7 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the hosted control plane on the management cluster (standalone: the guest namespace)")
 	flags.StringVar(&o.pilotImage, "pilot-image", "", "istiod's image, from the control plane's release payload")
 	flags.StringVar(&o.proxyImage, "proxy-image", "", "the gateways' image, from the guest's release payload")
-	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod (standalone: istiod's Service)")
+	o.publish.addFlags(flags)
 	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of its Service, "+
 		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing). On a management cluster with a proxy, "+
 		"give gw-webhook-<revision>.<namespace>.svc (the guest then sees the namespace), or add the short name to NO_PROXY")
@@ -84,19 +83,12 @@ func (o *planOptions) config() (desired.Config, error) {
 	if cfg.WebhookHost == "" {
 		cfg.WebhookHost = cfg.WebhookService()
 	}
-	var xdsErr, resourcesErr, peersErr error
+	var resourcesErr, peersErr error
 	crdsErr := o.crds.into(&cfg)
-	switch {
-	case o.xdsAddress != "":
-		cfg.XDS, xdsErr = parseHostPort(o.xdsAddress)
-	case cfg.Topology == desired.TopologyStandalone:
-		cfg.XDS = desired.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
-	default:
-		xdsErr = errors.New("--xds-address must be given: the host:port at which the guest's gateways reach istiod, such as istiod.apps.example.com:443")
-	}
+	publishErr := o.publish.into(&cfg)
 	cfg.IstioResources, resourcesErr = parseIstioResources(o.istioResources)
 	cfg.NetworkPolicies, peersErr = o.networkPolicies.config()
-	if err := errors.Join(o.missing(), xdsErr, resourcesErr, peersErr, crdsErr); err != nil {
+	if err := errors.Join(o.missing(), publishErr, resourcesErr, peersErr, crdsErr); err != nil {
 		return desired.Config{}, err
 	}
 	return cfg, cfg.Validate()
@@ -116,18 +108,6 @@ func (o *planOptions) missing() error {
 		errs = append(errs, errors.New("--namespace must be given: the namespace of the hosted control plane, such as clusters-guest1"))
 	}
 	return errors.Join(errs...)
-}
-
-func parseHostPort(s string) (desired.HostPort, error) {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return desired.HostPort{}, fmt.Errorf("--xds-address: %q is not host:port: %w", s, err)
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || number == 0 {
-		return desired.HostPort{}, fmt.Errorf("--xds-address: %q has no port between 1 and 65535", s)
-	}
-	return desired.HostPort{Host: host, Port: uint16(number)}, nil
 }
 
 func parseIstioResources(names []string) ([]desired.IstioResource, error) {

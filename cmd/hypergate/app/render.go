@@ -92,10 +92,13 @@ func (o *renderOptions) run(out io.Writer) error {
 	return o.print(out, objects)
 }
 
-// credentialOf is istiod's guest kubeconfig, which is no part of a plan because only a guest can give its token.
+// credentialOf is istiod's guest kubeconfig, which is no part of a plan because only a guest can give its token. There is none without istiod.
 func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject, error) {
 	if !state.Installed {
 		return nil, nil
+	}
+	if _, known := state.Publication.(desired.Published); !known {
+		return nil, errors.New("where istiod will be published is for the management cluster to say, which render does not ask: give --xds-address")
 	}
 	secret, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())})
 	return []desired.MgmtObject{secret}, err

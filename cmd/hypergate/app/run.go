@@ -27,6 +27,7 @@ type runOptions struct {
 	leaderElect                                        bool
 	healthAddress, metricsAddress                      string
 	verbosity                                          int
+	publishProbe                                       string
 }
 
 func newRun() *cobra.Command {
@@ -53,6 +54,8 @@ func newRun() *cobra.Command {
 	flags.DurationVar(&o.tokenLifetime, "token-lifetime", time.Hour, "life of istiod's guest token; it is renewed after 80 % of it")
 	flags.DurationVar(&o.caOverlap, "ca-overlap", 24*time.Hour, "how long old and new root are both trusted before and after the switch of a rotation of the mesh CA; "+
 		"a gateway's certificate lives 24h, and one that hears of the new root too late loses istiod")
+	flags.StringVar(&o.publishProbe, "publish-probe", "", "host:port to connect to for the proof that istiod answers where it is published, by the published name; "+probeOff+
+		": no proof is asked for, as where the management side cannot reach what the guest's nodes can (default: the published address, or for a name of HyperShift's private link its router)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "hold a Lease in --namespace while working")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 switches it off")
@@ -76,6 +79,10 @@ func (o *runOptions) run(ctx context.Context) error {
 		return fmt.Errorf("--istiod-guest-server: %w", err)
 	}
 	cfg.GuestServer = o.istiodGuestServer
+	probe, err := probe(cfg.Topology, o.publishProbe)
+	if err != nil {
+		return err
+	}
 	source, err := chartSource(o.chartsDir)
 	if err != nil {
 		return err
@@ -99,6 +106,7 @@ func (o *runOptions) run(ctx context.Context) error {
 		LoadGuest:      loadGuest,
 		TokenLifetime:  o.tokenLifetime,
 		CAOverlap:      o.caOverlap,
+		Probe:          probe,
 		LeaderElection: o.leaderElect,
 		HealthAddress:  o.healthAddress,
 		MetricsAddress: o.metricsAddress,

@@ -1,0 +1,175 @@
+package controller
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+const publishedName = "istiod.apps.example.com"
+
+// server is a TLS server whose certificate, signed by itself, has a name.
+type server struct {
+	address string
+	root    []byte
+	// handshakes counts those that a client completed.
+	handshakes atomic.Int32
+}
+
+func serve(t *testing.T, name string) *server {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	s := &server{address: listener.Addr().String(), root: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				if conn.(*tls.Conn).HandshakeContext(context.Background()) == nil { //nolint:forcetypeassert // it listens for nothing else
+					s.handshakes.Add(1)
+				}
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return s
+}
+
+// looker asks a reach again and again, as passes do.
+type looker struct {
+	gomega.Gomega
+	*testing.T
+	reach  *reach
+	hosted desired.Hosted
+	plan   desired.State
+}
+
+func newLooker(t *testing.T, via string, root []byte) *looker {
+	t.Helper()
+	l := &looker{Gomega: gomega.NewWithT(t), T: t, reach: &reach{probe: Probe{Via: via}, wake: func() {}}}
+	l.SetDefaultEventuallyTimeout(15 * time.Second)
+	l.hosted = desired.Hosted{Istiod: desired.Available, IstiodSince: time.Unix(1, 0), CA: pki.CA{Root: root}}
+	l.plan.Publication = desired.Published{At: desired.HostPort{Host: publishedName, Port: 443}}
+	return l
+}
+
+func (l *looker) sees() status.Reach {
+	known, _ := l.reach.of(l.Context(), l.hosted, l.plan, time.Now())
+	return known
+}
+
+func TestIstiodIsSeenWhereItIsPublished(t *testing.T) {
+	s := serve(t, publishedName)
+	l := newLooker(t, s.address, s.root)
+	l.Expect(l.sees()).To(gomega.Equal(status.Proving()))
+	l.Eventually(l.sees).Should(gomega.Equal(status.Reached()))
+	l.Eventually(s.handshakes.Load).Should(gomega.BeEquivalentTo(1))
+	for range 100 {
+		l.Expect(l.sees()).To(gomega.Equal(status.Reached()))
+	}
+	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(1), "nobody looks again while nothing changes")
+
+	t.Log("istiod was away: what was known holds until the next look")
+	l.hosted.IstiodSince = time.Unix(2, 0)
+	l.Expect(l.sees()).To(gomega.Equal(status.Reached()))
+	l.Eventually(func() int32 { l.sees(); return s.handshakes.Load() }).Should(gomega.BeEquivalentTo(2))
+
+	t.Log("another address is another question")
+	l.plan.Publication = desired.Published{At: desired.HostPort{Host: "other.example.com", Port: 443}}
+	l.Expect(l.sees()).To(gomega.Equal(status.Proving()))
+	l.Eventually(l.sees).Should(gomega.Equal(status.Unreached("another server answers there, or by another name")))
+}
+
+func TestWhyIstiodIsNotSeen(t *testing.T) {
+	right, other := serve(t, publishedName), serve(t, "kube-apiserver")
+	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := closed.Addr().String()
+	_ = closed.Close()
+	for name, tc := range map[string]struct{ via, want string }{
+		"another name, as of a router's default": {other.address, "another server answers there"},
+		"nobody listens":                         {refused, "the connection is refused or broken"},
+		"no such name":                           {"nobody.invalid:443", "its name is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := handshake(t.Context(), tc.via, looked{at: desired.HostPort{Host: publishedName, Port: 443}, roots: string(right.root) + "\n" + string(other.root)})
+			if err == nil || !strings.HasPrefix(whyUnreached(err), tc.want) {
+				t.Errorf("%v: %s", err, whyUnreached(err))
+			}
+		})
+	}
+	if err := handshake(t.Context(), right.address, looked{at: desired.HostPort{Host: publishedName, Port: 443}, roots: string(other.root)}); err == nil ||
+		whyUnreached(err) != "another server answers there, or by another name" {
+		t.Errorf("of another CA: %v", err)
+	}
+}
+
+// TestWhereNobodyLooks: there is nothing to say.
+func TestWhereNobodyLooks(t *testing.T) {
+	for name, edit := range map[string]func(*looker){
+		"switched off":     func(l *looker) { l.reach.probe.Off = true },
+		"istiod is away":   func(l *looker) { l.hosted.Istiod = desired.Unavailable },
+		"no address known": func(l *looker) { l.plan.Publication = desired.Awaited{} },
+	} {
+		l := newLooker(t, "127.0.0.1:1", nil)
+		edit(l)
+		if l.sees() != status.Reached() || l.reach.running {
+			t.Errorf("%s: %v", name, l.sees())
+		}
+	}
+}
+
+func TestWhereToConnect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		probe Probe
+		host  string
+		want  string
+	}{
+		"there":          {Probe{}, "istiod.apps.example.com", "istiod.apps.example.com:443"},
+		"a private link": {Probe{}, "istiod.apps.guest1.hypershift.local", "private-router:443"},
+		"elsewhere":      {Probe{Via: "192.0.2.7:8443"}, "istiod.apps.guest1.hypershift.local", "192.0.2.7:8443"},
+	} {
+		if got := tc.probe.at(desired.HostPort{Host: tc.host, Port: 443}); got != tc.want {
+			t.Errorf("%s: %s, not %s", name, got, tc.want)
+		}
+	}
+}

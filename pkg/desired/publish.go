@@ -1,0 +1,235 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Way is a way to publish istiod's xDS to the guest's nodes.
+type Way string
+
+const (
+	// WayAddress: somebody else publishes istiod, and says where.
+	WayAddress Way = ""
+	// WayAuto follows the way in which the guest's API server is published.
+	WayAuto Way = "auto"
+	// WayRoute is a passthrough Route of OpenShift.
+	WayRoute Way = "route"
+	// WayTLSRoute is the Gateway API's, on the management cluster.
+	WayTLSRoute Way = "tlsroute"
+	// WayLoadBalancer and WayNodePort are Services of these types.
+	WayLoadBalancer Way = "loadbalancer"
+	WayNodePort     Way = "nodeport"
+)
+
+// Publish is how istiod's xDS gets to the guest's nodes. The zero value: somebody else publishes it, at Config.XDS.
+type Publish struct {
+	Way Way
+	// At is the host, and the port, under which istiod is published, as far as they are given: the host of a Route, the name that external-dns gives a
+	// load balancer, the address of a node and the port there. What is not given follows from the HostedControlPlane, or from what the cluster hands out.
+	At HostPort
+	// Gateway is the Gateway that a TLSRoute is for.
+	Gateway ParentGateway
+}
+
+// ParentGateway is a Gateway of the management cluster, and a listener of it; an empty Listener means any that fits.
+type ParentGateway struct{ Namespace, Name, Listener string }
+
+// XDSService is the name of the Service that publishes istiod's xDS. It is no part of a webhook's host: HyperShift would delete that webhook.
+func (c Config) XDSService() string { return "xds-" + c.Revision }
+
+// ControlPlaneRoute is the name of the Route by which HyperShift's control plane operator publishes istiod, once it knows it. Such a Route is used, and
+// not touched: its host, and through which router it is reached, are HyperShift's to say.
+const ControlPlaneRoute = "istiod"
+
+// Exposure is what the management side shows of the ways to istiod.
+type Exposure struct {
+	// NodePort and LoadBalancer are what the cluster handed out to Service Config.XDSService; 0 and empty before.
+	NodePort     uint16
+	LoadBalancer string
+	// ControlPlaneRoute is the control plane operator's Route, RouteRefused why a router does not serve ours: the reason in its status.
+	ControlPlaneRoute FoundRoute
+	RouteRefused      string
+}
+
+// FoundRoute is a Route that somebody else made; the zero value: there is none.
+type FoundRoute struct {
+	Exists bool
+	// Host is where it is served; empty as long as nobody says.
+	Host string
+}
+
+// Publication is where istiod is published, as far as that is known: exactly one of the values below. The interface is sealed.
+type Publication interface{ isPublication() }
+
+type (
+	// Published says that gateways reach it there.
+	Published struct{ At HostPort }
+	// Awaited says that it is not known yet. Why is for everybody's eyes.
+	Awaited struct{ Why string }
+	// Impossible says that somebody of the management side must do something first. Why is for the management side only.
+	Impossible struct{ Why string }
+)
+
+func (Published) isPublication()  {}
+func (Awaited) isPublication()    {}
+func (Impossible) isPublication() {}
+
+// routerPort is where routers tell connections apart by name. A load balancer has a port for istiod alone.
+const routerPort = 443
+
+// PublishingWay is the way in which istiod is published: the one that is asked for, or for WayAuto the one of the guest's API server. An error says what
+// stands in the way, in words for the management side.
+//
+// Behind a private link it is always a Route, the control plane operator's. Elsewhere, an API server that is published by a Route of HyperShift's own router makes no difference: that router serves Routes that it knows by name, so that
+// only the Route that the control plane operator makes can be one of its own; ours is for the management cluster's router.
+func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
+	switch {
+	case c.Topology != TopologyHosted:
+		return WayAddress, nil
+	case c.Publish.Way != WayAuto:
+		return c.Publish.Way, nil
+	case !plane.Exists():
+		return "", errors.New("--publish=auto follows the HostedControlPlane, and there is none: give --xds-address, or another --publish")
+	case slices.Contains([]string{"IBMCloud"}, plane.Platform):
+		return "", fmt.Errorf("--publish=auto knows no way on platform %s, which routes to its control planes by itself: publish port %d of Service %s there, and give --xds-address",
+			plane.Platform, xdsPort, c.IstiodName())
+	}
+	server := plane.service("APIServer")
+	if plane.private() || server.Strategy == "Route" {
+		return WayRoute, nil
+	}
+	switch server.Strategy {
+	case "LoadBalancer":
+		return WayLoadBalancer, nil
+	case "NodePort":
+		return WayNodePort, nil
+	}
+	return "", fmt.Errorf("--publish=auto follows the guest's API server, and how that is published (%q in spec.services of HostedControlPlane %s) is no way that hypergate knows: "+
+		"give another --publish, or --xds-address", server.Strategy, plane.Name)
+}
+
+// service is how a part of the control plane is published; the zero value where nothing is said.
+func (c ControlPlane) service(name string) PublishedService {
+	if i := slices.IndexFunc(c.Services, func(s PublishedService) bool { return s.Service == name }); i >= 0 {
+		return c.Services[i]
+	}
+	return PublishedService{}
+}
+
+// private says that the guest's nodes reach the control plane by the cloud's private link only.
+func (c ControlPlane) private() bool { return c.EndpointAccess == "Private" }
+
+// derivedHost is the host of istiod beside the hosts under which HyperShift publishes other parts of the control plane: below the same domain, whose
+// names lead to the same router, named by what the guest calls itself (its infrastructure's ID). Empty where there is nothing to derive it from.
+func (c ControlPlane) derivedHost() string {
+	for _, part := range []string{"Ignition", "APIServer"} {
+		_, domain, _ := strings.Cut(c.service(part).Host, ".")
+		if s := c.service(part); s.Strategy == "Route" && c.InfraID != "" && domain != "" {
+			return "istiod-" + c.InfraID + "." + domain
+		}
+	}
+	return ""
+}
+
+// publication is where istiod is published.
+func publication(cfg Config, hosted Hosted) Publication {
+	way, err := cfg.PublishingWay(hosted.ControlPlane)
+	if err != nil {
+		return Impossible{err.Error()}
+	}
+	var out Publication
+	switch way {
+	case WayRoute:
+		out = routePublication(cfg, hosted)
+	case WayTLSRoute:
+		out = Published{HostPort{cfg.Publish.At.Host, orPort(cfg.Publish.At.Port, routerPort)}}
+	case WayLoadBalancer:
+		out = loadBalancerPublication(cfg, hosted)
+	case WayNodePort:
+		out = nodePortPublication(cfg, hosted)
+	default:
+		return Published{cfg.XDS}
+	}
+	if at, known := out.(Published); known {
+		switch {
+		case !isHost(at.At.Host):
+			return Impossible{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", at.At.Host)}
+		case namesNamespace(cfg, at.At.Host):
+			return Impossible{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", at.At.Host)}
+		}
+	}
+	return out
+}
+
+func routePublication(cfg Config, hosted Hosted) Publication {
+	plane, seen := hosted.ControlPlane, hosted.Exposure
+	switch found := seen.ControlPlaneRoute; {
+	case found.Exists && found.Host != "":
+		return Published{HostPort{found.Host, routerPort}}
+	case found.Exists:
+		return Awaited{"a host for the Route by which istiod is published (management side)"}
+	case plane.private():
+		return Impossible{"the guest's nodes reach their control plane by a private link, behind which HyperShift's own router serves Routes that it knows by name, and it knows none for istiod: " +
+			"HyperShift needs a Route \"" + ControlPlaneRoute + "\" of the control plane operator, and a case for it in control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go " +
+			"(see deploy/cpo); or publish istiod yourself and give --xds-address"}
+	case seen.RouteRefused != "":
+		return Impossible{fmt.Sprintf("the router refuses Route %s (%s): give another --publish-host", cfg.XDSService(), seen.RouteRefused)}
+	}
+	host := cfg.routeHost(plane)
+	if host == "" {
+		return Impossible{fmt.Sprintf("HostedControlPlane %s names no host from which one for istiod could follow (spec.services: Ignition or APIServer, by Route with a hostname): "+
+			"give --publish-host, a name that leads to the management cluster's router", plane.Name)}
+	}
+	return Published{HostPort{host, orPort(cfg.Publish.At.Port, routerPort)}}
+}
+
+// routeHost is the host of our Route.
+func (c Config) routeHost(plane ControlPlane) string {
+	if c.Publish.At.Host != "" {
+		return c.Publish.At.Host
+	}
+	return plane.derivedHost()
+}
+
+func loadBalancerPublication(cfg Config, hosted Hosted) Publication {
+	switch {
+	case hosted.ControlPlane.private():
+		return Impossible{"the guest's nodes reach their control plane by a private link, which no load balancer of ours is behind: publish istiod there yourself and give --xds-address"}
+	case hosted.Exposure.LoadBalancer == "":
+		return Awaited{"an address for istiod's load balancer (management side)"}
+	case cfg.Publish.At.Host != "":
+		return Published{HostPort{cfg.Publish.At.Host, xdsPort}}
+	}
+	return Published{HostPort{hosted.Exposure.LoadBalancer, xdsPort}}
+}
+
+func nodePortPublication(cfg Config, hosted Hosted) Publication {
+	host := cfg.Publish.At.Host
+	for _, part := range []string{"APIServer", "Ignition", "Konnectivity"} {
+		if s := hosted.ControlPlane.service(part); host == "" && s.Strategy == "NodePort" {
+			host = s.Host
+		}
+	}
+	switch {
+	case host == "":
+		return Impossible{"nobody says at which address the management cluster's nodes are reached (spec.services of the HostedControlPlane: nodePort.address): give --publish-host"}
+	case hosted.Exposure.NodePort == 0:
+		return Awaited{"a port for istiod on the nodes (management side)"}
+	}
+	return Published{HostPort{host, hosted.Exposure.NodePort}}
+}
+
+func orPort(given, otherwise uint16) uint16 {
+	if given != 0 {
+		return given
+	}
+	return otherwise
+}
+
+// namesNamespace says that a host gives the management namespace away.
+func namesNamespace(cfg Config, host string) bool {
+	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= shortest && containsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, Guest{})
+}

@@ -1,0 +1,291 @@
+package desired_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// told is a Publication in words.
+func told(p desired.Publication) string {
+	switch p := p.(type) {
+	case desired.Published:
+		return "at " + p.At.String()
+	case desired.Awaited:
+		return "waits for " + p.Why
+	case desired.Impossible:
+		return "impossible: " + p.Why
+	}
+	return "nothing"
+}
+
+// published are how HyperShift publishes parts of a control plane: part, strategy, host.
+func published(texts ...string) []desired.PublishedService {
+	var out []desired.PublishedService
+	for _, text := range texts {
+		fields := append(strings.Fields(text), "")
+		out = append(out, desired.PublishedService{Service: fields[0], Strategy: fields[1], Host: fields[2]})
+	}
+	return out
+}
+
+// TestWhereIstiodIsPublished: each way, and what keeps istiod from it. Each case is computed as a whole plan for a management side without istiod.
+func TestWhereIstiodIsPublished(t *testing.T) {
+	auto := desired.Publish{Way: desired.WayAuto}
+	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
+	for name, tc := range map[string]struct {
+		publish  desired.Publish
+		plane    func(*desired.ControlPlane)
+		exposure desired.Exposure
+		want     string
+	}{
+		"an address that is given": {publish: desired.Publish{}, want: "at istiod.apps.example.com:443"},
+		"auto without a plane":     {publish: auto, want: "impossible: --publish=auto follows the HostedControlPlane, and there is none"},
+		"auto, as by Route": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = byRoute, "guest1-x7k2p" },
+			want: "at istiod-guest1-x7k2p.guest1.example.com:443",
+		},
+		"auto, the API server's domain where Ignition has none": {
+			publish: auto, plane: func(p *desired.ControlPlane) {
+				p.Services, p.InfraID = published("Ignition Route", "APIServer Route api.guest1.example.org"), "guest1-x7k2p"
+			}, want: "at istiod-guest1-x7k2p.guest1.example.org:443",
+		},
+		"a Route without a host to derive from": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = published("APIServer Route"), "guest1-x7k2p" },
+			want: "impossible: HostedControlPlane guest1 names no host",
+		},
+		"a Route without an infrastructure's name": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 names no host",
+		},
+		"a Route whose host is given": {
+			publish: desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
+		},
+		"a router refuses the Route": {
+			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}},
+			exposure: desired.Exposure{RouteRefused: "HostAlreadyClaimed"},
+			want:     "impossible: the router refuses Route xds-openshift-gateway (HostAlreadyClaimed): give another --publish-host",
+		},
+		"the control plane operator's Route": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
+			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}},
+			want:     "at istiod.apps.guest1.hypershift.local:443",
+		},
+		"the control plane operator's Route, without a host yet": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = byRoute },
+			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true}},
+			want:     "waits for a host for the Route",
+		},
+		"a private link without that Route": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
+			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
+		},
+		"a private link goes before a load balancer": {
+			publish: auto, plane: func(p *desired.ControlPlane) {
+				p.Services, p.EndpointAccess = published("APIServer LoadBalancer"), "Private"
+			},
+			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
+		},
+		"a load balancer that leads nowhere": {
+			publish: desired.Publish{Way: desired.WayLoadBalancer}, plane: func(p *desired.ControlPlane) { p.EndpointAccess = "Private" },
+			want: "impossible: the guest's nodes reach their control plane by a private link, which no load balancer",
+		},
+		"a load balancer": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
+			exposure: desired.Exposure{LoadBalancer: "2001:db8::7"}, want: "at [2001:db8::7]:15012",
+		},
+		"a load balancer that has no address yet": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer LoadBalancer") }, want: "waits for an address for istiod's load balancer",
+		},
+		"a load balancer with a name": {
+			publish: desired.Publish{Way: desired.WayLoadBalancer, At: desired.HostPort{Host: "x.example.com"}}, exposure: desired.Exposure{LoadBalancer: "192.0.2.7"},
+			want: "at x.example.com:15012",
+		},
+		"a node's port": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
+			exposure: desired.Exposure{NodePort: 31512}, want: "at 192.0.2.7:31512",
+		},
+		"a node's port that is not handed out yet": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") }, want: "waits for a port",
+		},
+		"nobody names a node": {publish: desired.Publish{Way: desired.WayNodePort}, exposure: desired.Exposure{NodePort: 31512}, want: "impossible: nobody says at which address"},
+		"a TLSRoute": {
+			publish: desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
+			want:    "at x.example.com:443",
+		},
+		"a platform with a way of its own": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto knows no way on platform IBMCloud",
+		},
+		"a way that nobody knows": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer S3") }, want: `impossible: --publish=auto follows the guest's API server, and how that is published ("S3"`,
+		},
+		"nothing is said": {publish: auto, plane: func(p *desired.ControlPlane) { p.Services = nil }, want: `impossible: --publish=auto follows the guest's API server, and how that is published (""`},
+		"a host that gives the namespace away": {
+			publish: auto, plane: func(p *desired.ControlPlane) {
+				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
+			},
+			want: "impossible: \"istiod-x.clusters-guest1.example.com\", under which istiod would be published, names the management namespace",
+		},
+		"a host that is none": {
+			publish: auto, plane: func(p *desired.ControlPlane) {
+				p.Services, p.InfraID = published("APIServer Route api.exa_mple.com"), "x"
+			},
+			want: "impossible: \"istiod-x.exa_mple.com\", under which istiod would be published, is no host name",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(desired.TopologyHosted)
+			cfg.Publish = tc.publish
+			hosted := desired.Hosted{CA: testCA(t), Exposure: tc.exposure}
+			if tc.plane != nil {
+				hosted.ControlPlane = aControlPlane()
+				tc.plane(&hosted.ControlPlane)
+			}
+			state, err := desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
+			got := told(state.Publication)
+			if err != nil {
+				got = strings.Replace(err.Error(), "publishing istiod", "impossible", 1)
+			}
+			if !strings.HasPrefix(got, tc.want) {
+				t.Fatalf("it is\n  %s\nand should be\n  %s", got, tc.want)
+			}
+			if at, known := state.Publication.(desired.Published); known {
+				sayTheSame(t, state, at.At)
+			} else if len(state.Workload) > 0 {
+				t.Error("istiod is planned although nobody knows where it will be")
+			}
+		})
+	}
+}
+
+// sayTheSame holds the three places that tell gateways and istiod where it is against the one value.
+func sayTheSame(t *testing.T, state desired.State, at desired.HostPort) {
+	t.Helper()
+	text := strings.Builder{}
+	for _, o := range append(state.Mgmt, state.Workload...) {
+		if kind := o.GVK().Kind; kind == "ConfigMap" || kind == "Deployment" {
+			text.Write(o.JSON())
+		}
+	}
+	if !strings.Contains(text.String(), `"value":"`+at.Host+",") {
+		t.Errorf("istiod's certificate is not for %s", at.Host)
+	}
+	if n := strings.Count(text.String(), at.String()); n < 2 {
+		t.Errorf("%s is %d times on the management side, and should be the address of xDS and of the CA", at, n)
+	}
+	if !strings.Contains(text.String(), "discoveryAddress: "+at.String()) && !strings.Contains(text.String(), "discoveryAddress: '"+at.String()+"'") {
+		t.Errorf("the mesh configuration does not name %s", at)
+	}
+}
+
+// TestWhatPublishesIstiod: the objects of each way. A way of somebody else's has none.
+func TestWhatPublishesIstiod(t *testing.T) {
+	byName := desired.HostPort{Host: "x.example.com"}
+	for name, tc := range map[string]struct {
+		publish  desired.Publish
+		exposure desired.Exposure
+		service  string
+		route    map[string]any
+	}{
+		"an address": {},
+		"a Route": {
+			publish: desired.Publish{Way: desired.WayRoute, At: byName}, service: "ClusterIP",
+			route: map[string]any{
+				"host": "x.example.com", "to": map[string]any{"kind": "Service", "name": "xds-openshift-gateway", "weight": int64(100)},
+				"port": map[string]any{"targetPort": "tls-xds"}, "tls": map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
+			},
+		},
+		"somebody else's Route": {
+			publish:  desired.Publish{Way: desired.WayRoute, At: byName},
+			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "y.example.com"}},
+		},
+		"a TLSRoute": {
+			publish: desired.Publish{Way: desired.WayTLSRoute, At: byName, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
+			route: map[string]any{
+				"parentRefs": []any{map[string]any{"namespace": "infra", "name": "edge", "sectionName": "tls"}}, "hostnames": []any{"x.example.com"},
+				"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "xds-openshift-gateway", "port": int64(15012)}}}},
+			},
+		},
+		"a load balancer that nobody has an address for": {publish: desired.Publish{Way: desired.WayLoadBalancer}, service: "LoadBalancer"},
+		"a load balancer":  {publish: desired.Publish{Way: desired.WayLoadBalancer, At: byName}, exposure: desired.Exposure{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com"},
+		"a port of nodes":  {publish: desired.Publish{Way: desired.WayNodePort, At: byName}, exposure: desired.Exposure{NodePort: 31512}, service: "NodePort"},
+		"this one of them": {publish: desired.Publish{Way: desired.WayNodePort, At: desired.HostPort{Host: "x.example.com", Port: 30000}}, exposure: desired.Exposure{NodePort: 30000}, service: "NodePort 30000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(desired.TopologyHosted)
+			cfg.Publish = tc.publish
+			plane := aControlPlane()
+			state := compute(t, cfg, embedded(t), desired.Hosted{CA: testCA(t), Exposure: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+			service, open := "", false
+			for _, o := range state.Mgmt {
+				u, err := o.Unstructured()
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case o.Key().Name == cfg.XDSService():
+					service = serviceInWords(u)
+				case o.GVK().Kind == "NetworkPolicy":
+					open = strings.Contains(string(o.JSON()), `"0.0.0.0/0"`)
+				}
+			}
+			if service != tc.service {
+				t.Errorf("its Service is %q, and should be %q", service, tc.service)
+			}
+			if wanted := tc.publish.Way == desired.WayLoadBalancer || tc.publish.Way == desired.WayNodePort; open != wanted {
+				t.Errorf("everybody may come in: %v", open)
+			}
+			checkRoute(t, state, plane, tc.route)
+		})
+	}
+}
+
+func serviceInWords(u *unstructured.Unstructured) string {
+	text, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+	for _, host := range u.GetAnnotations() {
+		text += " " + host
+	}
+	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
+	if port := ports[0].(map[string]any)["nodePort"]; port != nil {
+		text += fmt.Sprint(" ", port)
+	}
+	return text
+}
+
+func checkRoute(t *testing.T, state desired.State, plane desired.ControlPlane, want map[string]any) {
+	t.Helper()
+	if want == nil {
+		if len(state.Exposure) > 0 {
+			t.Errorf("there is a route: %v", state.Exposure)
+		}
+		return
+	}
+	if len(state.Exposure) != 1 {
+		t.Fatalf("there are %d routes", len(state.Exposure))
+	}
+	u, err := state.Exposure[0].Unstructured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, u.Object["spec"]); diff != "" {
+		t.Errorf("the route's spec (-want +got):\n%s", diff)
+	}
+	if owners := u.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != plane.UID {
+		t.Errorf("it belongs to %v", owners)
+	}
+	if len(u.GetLabels()) != 2 || u.GetLabels()[desired.OwnerLabel] == "" {
+		t.Errorf("its labels are %v: HyperShift's own router is to leave it alone", u.GetLabels())
+	}
+}
+
+// TestIstiodThatServesIsNotMoved because the cluster takes its address back: nobody knows a better one.
+func TestIstiodThatServesIsNotMoved(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.Publish = desired.Publish{Way: desired.WayLoadBalancer}
+	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	mustFail(t, err, "an address for istiod's load balancer", "istiod is there already")
+}

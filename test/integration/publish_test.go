@@ -1,0 +1,233 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// serveRoutes installs OpenShift's own CRD of Routes on the management cluster, until the end of the test.
+func (w *world) serveRoutes() {
+	w.Helper()
+	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml"))
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	crd := &unstructured.Unstructured{}
+	w.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
+	crds := dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(crdResource)
+	_, err = crds.Create(w.Context(), crd, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Cleanup(func() {
+		w.Expect(crds.Delete(context.Background(), crd.GetName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.Eventually(func() bool {
+			_, err := crds.Get(context.Background(), crd.GetName(), metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		}).Should(gomega.BeTrue())
+	})
+	w.Eventually(func() error {
+		_, err := w.routes().List(w.Context(), metav1.ListOptions{})
+		return err
+	}).Should(gomega.Succeed())
+}
+
+func (w *world) routes() dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
+}
+
+// publishAPIServer lets the HostedControlPlane publish the guest's API server in a way.
+func (w *world) publishAPIServer(strategy string) {
+	w.Helper()
+	all := `{"service":"APIServer","servicePublishingStrategy":` + strategy + `}`
+	for _, part := range []string{"OAuthServer", "Konnectivity", "Ignition"} {
+		all += `,{"service":"` + part + `","servicePublishingStrategy":{"type":"Route"}}`
+	}
+	w.patchControlPlane("guest1", `{"spec":{"services":[`+all+`]}}`)
+}
+
+// told is what ControllerInstalled says.
+func (w *world) told(class string) func() string {
+	return func() string {
+		if c := w.condition(class, "ControllerInstalled"); c != nil {
+			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return ""
+	}
+}
+
+// publishedAt says whether istiod's Deployment has a certificate for a host, and its mesh configuration the address.
+func (w *world) publishedAt(host string, port int32) func() bool {
+	return func() bool {
+		d := w.istiod()
+		if d == nil {
+			return false
+		}
+		mesh, err := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).Get(w.Context(), "istio-"+w.cfg.Revision, metav1.GetOptions{})
+		at := fmt.Sprintf("%s:%d", host, port)
+		return err == nil && strings.Contains(mesh.Data["mesh"], at) && slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool {
+			return e.Name == "ISTIOD_CUSTOM_HOST" && strings.HasPrefix(e.Value, host+",")
+		})
+	}
+}
+
+func (w *world) xdsService() *corev1.Service {
+	s, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// TestPublishedByNodePort: the API server hands out the port, and the address follows the HostedControlPlane's.
+func TestPublishedByNodePort(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	w.publishAPIServer(`{"type":"NodePort","nodePort":{"address":"192.0.2.7"}}`)
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Way: desired.WayAuto}
+	stop := w.run()
+	w.install("demo")
+	port := w.xdsService().Spec.Ports[0].NodePort
+	w.Expect(port).NotTo(gomega.BeZero())
+	w.Expect(w.publishedAt("192.0.2.7", port)()).To(gomega.BeTrue())
+	generation := w.istiod().Generation
+
+	t.Log("a restart finds the same port")
+	stop()
+	again := w.run()
+	w.settle()
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+	w.Expect(w.xdsService().Spec.Ports[0].NodePort).To(gomega.Equal(port))
+
+	t.Log("a port that is taken is told")
+	other := newWorld(t)
+	other.cfg.XDS = desired.HostPort{}
+	other.cfg.Publish = desired.Publish{Way: desired.WayNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
+	other.run()
+	other.createClass("late")
+	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: not accepted as valid"))
+	other.Expect(other.log.String()).To(gomega.ContainSubstring("provided port is already allocated"))
+
+	t.Log("the HostedControlPlane cannot change its ways while hypergate runs")
+	w.publishAPIServer(`{"type":"LoadBalancer"}`)
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
+	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod 1.29.1 serves"))
+	again()
+}
+
+// TestPublishedByLoadBalancer: istiod waits for the address, and everything else does not.
+func TestPublishedByLoadBalancer(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Way: desired.WayLoadBalancer}
+	w.run()
+	w.createClass("demo")
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
+	w.settle()
+	w.Expect(w.istiod()).To(gomega.BeNil())
+	_, err := w.guest.RbacV1().ClusterRoles().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+
+	assign := func(patch string) {
+		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Patch(w.Context(), w.cfg.XDSService(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	assign(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.44"}]}}}`)
+	w.Eventually(w.publishedAt("192.0.2.44", 15012)).Should(gomega.BeTrue())
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod 1.29.1 serves"))
+
+	t.Log("it takes its address back: istiod stays as it is")
+	w.settle()
+	assign(`{"status":{"loadBalancer":null}}`)
+	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but nothing more is done for it"))
+	w.Expect(w.publishedAt("192.0.2.44", 15012)()).To(gomega.BeTrue())
+
+	t.Log("and gets another")
+	assign(`{"status":{"loadBalancer":{"ingress":[{"hostname":"lb.example.com"}]}}}`)
+	w.Eventually(w.publishedAt("lb.example.com", 15012)).Should(gomega.BeTrue())
+}
+
+// TestPublishedByRoute: ours, a router that refuses it, and the control plane operator's own. The Service is there before the Route, and goes after it.
+func TestPublishedByRoute(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
+	w.run()
+	w.createClass("demo")
+	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("False InstallFailed"))
+	w.Expect(w.log.String()).To(gomega.ContainSubstring("the management cluster serves no Routes"))
+
+	w.serveRoutes()
+	w.Eventually(w.publishedAt("istiod-guest1.apps.example.com", 443)).Should(gomega.BeTrue())
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
+	route, err := w.routes().Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(route.GetLabels()).NotTo(gomega.HaveKey("hypershift.openshift.io/hosted-control-plane"))
+	w.Expect(w.first(0, "PATCH", "/services/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(0, "PATCH", "/routes/"+w.cfg.XDSService())))
+
+	t.Log("a Route that somebody deletes is made again")
+	w.Expect(w.routes().Delete(w.Context(), w.cfg.XDSService(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(func() error {
+		_, err := w.routes().Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
+
+	t.Log("a router says that somebody else has the host")
+	w.settle()
+	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
+	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but nothing more is done for it"))
+	w.Expect(w.log.String()).To(gomega.ContainSubstring("HostAlreadyClaimed"))
+	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"True"}]}]}}`)
+	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("nothing more is done"))
+
+	t.Log("the control plane operator publishes it itself")
+	u := &unstructured.Unstructured{}
+	w.Expect(yaml.Unmarshal([]byte(`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: istiod}, spec: {host: istiod.apps.guest1.hypershift.local, to: {kind: Service, name: istiod}}}`), &u.Object)).To(gomega.Succeed())
+	_, err = w.routes().Create(w.Context(), u, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(w.publishedAt("istiod.apps.guest1.hypershift.local", 443)).Should(gomega.BeTrue())
+	w.Eventually(func() []bool {
+		_, err := w.routes().Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
+		return []bool{apierrors.IsNotFound(err), w.xdsService() == nil}
+	}).Should(gomega.Equal([]bool{true, true}))
+	w.Expect(w.routes().Delete(w.Context(), "istiod", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(w.publishedAt("istiod-guest1.apps.example.com", 443)).Should(gomega.BeTrue())
+	w.playIstiod(corev1.ConditionTrue)
+	w.settle()
+
+	from := w.mgmtRequests.count()
+	w.deleteClass("demo")
+	w.Eventually(w.xdsService).Should(gomega.BeNil())
+	w.Expect(w.first(from, "DELETE", "/routes/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(from, "DELETE", "/services/"+w.cfg.XDSService())))
+}
+
+func (w *world) patchRoute(name, patch string) {
+	w.Helper()
+	_, err := w.routes().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// first is the place of the first request of a method for a path, after some.
+func (w *world) first(after int, method, path string) int {
+	w.Helper()
+	i := slices.IndexFunc(w.mgmtRequests.since(after), func(r string) bool { return strings.HasPrefix(r, method+" ") && strings.Contains(r, path) })
+	w.Expect(i).NotTo(gomega.Equal(-1), "nobody asked to %s %s", method, path)
+	return i
+}
