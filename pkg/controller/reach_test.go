@@ -62,7 +62,7 @@ func serve(t *testing.T, name string) *server {
 				return
 			}
 			go func() {
-				if conn.(*tls.Conn).HandshakeContext(context.Background()) == nil { //nolint:forcetypeassert // it listens for nothing else
+				if conn.(*tls.Conn).HandshakeContext(context.Background()) == nil {
 					s.handshakes.Add(1)
 				}
 				_ = conn.Close()

@@ -19,9 +19,10 @@ const (
 	WayRoute Way = "route"
 	// WayTLSRoute is the Gateway API's, on the management cluster.
 	WayTLSRoute Way = "tlsroute"
-	// WayLoadBalancer and WayNodePort are Services of these types.
+	// WayLoadBalancer is a Service of this type.
 	WayLoadBalancer Way = "loadbalancer"
-	WayNodePort     Way = "nodeport"
+	// WayNodePort is a port of the management cluster's nodes.
+	WayNodePort Way = "nodeport"
 )
 
 // Publish is how istiod's xDS gets to the guest's nodes. The zero value: somebody else publishes it, at Config.XDS.

@@ -26,13 +26,14 @@ func Unreached(why string) Reach { return Reach{unreached, why} }
 // Settles says that this is mostly a matter of moments.
 func (r Reach) Settles() bool { return r.state == proving }
 
-// missing is what is waited for; empty when nothing.
+// missing is what is not known, in words that go on after what istiod does; empty when nothing is.
 func (r Reach) missing() string {
+	const text = "was not yet seen to answer where it is published"
 	switch r.state {
 	case proving:
-		return "istiod to be seen answering where it is published"
+		return text
 	case unreached:
-		return "istiod to be seen answering where it is published (management side: " + r.why + ")"
+		return text + " (management side: " + r.why + ")"
 	case reached:
 	}
 	return ""

@@ -139,7 +139,9 @@ func installed(o Outcome, version string) metav1.Condition {
 			serves(o, version)+", but not everything is as it should be: "+strings.Join(failures, "; ")
 	case len(failures) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
-	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete() && o.Reach == Reached():
+	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete() && o.Reach != Reached():
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, serves(o, version)+", but "+o.Reach.missing()
+	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, serves(o, version)
 		if o.Waiting != "" {
 			c.Message += ", but waits for " + o.Waiting
@@ -222,8 +224,6 @@ func waiting(o Outcome) string {
 		return o.Waiting
 	case o.Istiod != desired.Available:
 		return "istiod to become available"
-	case o.Reach != Reached():
-		return o.Reach.missing()
 	case o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0:
 		return "objects that are being deleted"
 	default:

@@ -150,6 +150,14 @@ func TestControllerInstalled(t *testing.T) {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but waits for a token"},
 		},
+		"istiod serves, and nobody has seen it answer where it is published": {
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Unreached("no answer")},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but was not yet seen to answer where it is published (management side: no answer)"},
+		},
+		"that is being found out": {
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Proving()},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but was not yet seen to answer"},
+		},
 		"an object is being deleted": {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that are being deleted"},

@@ -37,7 +37,6 @@ func newRun() *cobra.Command {
 		Short: "Run the controller",
 		Example: `  # In a hosted control plane's namespace, as HyperShift deploys it
   hypergate run --namespace clusters-guest1 --guest-kubeconfig /etc/kubernetes \
-    --xds-address istiod-guest1.apps.example.com:443 \
     --pilot-image registry.example.com/pilot:1.29.1 --proxy-image registry.example.com/proxyv2:1.29.1
 
   # Standalone
