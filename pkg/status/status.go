@@ -139,18 +139,25 @@ func installed(o Outcome, version string) metav1.Condition {
 			serves(o, version)+", but not everything is as it should be: "+strings.Join(failures, "; ")
 	case len(failures) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, strings.Join(failures, "; ")
-	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete() && o.Reach != Reached():
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, serves(o, version)+", but "+o.Reach.missing()
-	case o.Istiod == desired.Available && o.Mgmt.Complete() && o.Guest.Complete():
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled, serves(o, version)
-		if o.Waiting != "" {
-			c.Message += ", but waits for " + o.Waiting
-		}
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, "waiting for "+waiting(o)
+		c.Status, c.Reason, c.Message = undisturbed(o, version)
 	}
 	c.Message += weakened(o)
 	return c
+}
+
+// undisturbed is what the condition says when nothing failed.
+func undisturbed(o Outcome, version string) (status metav1.ConditionStatus, reason, message string) {
+	switch {
+	case o.Istiod != desired.Available || !o.Mgmt.Complete() || !o.Guest.Complete():
+		return metav1.ConditionUnknown, ReasonPending, "waiting for " + waiting(o)
+	case o.Reach != Reached():
+		return metav1.ConditionUnknown, ReasonPending, serves(o, version) + ", but " + o.Reach.missing()
+	case o.Waiting != "":
+		return metav1.ConditionTrue, ReasonInstalled, serves(o, version) + ", but waits for " + o.Waiting
+	default:
+		return metav1.ConditionTrue, ReasonInstalled, serves(o, version)
+	}
 }
 
 // refused is what the condition says when there is no plan: what serves goes on serving.

@@ -156,7 +156,7 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"that is being found out": {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Proving()},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but was not yet seen to answer"},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but was not yet seen to answer where it is published"},
 		},
 		"an object is being deleted": {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
