@@ -10,6 +10,7 @@ FUZZTIME ?= 10s
 BENCH_FLAGS ?=
 DEMO_FLAGS ?=
 GATEWAYS ?= 200
+IMAGE ?= registry.example.com/hypergate:dev
 
 # Which package is tested where. The I/O shell and everything in test/ talk to real servers: those tests skip with -short. What starts a
 # real node needs root besides.
@@ -31,6 +32,10 @@ help: ## Show this.
 .PHONY: build
 build: ## Build bin/hypergate.
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X github.com/hypergate/hypergate/cmd/hypergate/app.version=$(VERSION)' -o bin/hypergate ./cmd/hypergate
+
+.PHONY: image
+image: build ## Make the image IMAGE in bin/hypergate-image.tar, and its SBOM beside it. Needs neither podman nor docker.
+	go run ./hack/image -name $(IMAGE) -version $(VERSION)
 
 .PHONY: servers
 servers: ## Build the real servers (etcd, kube-apiserver, istiod, ...) into a cache outside the checkout. The first time takes minutes.

@@ -1,27 +1,24 @@
 package cluster
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed" // for the pause program's source
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/hack/image/oci"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
@@ -31,8 +28,8 @@ const (
 	// IstiodImage is the reference under which istiod's image is on the node: what the chart renders for hub registry.example.com and
 	// this tag. No such registry exists; a pull is never tried because the tag is not "latest".
 	IstiodImage = "registry.example.com/pilot:1.29.1"
-	// layoutVersion is to be raised when layer or write change what they make, so that no older tar is used.
-	layoutVersion = 1
+	// layoutVersion is to be raised when write changes what it makes, so that no older tar is used.
+	layoutVersion = 2
 	// stale is how long the tar of an older build is kept for runs that may be importing it.
 	stale = 24 * time.Hour
 )
@@ -99,7 +96,7 @@ var pauseSource []byte
 // buildPause compiles the pause program, unless one of the same source is in dir. The result appears only when it is complete, for
 // another run may be doing the same.
 func buildPause(ctx context.Context, dir string) (string, error) {
-	file := filepath.Join(dir, "pause-"+strings.TrimPrefix(digest(pauseSource), "sha256:")[:16])
+	file := filepath.Join(dir, "pause-"+digest(pauseSource)[:16])
 	if fileExists(file) {
 		return file, nil
 	}
@@ -160,102 +157,21 @@ func removeStale(pattern string) error {
 	return nil
 }
 
-// write makes an OCI image layout with one uncompressed layer: nothing here travels over a network. The file appears under its name
-// only when it is complete.
+// write makes the image's tar: the files, a /tmp for everybody, and folders on which pods mount things.
 func (i Image) write(file string) error {
-	layer, err := i.layer()
-	if err != nil {
-		return err
+	image := oci.Image{
+		Name: i.Name, Arch: runtime.GOARCH, User: i.User, Entrypoint: i.Entrypoint, Env: []string{"PATH=/usr/local/bin"},
+		Dirs:  map[string]int64{"/tmp": 0o1777, "/etc": 0o755, "/var/run": 0o755},
+		Files: map[string]oci.File{},
 	}
-	const media = "application/vnd.oci.image."
-	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{
-			"Entrypoint": i.Entrypoint, "User": i.User, "WorkingDir": "/", "Env": []string{"PATH=/usr/local/bin"},
-		},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
-	})
-	if err != nil {
-		return err
+	for target, source := range i.Files {
+		image.Files[target] = oci.File{Source: source, Mode: 0o755}
 	}
-	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": media + "manifest.v1+json",
-		"config": map[string]any{"mediaType": media + "config.v1+json", "digest": digest(config), "size": len(config)},
-		"layers": []any{map[string]any{"mediaType": media + "layer.v1.tar", "digest": digest(layer), "size": len(layer)}},
-	})
-	if err != nil {
-		return err
-	}
-	index, err := json.Marshal(map[string]any{
-		"schemaVersion": 2,
-		"manifests": []any{map[string]any{
-			"mediaType": media + "manifest.v1+json", "digest": digest(manifest), "size": len(manifest),
-			"annotations": map[string]string{"io.containerd.image.name": i.Name},
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	blob := func(data []byte) tarFile {
-		return tarFile{"blobs/sha256/" + strings.TrimPrefix(digest(data), "sha256:"), data}
-	}
-	return writeTar(file, tarFile{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}, tarFile{"index.json", index},
-		blob(layer), blob(config), blob(manifest))
-}
-
-// layer is the root file system: the files, the folders above them, a /tmp for everybody, and folders on which pods mount things, so
-// that this also works with a read-only root.
-func (i Image) layer() ([]byte, error) {
-	var buffer bytes.Buffer
-	out := tar.NewWriter(&buffer)
-	made := map[string]bool{"/": true}
-	var mkdir func(dir string, mode int64) error
-	mkdir = func(dir string, mode int64) error {
-		if made[dir] {
-			return nil
-		}
-		made[dir] = true
-		return errors.Join(mkdir(path.Dir(dir), 0o755),
-			out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir[1:] + "/", Mode: mode}))
-	}
-	err := errors.Join(mkdir("/tmp", 0o1777), mkdir("/etc", 0o755), mkdir("/var/run", 0o755))
-	for _, target := range slices.Sorted(maps.Keys(i.Files)) {
-		data, readErr := os.ReadFile(i.Files[target])
-		err = errors.Join(err, readErr, mkdir(path.Dir(target), 0o755),
-			out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: target[1:], Mode: 0o755, Size: int64(len(data))}))
-		_, writeErr := out.Write(data)
-		err = errors.Join(err, writeErr)
-	}
-	return buffer.Bytes(), errors.Join(err, out.Close())
-}
-
-type tarFile struct {
-	name string
-	data []byte
-}
-
-func writeTar(file string, contents ...tarFile) error {
-	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(part.Name()) }() // fails after the rename, as it should
-	out := tar.NewWriter(part)
-	for _, content := range contents {
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: content.name, Mode: 0o644, Size: int64(len(content.data))}); err != nil {
-			return errors.Join(err, part.Close())
-		}
-		if _, err := io.Copy(out, bytes.NewReader(content.data)); err != nil {
-			return errors.Join(err, part.Close())
-		}
-	}
-	if err := errors.Join(out.Close(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), file)
+	_, err := image.Write(file)
+	return err
 }
 
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum[:])
 }

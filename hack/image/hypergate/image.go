@@ -1,0 +1,62 @@
+// Package hypergate makes hypergate's image from its binary, and the list of what is in it (SBOM): for `make image`, and for the tests that
+// run that image.
+package hypergate
+
+import (
+	"debug/buildinfo"
+	"fmt"
+
+	"github.com/hypergate/hypergate/hack/image/oci"
+)
+
+// Where things are in the image.
+const (
+	binaryPath = "/hypergate"
+	sbomPath   = "/hypergate.cdx.json"
+)
+
+// Image is hypergate's image around a static binary, and the SBOM, which is in the image as well. deploy/Containerfile says the same.
+func Image(binary, name, version string) (image oci.Image, sbom []byte, err error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return image, nil, fmt.Errorf("reading what %s is built of (is it a Go binary? `make build` makes one): %w", binary, err)
+	}
+	if err := static(info); err != nil {
+		return image, nil, fmt.Errorf("%s: %w", binary, err)
+	}
+	sbom, err = SBOM(binary, version, info)
+	if err != nil {
+		return image, nil, fmt.Errorf("listing what is in %s: %w", binary, err)
+	}
+	return oci.Image{
+		Name: name, Arch: setting(info, "GOARCH"),
+		// A number, so that the kubelet can tell that it is not root. No group, so the group is 0: that one may read the mounted
+		// kubeconfig, whatever user id a cluster puts in place of this one.
+		User:       "65532",
+		Entrypoint: []string{binaryPath},
+		Labels: map[string]string{
+			"org.opencontainers.image.title": "hypergate", "org.opencontainers.image.version": version, "org.opencontainers.image.licenses": "Apache-2.0",
+		},
+		Files: map[string]oci.File{binaryPath: {Source: binary, Mode: 0o755}, sbomPath: {Data: sbom, Mode: 0o644}},
+	}, sbom, nil
+}
+
+// static refuses what could not start in an image that has nothing else.
+func static(info *buildinfo.BuildInfo) error {
+	if system := setting(info, "GOOS"); system != "linux" {
+		return fmt.Errorf("it is built for %s: build it with GOOS=linux", system)
+	}
+	if setting(info, "CGO_ENABLED") != "0" {
+		return fmt.Errorf("it is linked with C, and there is no C library in the image: build it with CGO_ENABLED=0, as `make build` does")
+	}
+	return nil
+}
+
+func setting(info *buildinfo.BuildInfo, key string) string {
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,169 @@
+package hypergate_test
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/hack/image/hypergate"
+	"github.com/hypergate/hypergate/hack/image/oci"
+)
+
+// build builds a small program of this module, with a module that it is linked with.
+func build(t *testing.T, cgo string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "hypergate")
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./testdata/program")
+	command.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOOS=linux")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+type component struct {
+	Name, Version, PURL string
+	Hashes              []struct{ Alg, Content string }
+}
+
+// TestSBOM: it lists what the binary says, and is in the image.
+func TestSBOM(t *testing.T) {
+	binary := build(t, "0")
+	image, sbom, err := hypergate.Image(binary, "registry.example.com/hypergate:dev", "v1.2.3+x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(sbom), string(image.Files["/hypergate.cdx.json"].Data)); diff != "" {
+		t.Error(diff)
+	}
+	var got struct {
+		BOMFormat, SpecVersion string
+		Metadata               struct{ Component component }
+		Components             []component
+	}
+	if err := json.Unmarshal(sbom, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != "1.5" || got.Metadata.Component.PURL != "pkg:golang/github.com/hypergate/hypergate@v1.2.3%2Bx" {
+		t.Errorf("got %s %s of %s", got.BOMFormat, got.SpecVersion, got.Metadata.Component.PURL)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "version", "-m", binary).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{}
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "dep" {
+			sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(fields[3], "h1:"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, fields[1]+" "+fields[2]+" "+hex.EncodeToString(sum))
+		}
+	}
+	listed := []string{}
+	for _, c := range got.Components[1:] {
+		listed = append(listed, c.Name+" "+c.Version+" "+c.Hashes[0].Content)
+	}
+	if diff := cmp.Diff(want, listed); diff != "" || len(want) == 0 {
+		t.Errorf("modules (-binary +list), %d:\n%s", len(want), diff)
+	}
+	if std := got.Components[0]; std.Name != "std" || !strings.Contains(string(out), "go"+std.Version) {
+		t.Errorf("the standard library is %+v", std)
+	}
+}
+
+func TestReplacedModule(t *testing.T) {
+	binary := build(t, "0")
+	info := &debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Path: "example.com/main"}, Deps: []*debug.Module{
+		{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1", Sum: "h1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))}},
+		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "./b"}},
+	}}
+	sbom, err := hypergate.SBOM(binary, "dev", info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(sbom); !strings.Contains(text, "pkg:golang/example.com/fork@v1.0.1") || strings.Contains(text, "example.com/a") {
+		t.Error(text)
+	}
+	info.Deps[0].Replace.Sum = "h2:x"
+	if _, err := hypergate.SBOM(binary, "dev", info); err == nil {
+		t.Error("a sum that is none is listed")
+	}
+}
+
+// TestUnfit: what could not start is no image.
+func TestUnfit(t *testing.T) {
+	if _, _, err := hypergate.Image(build(t, "1"), "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
+		t.Errorf("linked with C: %v", err)
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := hypergate.Image(script, "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("no Go binary: %v", err)
+	}
+}
+
+// TestContainerfile: what podman builds is what make image makes.
+func TestContainerfile(t *testing.T) {
+	image, _, err := hypergate.Image(build(t, "0"), "x:1", "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("../../../deploy/Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := oci.Image{Labels: map[string]string{}, Files: map[string]oci.File{}}
+	for line := range strings.Lines(string(data)) {
+		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch words := strings.Fields(rest); instruction {
+		case "COPY":
+			if words[0] != path.Base(words[1]) {
+				t.Errorf("%s is not beside the binary under its own name", words[0])
+			}
+			built.Files[words[1]] = oci.File{}
+		case "LABEL":
+			for _, word := range words {
+				key, value, _ := strings.Cut(word, "=")
+				built.Labels[key] = value
+			}
+		case "USER":
+			built.User = rest
+		case "ENTRYPOINT":
+			if err := json.Unmarshal([]byte(rest), &built.Entrypoint); err != nil {
+				t.Error(err)
+			}
+		case "FROM":
+			if rest != "scratch" {
+				t.Errorf("it is made from %s", rest)
+			}
+		case "", "#":
+		default:
+			t.Errorf("make image knows nothing like %s", instruction)
+		}
+	}
+	delete(image.Labels, "org.opencontainers.image.version") // podman is not told
+	for name := range image.Files {
+		image.Files[name] = oci.File{}
+	}
+	image.Name, image.Arch = "", ""
+	if diff := cmp.Diff(image, built); diff != "" {
+		t.Errorf("(-make image +Containerfile)\n%s", diff)
+	}
+	if slices.Contains([]string{"", "0", "root"}, built.User) {
+		t.Errorf("it runs as %q", built.User)
+	}
+}

@@ -1,0 +1,6 @@
+// Command program is linked with another module, for the test of what is listed.
+package main
+
+import "github.com/google/go-cmp/cmp"
+
+func main() { _ = cmp.Diff(1, 2) }

@@ -1,0 +1,168 @@
+// Package oci writes images of one layer, without podman or docker: an archive that is an OCI image layout and, by one more file, what
+// `docker save` makes. So podman, docker, skopeo and containerd all load it.
+//
+// It is own code because there is little of it, and no library of it is among the modules that hypergate needs anyway.
+//
+// The same input makes the same bytes: no times, no names of the machine, nothing compressed (whoever pushes the image compresses it).
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Image is an image made from scratch.
+type Image struct {
+	// Name is the full reference.
+	Name string
+	// Arch is the architecture, as Go calls it. The system is Linux.
+	Arch string
+	// User is the numeric user id that the process gets.
+	User string
+	// Entrypoint is the command, Env its environment.
+	Entrypoint, Env []string
+	// Labels are said of the image, in its manifest and to whoever runs it.
+	Labels map[string]string
+	// Dirs are folders and their modes, by path. Those above a file need not be named.
+	Dirs map[string]int64
+	// Files are the files, by path.
+	Files map[string]File
+}
+
+// File is a file of this machine, or its content.
+type File struct {
+	Source string
+	Data   []byte
+	Mode   int64
+}
+
+const media = "application/vnd.oci.image."
+
+// Write writes the image and returns its digest. The file appears under its name only when it is complete.
+func (i Image) Write(file string) (digest string, err error) {
+	layer, err := i.layer()
+	if err != nil {
+		return "", fmt.Errorf("making the root file system: %w", err)
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": i.Arch, "os": "linux",
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "User": i.User, "WorkingDir": "/", "Env": i.Env, "Labels": i.Labels},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
+	})
+	if err != nil {
+		return "", err
+	}
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": media + "manifest.v1+json", "annotations": i.Labels,
+		"config": map[string]any{"mediaType": media + "config.v1+json", "digest": digestOf(config), "size": len(config)},
+		"layers": []any{map[string]any{"mediaType": media + "layer.v1.tar", "digest": digestOf(layer), "size": len(layer)}},
+	})
+	if err != nil {
+		return "", err
+	}
+	index, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": media + "index.v1+json",
+		"manifests": []any{map[string]any{
+			"mediaType": media + "manifest.v1+json", "digest": digestOf(manifest), "size": len(manifest),
+			"platform": map[string]string{"architecture": i.Arch, "os": "linux"},
+			// containerd's name of the name, and everybody else's.
+			"annotations": map[string]string{"io.containerd.image.name": i.Name, "org.opencontainers.image.ref.name": i.Name},
+		}},
+	})
+	if err != nil {
+		return "", err
+	}
+	docker, err := json.Marshal([]any{map[string]any{"Config": blobPath(config), "RepoTags": []string{i.Name}, "Layers": []string{blobPath(layer)}}})
+	if err != nil {
+		return "", err
+	}
+	return digestOf(manifest), writeTar(file, []tarFile{
+		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+		{"index.json", index},
+		{"manifest.json", docker},
+		{blobPath(layer), layer},
+		{blobPath(config), config},
+		{blobPath(manifest), manifest},
+	})
+}
+
+// layer is the root file system.
+func (i Image) layer() ([]byte, error) {
+	var buffer bytes.Buffer
+	out := tar.NewWriter(&buffer)
+	made := map[string]bool{"/": true}
+	var mkdir func(dir string, mode int64) error
+	mkdir = func(dir string, mode int64) error {
+		if made[dir] {
+			return nil
+		}
+		made[dir] = true
+		return errors.Join(mkdir(path.Dir(dir), 0o755),
+			out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir[1:] + "/", Mode: mode}))
+	}
+	var err error
+	for _, dir := range slices.Sorted(maps.Keys(i.Dirs)) {
+		err = errors.Join(err, mkdir(dir, i.Dirs[dir]))
+	}
+	for _, target := range slices.Sorted(maps.Keys(i.Files)) {
+		f := i.Files[target]
+		data := f.Data
+		if f.Source != "" {
+			var readErr error
+			data, readErr = os.ReadFile(f.Source)
+			err = errors.Join(err, readErr)
+		}
+		err = errors.Join(err, mkdir(path.Dir(target), 0o755),
+			out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: target[1:], Mode: f.Mode, Size: int64(len(data))}))
+		_, writeErr := out.Write(data)
+		err = errors.Join(err, writeErr)
+	}
+	return buffer.Bytes(), errors.Join(err, out.Close())
+}
+
+type tarFile struct {
+	name string
+	data []byte
+}
+
+func writeTar(file string, contents []tarFile) error {
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(part.Name()) }() // fails after the rename, as it should
+	out := tar.NewWriter(part)
+	for _, content := range contents {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: content.name, Mode: 0o644, Size: int64(len(content.data))}); err != nil {
+			return errors.Join(err, part.Close())
+		}
+		if _, err := io.Copy(out, bytes.NewReader(content.data)); err != nil {
+			return errors.Join(err, part.Close())
+		}
+	}
+	if err := errors.Join(out.Close(), part.Chmod(0o644), part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), file)
+}
+
+func blobPath(data []byte) string {
+	return "blobs/sha256/" + strings.TrimPrefix(digestOf(data), "sha256:")
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
