@@ -20,14 +20,19 @@ import (
 // run is all that the node's processes and the file templates need to know. It is also the record by which Down finds a run.
 type run struct {
 	Name, Dir, Cgroup, NodeName, HCPNamespace string
-	PauseImage, KubeImage                     string
+	PauseImage, KubeImage, ExemptClass        string
 	Net                                       network
 	Binaries                                  servers.Binaries
 	Images                                    []importable
 	Guest, Detach                             bool
 }
 
-const runFile = "run.json"
+const (
+	runFile         = "run.json"
+	podSecurityFile = "pod-security.yaml"
+	// exemptClass is the RuntimeClass of the pod that need not be restricted.
+	exemptClass = "not-restricted"
+)
 
 //go:embed files
 var files embed.FS
@@ -98,7 +103,7 @@ func (c *Cluster) writeState() error {
 	}
 	for name, target := range map[string]string{
 		"containerd.toml": "containerd.toml", "cni.conflist": "cni/10-hypergate.conflist", "Corefile": "Corefile",
-		"kube-proxy.yaml": "kube-proxy.yaml", "kubelet.yaml": "kubelet.yaml",
+		"kube-proxy.yaml": "kube-proxy.yaml", "kubelet.yaml": "kubelet.yaml", podSecurityFile: podSecurityFile,
 	} {
 		data, err := render(name, c.run)
 		if err != nil {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +44,8 @@ type Options struct {
 	HCPNamespace string
 	// Images are put on the node in addition to istiod's (IstiodImage).
 	Images []Image
+	// Archives are images that are made already, by their full references: files as package oci writes them.
+	Archives map[string]string
 	// StandIns are references under which the node gets an image that does nothing but answer 200 on port 15021, an Envoy gateway's
 	// readiness probe: for gateways on the management cluster, where a real kubelet runs their pods (the standalone topology).
 	StandIns []string
@@ -85,6 +89,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	tars, err := images(ctx, binaries, options.StandIns, options.Images)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(options.Archives)) {
+		tars = append(tars, importable{Name: name, Tar: options.Archives[name]})
 	}
 	if err := removeLeftovers(ctx, options.Name); err != nil {
 		return nil, err
@@ -171,7 +178,7 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 	begin := time.Now()
 	c := describe(run{
 		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest,
-		PauseImage: pauseImage, KubeImage: kubeImage, Binaries: binaries, Images: tars, Detach: o.Detach,
+		PauseImage: pauseImage, KubeImage: kubeImage, ExemptClass: exemptClass, Binaries: binaries, Images: tars, Detach: o.Detach,
 	})
 	c.ownDir = ownDir
 	c.progress = func(format string, args ...any) {

@@ -122,6 +122,8 @@ var resources = map[string]schema.GroupVersionResource{ //nolint:gochecknoglobal
 	"Service":     {Version: "v1", Resource: "services"},
 	"Deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
 	"StatefulSet": {Group: "apps", Version: "v1", Resource: "statefulsets"},
+
+	"RuntimeClass": {Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"},
 }
 
 func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured) error {

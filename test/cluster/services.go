@@ -48,7 +48,7 @@ func (r run) command(name string) []string {
 			"--etcd-servers="+etcd, "--secure-port=6443", "--service-cluster-ip-range="+r.Net.Services.String(),
 			// Not the loopback address: pods reach this server through the endpoints of the Service "kubernetes".
 			"--bind-address="+node, "--advertise-address="+node,
-			"--enable-admission-plugins=NodeRestriction",
+			"--enable-admission-plugins=NodeRestriction", "--admission-control-config-file="+file(podSecurityFile),
 			"--kubelet-client-certificate="+filepath.Join(pki, "kubelet-client.crt"),
 			"--kubelet-client-key="+filepath.Join(pki, "kubelet-client.key"),
 			// By default it would look up the node's name in the DNS, and `kubectl logs` hang for minutes.
