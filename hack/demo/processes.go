@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // record keeps a process's id and its start time, by which it is told from a later process of the same id.
 func record(dir, name string, pid int) error {
-	started, err := startTime(pid)
-	if err != nil {
+	started, running := proc.StartTime(pid)
+	if !running {
 		return fmt.Errorf("%s ended at once; its log is %s", name, filepath.Join(dir, name+".log"))
 	}
 	line := fmt.Sprintf("%d %s\n", pid, started)
@@ -48,8 +50,8 @@ func recorded(dir string) ([]process, error) {
 		if p.pid, err = strconv.Atoi(pid); err != nil {
 			return nil, fmt.Errorf("finding what runs: %s holds %q", file, data)
 		}
-		now, err := startTime(p.pid)
-		p.running = err == nil && now == started
+		now, running := proc.StartTime(p.pid)
+		p.running = running && now == started
 		out = append(out, p)
 	}
 	return out, nil
@@ -72,23 +74,6 @@ func killRecorded(dir string) error {
 		}
 	}
 	return nil
-}
-
-// startTime is when a process started, in the kernel's ticks: field 22 of /proc/<pid>/stat, the 20th after the name in parentheses.
-func startTime(pid int) (string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 20 {
-		return "", fmt.Errorf("process %d has no start time", pid)
-	}
-	if fields[0] == "Z" {
-		return "", fmt.Errorf("process %d has ended, and its parent did not look yet", pid)
-	}
-	return fields[19], nil
 }
 
 // startPlayer starts this program again, to play the guest's nodes after up has ended.

@@ -115,11 +115,12 @@ func standaloneOnly() []story {
 	}
 }
 
-// last is what the audit logs say about all the stories before.
+// last is what the audit logs, and what was watched, say about all the stories before.
 func last() []story {
 	return []story{
 		{name: "nobody was refused anything", tell: nobodyRefused},
 		{name: "istiod used all that it may", tell: istiodUsesAll},
+		{name: "what ran on the management side kept to HyperShift's rules", tell: goodCitizens},
 	}
 }
 
@@ -129,6 +130,8 @@ type suite struct {
 	told []told
 	// granted is what istiod may do in the guest.
 	granted []audit.Role
+	// citizens are what ran on the management side.
+	citizens *citizens
 }
 
 // told is a story that was told from one moment to another, unless -run left it out.
@@ -163,7 +166,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 		t.Skip("starts real clusters: run without -short")
 	}
 	t.Parallel() // most of a story is waiting
-	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: topology, Binary: build(t), Progress: t.Output(), Dir: artifacts(t, name)})
+	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: topology, Binary: build(t), AsPod: true, Progress: t.Output(), Dir: artifacts(t, name)})
 	if errors.Is(err, cluster.ErrNeedsRoot) {
 		t.Skip(err)
 	}
@@ -175,7 +178,12 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 			t.Error(err)
 		}
 	})
-	all := &suite{}
+	if topology == desired.TopologyHosted {
+		if err := w.AddControlPlane(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := &suite{citizens: watchCitizens(t, w)}
 	for _, s := range stories {
 		begin, ran := time.Now(), false
 		t.Run(s.name, func(t *testing.T) {

@@ -241,10 +241,8 @@ func (t *teller) setBait(name string) *bait {
 // setBaits makes each lure, with a bait of its own, and a proxy for which istiod has to make configuration of them. release takes them away.
 func (t *teller) setBaits() (all baits, release func()) {
 	t.Helper()
-	proxy, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { _ = proxy.Close() })
-	_, err = proxy.WaitFor(t.step(), reaches)
+	proxy := t.proxyOf("gw")
+	_, err := proxy.WaitFor(t.step(), reaches)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	all = baits{}
 	var made []*unstructured.Unstructured

@@ -245,9 +245,7 @@ func floodRoute(i int) *gatewayv1.HTTPRoute {
 // flood makes many routes at once, and sees that all get status and a proxy all of them.
 func (t *teller) flood() {
 	t.Helper()
-	proxy, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { _ = proxy.Close() })
+	proxy := t.proxyOf("gw")
 	makers := errgroup.Group{}
 	makers.SetLimit(32)
 	for i := range floodSize {
@@ -258,7 +256,7 @@ func (t *teller) flood() {
 	}
 	t.Expect(makers.Wait()).To(gomega.Succeed())
 	t.Eventually(t.acceptedInFlood).WithPolling(time.Second).Should(gomega.Equal(floodSize))
-	_, err = proxy.WaitFor(t.step(), func(c *xds.Config) error {
+	_, err := proxy.WaitFor(t.step(), func(c *xds.Config) error {
 		for i := range floodSize {
 			if _, err := c.Reach(80, fmt.Sprintf("r%d.apps.guest1.example.com", i), "/"); err != nil {
 				return err

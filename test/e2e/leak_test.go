@@ -50,7 +50,6 @@ func nothingLeaks(t *teller) {
 	h.Kill()
 	p.search("a crash in the middle of a rotation")
 	h = t.start("--ca-overlap", "2s")
-	t.Eventually(t.caPhase).Should(gomega.Equal("settling"))
 	t.Eventually(t.caPhase).Should(gomega.Equal(""))
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	p.search("a rotation of the mesh CA")

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -24,7 +23,7 @@ import (
 // rotateCA rotates the mesh CA with phases of seconds instead of a day, while the guest goes on with its work, and a fleet of gateways with theirs.
 func rotateCA(t *teller) {
 	size, overlap := t.fleetSize()
-	t.start("--ca-overlap", overlap.String())
+	h := t.start("--ca-overlap", overlap.String())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
@@ -35,9 +34,9 @@ func rotateCA(t *teller) {
 	stop := t.atWork()
 
 	began := time.Now()
-	var out, errOut strings.Builder
-	t.Expect(app.Execute(t.ctx, []string{"rotate-ca", "--namespace", t.MgmtNamespace, "--management-kubeconfig", t.MgmtKubeconfig}, &out, &errOut)).To(gomega.BeZero(), errOut.String())
-	t.Log(out.String())
+	out, err := h.Exec(t.step(), "/hypergate", "rotate-ca", "--namespace", t.MgmtNamespace)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Log(out)
 	for _, phase := range []string{"spreading", "settling", ""} {
 		t.Eventually(t.caPhase, stepTimeout).Should(gomega.Equal(phase))
 		t.Logf("%s after %s", cmp.Or(phase, "one root"), time.Since(began).Round(100*time.Millisecond))

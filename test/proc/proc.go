@@ -123,6 +123,21 @@ func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 // Log is the file that the output goes to.
 func (p *Process) Log() string { return p.log }
 
+// StartTime is when a process of this machine started, in the kernel's ticks, by which it is told from a later one of the same id: field 22 of
+// /proc/<pid>/stat, the 20th after the name in parentheses. It does not run if it is not there, or has ended and nobody has looked yet.
+func StartTime(pid int) (ticks string, running bool) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", false
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 || fields[0] == "Z" {
+		return "", false
+	}
+	return fields[19], true
+}
+
 // Tail returns the last lines of a file, or a remark that says why it cannot; it is for error messages only.
 func Tail(file string, lines int) string {
 	data, err := os.ReadFile(file)

@@ -55,14 +55,13 @@ func (w *World) deployIdentities(ctx context.Context) error {
 	if err := createNamespace(ctx, w.GuestClient, GuestNamespace); err != nil {
 		return err
 	}
-	mgmt, guest := "hosted/example", "hosted/guest"
-	if w.Topology == desired.TopologyStandalone {
-		mgmt, guest = "standalone", ""
-	}
-	if err := w.deploySide(ctx, w.Mgmt, mgmt, w.MgmtNamespace, mgmtKubeconfig); err != nil || guest == "" {
+	if err := w.deploySide(ctx, w.Mgmt, w.mgmtFolder(), w.MgmtNamespace, mgmtKubeconfig); err != nil || w.Guest == nil {
 		return err
 	}
-	return w.deploySide(ctx, w.GuestConfig, guest, GuestNamespace, guestKubeconfig)
+	if err := w.deploySide(ctx, w.GuestConfig, "hosted/guest", GuestNamespace, guestKubeconfig); err != nil {
+		return err
+	}
+	return w.mountGuestKubeconfig(ctx)
 }
 
 // createPriorityClass makes the class that HyperShift has on each management cluster.
@@ -102,7 +101,7 @@ func (w *World) deploySide(ctx context.Context, admin *rest.Config, folder, name
 	)
 }
 
-// accounts are the objects of a folder of deploy/ but the Deployment: hypergate runs as a process, to be killed and started at will.
+// accounts are the objects of a folder of deploy/ but the Deployment, which StartHypergate applies.
 func accounts(folder string) ([]*unstructured.Unstructured, error) {
 	objects, err := deploy.Render(folder)
 	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }), err

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -24,7 +23,6 @@ import (
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
 	"github.com/hypergate/hypergate/test/deploy"
-	"github.com/hypergate/hypergate/test/proc"
 )
 
 // What hypergate is told in every world.
@@ -43,6 +41,8 @@ type Options struct {
 	Topology desired.Topology
 	// Binary is hypergate's.
 	Binary string
+	// AsPod: StartHypergate runs the Deployment of deploy/, from an image made of Binary, and not a process of this machine.
+	AsPod bool
 	// Dir holds everything of this world; empty means a temporary one.
 	Dir string
 	// Detach lets the world outlive this process.
@@ -67,13 +67,27 @@ type World struct {
 	options    Options
 	stopPlayer context.CancelFunc
 	player     chan error
+	// current is hypergate's container, when AsPod, and kills how often Kill killed one, by pod.
+	current *container
+	kills   map[types.UID]int
 }
 
 // Start starts the clusters and what plays the guest's nodes, and applies the accounts and roles of deploy/. hypergate does not run yet. On error nothing is left.
 func Start(ctx context.Context, options Options) (*World, error) {
+	archives := map[string]string{}
+	if options.AsPod {
+		work, err := os.MkdirTemp("", "hypergate-image-")
+		if err != nil {
+			return nil, fmt.Errorf("making a folder for hypergate's image: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(work) }() // when it is on the node
+		if archives, err = makeImage(options.Binary, work); err != nil {
+			return nil, err
+		}
+	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach, Progress: options.Progress,
-		StandIns: standIns(options.Topology),
+		StandIns: standIns(options.Topology), Archives: archives,
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +112,7 @@ func standIns(topology desired.Topology) []string {
 
 // open makes the clients of a running cluster.
 func open(c *cluster.Cluster, options Options) (*World, error) {
-	w := &World{Cluster: c, Topology: options.Topology, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest, options: options}
+	w := &World{Cluster: c, Topology: options.Topology, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest, options: options, kills: map[types.UID]int{}}
 	if options.Topology == desired.TopologyStandalone {
 		w.MgmtNamespace, w.GuestConfig = GuestNamespace, c.Mgmt
 	}
@@ -160,7 +174,8 @@ func (w *World) XDS() desired.HostPort {
 	return desired.HostPort{Host: publishedHost, Port: 443}
 }
 
-// Args are hypergate's arguments in this world, with kubeconfigs of its own accounts, but for the address of its health checks.
+// Args are the arguments of a hypergate that is a process of this machine, with kubeconfigs of its own accounts, but for the address of its
+// health checks.
 func (w *World) Args() []string {
 	args := make([]string, 0, 32)
 	args = append(args,
@@ -170,67 +185,16 @@ func (w *World) Args() []string {
 	if w.Topology == desired.TopologyStandalone {
 		return args
 	}
-	return append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", filepath.Join(w.Dir, guestKubeconfig),
-		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String(),
-		// This machine plays the router, and the node's DNS is no pod.
-		"--xds-peers", w.HostAddress().String()+"/32", "--dns-peers", w.DNSAddress().String()+"/32")
+	return append(append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", filepath.Join(w.Dir, guestKubeconfig),
+		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String()), w.peers()...)
 }
 
-// Hypergate is a running hypergate.
-type Hypergate struct {
-	*proc.Process
-	health string
-}
-
-// StartHypergate starts hypergate with Args and more arguments; it ends with this process, unless the world is detached. It does not wait;
-// see Ready.
-func (w *World) StartHypergate(ctx context.Context, more ...string) (*Hypergate, error) {
-	health, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
+// peers are the flags that name whom istiod may talk to: hosted, this machine plays the router, and the node's DNS is no pod.
+func (w *World) peers() []string {
+	if w.Topology == desired.TopologyStandalone {
+		return nil
 	}
-	argv := append([]string{w.options.Binary}, append(append(w.Args(), "--health-address", health), more...)...)
-	p, err := proc.Spec{Name: "hypergate", LogDir: w.Dir, Argv: argv, Detach: w.options.Detach}.Start()
-	if err != nil {
-		return nil, err
-	}
-	return &Hypergate{Process: p, health: health}, nil
-}
-
-// Ready waits until a health check answers 200: "readyz", "readyz/guest", "readyz/management", "healthz".
-func (h *Hypergate) Ready(ctx context.Context, check string) error {
-	last := "no answer"
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-h.Done():
-			return false, h.Exit()
-		default:
-		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.health+"/"+check, nil)
-		if err != nil {
-			return false, err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, nil // not listening yet
-		}
-		defer func() { _ = response.Body.Close() }()
-		last = response.Status
-		return response.StatusCode == http.StatusOK, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for hypergate's %s (last: %s): %w", check, last, err)
-	}
-	return nil
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
+	return []string{"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32"}
 }
 
 // Attach opens a world that another process started with Detach in dir; the error is fs.ErrNotExist if there is none.

@@ -1,0 +1,46 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/test/hypershift"
+)
+
+// ControlPlane is the name of the guest's HostedControlPlane; see AddControlPlane.
+const ControlPlane = "guest1"
+
+// AddControlPlane serves HyperShift's HostedControlPlanes on the management cluster and makes that of the guest, which nobody reconciles.
+func (w *World) AddControlPlane(ctx context.Context) error {
+	crd, err := hypershift.CRD(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("installing HyperShift's CRD: %w", err)
+	}
+	text, err := manifests.ReadFile("manifests/controlplane.yaml")
+	if err != nil {
+		return fmt.Errorf("reading the HostedControlPlane: %w", err)
+	}
+	plane := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &plane.Object); err != nil {
+		return fmt.Errorf("reading the HostedControlPlane: %w", err)
+	}
+	planes := w.MgmtDynamic.Resource(Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).Namespace(w.MgmtNamespace)
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, last = planes.Create(ctx, plane, metav1.CreateOptions{})
+		return last == nil, nil // its kind is not served at once
+	})
+	if err != nil {
+		return fmt.Errorf("making the HostedControlPlane: %w", last)
+	}
+	return nil
+}

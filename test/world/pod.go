@@ -1,0 +1,375 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/hack/image/hypergate"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/proc"
+)
+
+const (
+	// image is hypergate's in deploy/.
+	image = "registry.example.com/hypergate:dev"
+	// mountedKubeconfig is the Secret that deploy/hosted/example mounts.
+	mountedKubeconfig = "hypergate-service-account-kubeconfig"
+	healthPort        = "8081"
+	// podTimeout is several times what a pod takes to start or to go.
+	podTimeout = time.Minute
+)
+
+// makeImage makes hypergate's image, as `make image` does, for the node.
+func makeImage(binary, dir string) (map[string]string, error) {
+	made, _, err := hypergate.Image(binary, image, "e2e")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "hypergate-image.tar")
+	if _, err := made.Write(file); err != nil {
+		return nil, fmt.Errorf("writing hypergate's image: %w", err)
+	}
+	return map[string]string{image: file}, nil
+}
+
+// mgmtFolder is the folder of deploy/ for the side that hypergate's pod runs on.
+func (w *World) mgmtFolder() string {
+	if w.Guest == nil {
+		return "standalone"
+	}
+	return "hosted/example"
+}
+
+// mountGuestKubeconfig makes the Secret that hypergate's pod has its guest kubeconfig from, of the one for this machine: with the address at which
+// pods reach the guest's API server.
+func (w *World) mountGuestKubeconfig(ctx context.Context) error {
+	config, err := clientcmd.LoadFromFile(filepath.Join(w.Dir, guestKubeconfig))
+	if err != nil {
+		return fmt.Errorf("reading hypergate's guest kubeconfig: %w", err)
+	}
+	for _, c := range config.Clusters {
+		c.Server = cluster.GuestServerInPods
+	}
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("writing hypergate's guest kubeconfig: %w", err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: mountedKubeconfig}, Data: map[string][]byte{"kubeconfig": data}}
+	if _, err := w.MgmtClient.CoreV1().Secrets(w.MgmtNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("making the Secret of hypergate's guest kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// deployment is the Deployment of deploy/ with more arguments and this world's names, and all of its container's arguments.
+func (w *World) deployment(more []string) (*unstructured.Unstructured, []string, error) {
+	objects, err := deploy.Render(w.mgmtFolder())
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("deploy/%s has no Deployment", w.mgmtFolder())
+	}
+	field := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(objects[i].Object, field...)
+	if err != nil || len(containers) != 1 {
+		return nil, nil, fmt.Errorf("deploy/%s has no Deployment of one container: %w", w.mgmtFolder(), err)
+	}
+	container, _ := containers[0].(map[string]any)
+	args, _, err := unstructured.NestedStringSlice(container, "args")
+	if err != nil {
+		return nil, nil, fmt.Errorf("deploy/%s: %w", w.mgmtFolder(), err)
+	}
+	args = slices.Concat(args, []string{"--v=1"}, w.peers(), more)
+	values := map[string]string{"PILOT_IMAGE": cluster.IstiodImage, "PROXY_IMAGE": ProxyImage, "XDS_ADDRESS": w.XDS().String()}
+	env, _, _ := unstructured.NestedSlice(container, "env")
+	for _, e := range env {
+		if variable, ok := e.(map[string]any); ok {
+			name, _ := variable["name"].(string)
+			if value, set := values[name]; set {
+				variable["value"] = value
+			}
+		}
+	}
+	container["env"], container["image"] = env, image
+	return objects[i], args, errors.Join(unstructured.SetNestedStringSlice(container, args, "args"),
+		unstructured.SetNestedSlice(objects[i].Object, containers, field...))
+}
+
+// startContainer applies the Deployment and waits for the process.
+func (w *World) startContainer(ctx context.Context, more []string) (*container, error) {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	d, args, err := w.deployment(more)
+	if err != nil {
+		return nil, err
+	}
+	if err := deploy.Apply(ctx, w.Mgmt, []*unstructured.Unstructured{d}); err != nil {
+		return nil, fmt.Errorf("applying the Deployment of deploy/%s: %w", w.mgmtFolder(), err)
+	}
+	var pod *corev1.Pod
+	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pods, err := w.hypergatePods(ctx)
+		for i := range pods {
+			if p := &pods[i]; p.DeletionTimestamp == nil && slices.Equal(p.Spec.Containers[0].Args, args) {
+				pod = p
+			}
+		}
+		return pod != nil, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the Deployment's pod: %w", err)
+	}
+	return w.follow(ctx, pod)
+}
+
+func (w *World) hypergatePods(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := w.MgmtClient.CoreV1().Pods(w.MgmtNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + deploy.Account})
+	if err != nil {
+		return nil, fmt.Errorf("finding hypergate's pod: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// Restarted waits for the container that the kubelet starts in the pod of one that has ended. It asks no API server: it may be away.
+func (w *World) Restarted(ctx context.Context, h *Hypergate) (*Hypergate, error) {
+	before, ok := h.instance.(*container)
+	if !ok {
+		return nil, errors.New("hypergate runs as a process, which nobody starts again")
+	}
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	c, err := w.follow(ctx, before.pod)
+	if err != nil {
+		return nil, err
+	}
+	return &Hypergate{c}, nil
+}
+
+// follow waits for the process of a pod, which is another one than one that has ended.
+func (w *World) follow(ctx context.Context, pod *corev1.Pod) (*container, error) {
+	before := w.current
+	if before != nil && before.pod.UID == pod.UID && !before.ended() {
+		return before, nil
+	}
+	c := &container{w: w, pod: pod, done: make(chan struct{})}
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		c.pid, c.started = processOf(pod.UID)
+		return c.pid != 0, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the container of pod %s, which is %s: %w\nthe end of its log:\n%s", pod.Name, w.stateOf(context.WithoutCancel(ctx), pod), err, proc.Tail(c.newestLog(), 15))
+	}
+	c.log = c.newestLog()
+	if before != nil && before.pod.UID == pod.UID {
+		c.address = before.address
+	}
+	w.current = c
+	go c.watch()
+	return c, nil
+}
+
+// stateOf is for error messages.
+func (w *World) stateOf(ctx context.Context, pod *corev1.Pod) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	now, err := w.MgmtClient.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	if len(now.Status.ContainerStatuses) == 0 {
+		return fmt.Sprintf("%s, %v", now.Status.Phase, now.Status.Conditions)
+	}
+	return now.Status.ContainerStatuses[0].State.String()
+}
+
+// processOf is hypergate's process in a pod and when it started, or 0. The node's processes are this machine's.
+func processOf(pod types.UID) (pid int, started string) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, ""
+	}
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if name, err := os.ReadFile(filepath.Join("/proc", e.Name(), "comm")); err != nil || string(name) != "hypergate\n" {
+			continue
+		}
+		if group, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup")); err != nil || !strings.Contains(string(group), string(pod)) {
+			continue
+		}
+		if at, running := proc.StartTime(id); running {
+			return id, at
+		}
+	}
+	return 0, ""
+}
+
+// container is hypergate's container in a pod, until it ends.
+type container struct {
+	w            *World
+	pod          *corev1.Pod
+	pid          int
+	started, log string
+	// address is the pod's, once it is known.
+	address string
+	done    chan struct{}
+}
+
+// watch closes done when the process has ended.
+func (c *container) watch() {
+	for range time.Tick(20 * time.Millisecond) {
+		if at, running := proc.StartTime(c.pid); !running || at != c.started {
+			close(c.done)
+			return
+		}
+	}
+}
+
+func (c *container) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// newestLog is the log of the pod's newest container.
+func (c *container) newestLog() string {
+	dir := filepath.Join(c.w.Dir, "logs/pods", c.pod.Namespace+"_"+c.pod.Name+"_"+string(c.pod.UID), "hypergate")
+	newest := 0
+	entries, _ := os.ReadDir(dir) // none yet, or gone: so says who opens it
+	for _, e := range entries {
+		if n, err := strconv.Atoi(strings.TrimSuffix(e.Name(), ".log")); err == nil {
+			newest = max(newest, n)
+		}
+	}
+	return filepath.Join(dir, strconv.Itoa(newest)+".log")
+}
+
+// PID is its process on this machine.
+func (c *container) PID() int { return c.pid }
+
+// Done is closed when the process has ended.
+func (c *container) Done() <-chan struct{} { return c.done }
+
+// Log is the container's log.
+func (c *container) Log() string { return c.log }
+
+// Exit says that it ended.
+func (c *container) Exit() error {
+	return fmt.Errorf("hypergate's container in pod %s ended; the end of %s:\n%s", c.pod.Name, c.log, proc.Tail(c.log, 15))
+}
+
+// ExitCode is what the kubelet says of the pod's last container that ended, and -1 if it says nothing, or that a signal ended it.
+func (c *container) ExitCode() int {
+	code := -1
+	_ = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 5*time.Second, true, func(ctx context.Context) (bool, error) {
+		pod, err := c.w.MgmtClient.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
+		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return apierrors.IsNotFound(err), nil
+		}
+		s := pod.Status.ContainerStatuses[0]
+		for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if t != nil && t.ExitCode < 128 {
+				code = int(t.ExitCode)
+			}
+			if t != nil {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return code
+}
+
+// Kill ends the process. The kubelet will start another one.
+func (c *container) Kill() {
+	if c.ended() {
+		return
+	}
+	c.w.kills[c.pod.UID]++
+	_ = syscall.Kill(c.pid, syscall.SIGKILL) // the only error is that it has just ended
+	<-c.done
+}
+
+// Terminate deletes the Deployment, unless it is another's by now.
+func (c *container) Terminate() {
+	if c.w.current != c {
+		return
+	}
+	if err := c.w.undeploy(); err != nil && c.w.options.Progress != nil {
+		fmt.Fprintf(c.w.options.Progress, "stopping hypergate's pod: %v\n", err)
+	}
+	c.w.current = nil
+}
+
+// Release leaves it to the next one.
+func (c *container) Release() {}
+
+func (c *container) healthAddress(ctx context.Context) (string, error) {
+	if c.address == "" {
+		pod, err := c.w.MgmtClient.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if pod.Status.PodIP == "" {
+			return "", fmt.Errorf("pod %s has no address yet", c.pod.Name)
+		}
+		c.address = net.JoinHostPort(pod.Status.PodIP, healthPort)
+	}
+	return c.address, nil
+}
+
+// undeploy deletes the Deployment, and returns when nothing of it is left.
+func (w *World) undeploy() error {
+	ctx, cancel := context.WithTimeout(context.Background(), podTimeout) // a story's own may have ended
+	defer cancel()
+	deployments, foreground := w.MgmtClient.AppsV1().Deployments(w.MgmtNamespace), metav1.DeletePropagationForeground
+	err := deployments.Delete(ctx, deploy.Account, metav1.DeleteOptions{PropagationPolicy: &foreground})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting hypergate's Deployment: %w", err)
+	}
+	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pods, listErr := w.hypergatePods(ctx)
+		_, err := deployments.Get(ctx, deploy.Account, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) && len(pods) == 0, listErr
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until hypergate's Deployment is gone: %w", err)
+	}
+	return nil
+}
+
+// Kills is how often a pod's container was killed by Kill.
+func (w *World) Kills(pod types.UID) int { return w.kills[pod] }
+
+// HypergateLog is the log of the hypergate that was started last: its container's, or that of all processes.
+func (w *World) HypergateLog() string {
+	if w.current != nil {
+		return w.current.newestLog()
+	}
+	return filepath.Join(w.Dir, "hypergate.log")
+}
