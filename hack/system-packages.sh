@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a real node needs (test/cluster, make demo), those that are missing, and nothing they recommend.
 #
-# The node runs its own containerd in private namespaces; the host's must not run. Debian's package enables and starts one where systemd
-# is at work, so a containerd that this script brought in is disabled and stopped again. One that was there before is left alone.
+# The node runs its own containerd in private namespaces, and the tests their own haproxy; the host's must not run. Debian's packages enable and start
+# them where systemd is at work, so those that this script brought in are disabled and stopped again. What was there before is left alone.
 set -euo pipefail
 
 # what to look for | the package that has it. A file, not a package name: Docker's containerd.io serves as well as Debian's containerd.
@@ -10,7 +10,8 @@ needed="containerd|containerd
 runc|runc
 ip|iproute2
 nft|nftables
-/usr/lib/cni/bridge|containernetworking-plugins"
+/usr/lib/cni/bridge|containernetworking-plugins
+haproxy|haproxy"
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
@@ -35,8 +36,10 @@ if ! { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${m
 	echo "system packages: apt-get failed, its message is above. Check that the Debian mirror is reachable and that no other apt-get runs, then run the command again." >&2
 	exit 1
 fi
-if [[ " ${missing[*]} " = *" containerd "* ]] && [ -d /run/systemd/system ]; then
-	systemctl disable --now --quiet containerd.service
-	echo "system packages: stopped and disabled the containerd service that came with the package; the test node runs its own." >&2
-fi
+for service in containerd haproxy; do
+	if [[ " ${missing[*]} " = *" $service "* ]] && [ -d /run/systemd/system ]; then
+		systemctl disable --now --quiet "$service.service"
+		echo "system packages: stopped and disabled the $service service that came with the package; the tests run their own." >&2
+	fi
+done
 echo "system packages: installed in $((SECONDS - start)) s" >&2

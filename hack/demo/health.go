@@ -26,6 +26,7 @@ type health struct {
 const (
 	hypergatePart = "hypergate"
 	playerPart    = "player"
+	routerPart    = "router"
 )
 
 func inWords(part string) string {

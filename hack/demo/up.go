@@ -73,6 +73,7 @@ func start(o options, w **world.World) []step {
 			return err
 		}},
 		{"play the guest's nodes", logs, func(context.Context) error { return startPlayer(o) }},
+		{"start the router between the guest's nodes and istiod", logs, func(ctx context.Context) error { return startRouter(ctx, o, *w) }},
 		{"start hypergate", hypergatesLog(o), func(ctx context.Context) error {
 			h, err := (*w).StartHypergate(ctx, "--leader-elect=false")
 			if err != nil {
@@ -84,6 +85,18 @@ func start(o options, w **world.World) []step {
 			return h.Ready(ctx, "readyz")
 		}},
 	}
+}
+
+// startRouter starts what publishes istiod; standalone nothing does.
+func startRouter(ctx context.Context, o options, w *world.World) error {
+	if o.topology == desired.TopologyStandalone {
+		return nil
+	}
+	router, err := w.StartRouter(ctx)
+	if err != nil {
+		return err
+	}
+	return record(o.dir, routerPart, router.PID())
 }
 
 // use are the steps of those who use it.

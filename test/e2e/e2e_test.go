@@ -94,6 +94,7 @@ func hostedOnly() []story {
 		{name: "the management API goes away and comes back", tell: mgmtOutage, provokes: []refusal{
 			{(*world.World).MgmtUser, "an API server that starts may answer before it has read its roles"},
 		}},
+		{name: "istiod is seen where it is published, and published where it is seen", tell: published},
 		{name: "nobody but its peers reaches istiod, and istiod nobody else", tell: fenced},
 		{name: "a hostile guest changes nothing on the management side", tell: hostileGuest},
 		{name: "istiod dials nobody whom the guest names", tell: dialsNobody, provokes: []refusal{

@@ -23,6 +23,7 @@ import (
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/proc"
 )
 
 // What hypergate is told in every world.
@@ -31,7 +32,7 @@ const (
 	ControllerName = "openshift.io/gateway-controller/v1"
 	Revision       = "openshift-gateway"
 	ProxyImage     = "registry.example.com/proxyv2:1.29.1"
-	// publishedHost is where gateways are told to find istiod. Nothing routes it here: a test dials istiod's Service and sends it as SNI.
+	// publishedHost is where gateways are told to find istiod. No DNS knows it here: a test dials the router, and asks it for this name.
 	publishedHost = "istiod-guest1.apps.mgmt.example.com"
 )
 
@@ -70,6 +71,8 @@ type World struct {
 	// current is hypergate's container, when AsPod, and kills how often Kill killed one, by pod.
 	current *container
 	kills   map[types.UID]int
+	// router stands between the guest's gateways and istiod; nil when standalone, and when somebody else looks after it.
+	router *proc.Process
 }
 
 // Start starts the clusters and what plays the guest's nodes, and applies the accounts and roles of deploy/. hypergate does not run yet. On error nothing is left.
@@ -145,6 +148,13 @@ func (w *World) prepare(ctx context.Context) error {
 	if w.options.Detach {
 		return nil // the caller plays the nodes from a process of its own
 	}
+	if w.Topology == desired.TopologyHosted {
+		router, err := w.StartRouter(ctx)
+		if err != nil {
+			return err
+		}
+		w.router = router
+	}
 	playCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // Stop ends it
 	w.stopPlayer, w.player = cancel, make(chan error, 1)
 	go func() { w.player <- w.PlayNodes(playCtx) }()
@@ -159,6 +169,9 @@ func (w *World) PlayNodes(ctx context.Context) error {
 // Stop ends everything.
 func (w *World) Stop() error {
 	var playerErr error
+	if w.router != nil {
+		w.router.Kill()
+	}
 	if w.stopPlayer != nil {
 		w.stopPlayer()
 		playerErr = <-w.player
@@ -189,12 +202,12 @@ func (w *World) Args() []string {
 		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String()), w.peers()...)
 }
 
-// peers are the flags that name whom istiod may talk to: hosted, this machine plays the router, and the node's DNS is no pod.
+// peers are the flags that name whom istiod may talk to, and where it is seen: hosted, this machine's router publishes it, and the node's DNS is no pod.
 func (w *World) peers() []string {
 	if w.Topology == desired.TopologyStandalone {
 		return nil
 	}
-	return []string{"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32"}
+	return []string{"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32", "--publish-probe=" + w.RouterAddress()}
 }
 
 // Attach opens a world that another process started with Detach in dir; the error is fs.ErrNotExist if there is none.
@@ -210,8 +223,11 @@ func Attach(dir string) (*World, error) {
 	return open(c, Options{Topology: topology, Dir: dir})
 }
 
-// istiodAddress is where istiod's Service answers on this machine.
+// istiodAddress is where a gateway's connection to istiod begins: at the router, or standalone at istiod's Service.
 func (w *World) istiodAddress(ctx context.Context) (string, error) {
+	if w.Topology == desired.TopologyHosted {
+		return w.RouterAddress(), nil
+	}
 	service, err := w.MgmtClient.CoreV1().Services(w.MgmtNamespace).Get(ctx, "istiod-"+Revision, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("finding istiod's Service: %w", err)

@@ -1,0 +1,72 @@
+package e2e_test
+
+import (
+	"crypto/tls"
+	"fmt"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// published: the published name leads through the router to istiod and any other name to the guest's API server; hypergate sees the difference. Then
+// hypergate publishes istiod itself, at a port of the nodes.
+func published(t *teller) {
+	t.installed().Release()
+	answers := func(name string) string {
+		dialer := &tls.Dialer{Config: &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // who answers is the question
+		conn, err := dialer.DialContext(t.step(), "tcp", t.RouterAddress())
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		defer func() { _ = conn.Close() }()
+		secured, isTLS := conn.(*tls.Conn)
+		t.Expect(isTLS).To(gomega.BeTrue())
+		return secured.ConnectionState().PeerCertificates[0].Issuer.String()
+	}
+	istiod := answers(t.XDS().Host)
+	t.Expect(answers("xds."+t.XDS().Host)).NotTo(gomega.Equal(istiod), "another name leads elsewhere")
+
+	t.Log("what answers where istiod should is not istiod")
+	said := func() string {
+		got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		return world.Conditions(got.Status.Conditions)
+	}
+	node, err := t.MgmtClient.CoreV1().Nodes().List(t.step(), metav1.ListOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(node.Items).NotTo(gomega.BeEmpty())
+	address := ""
+	for _, a := range node.Items[0].Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			address = a.Address
+		}
+	}
+	t.start("--publish-probe=" + address + ":6443").Release() // the management cluster's API server
+	t.Eventually(said).Should(gomega.ContainSubstring("was not yet seen to answer where it is published (management side: another server answers there, or by another name)"))
+
+	t.Log("published at a port of the nodes, it is seen there")
+	t.start("--xds-address=", "--publish=nodeport", "--publish-host="+address, "--publish-probe=").Release()
+	var port int32
+	t.Eventually(func() (int32, error) {
+		service, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "xds-"+world.Revision, metav1.GetOptions{})
+		if err == nil {
+			port = service.Spec.Ports[0].NodePort
+		}
+		return port, err
+	}).ShouldNot(gomega.BeZero())
+	t.Eventually(func() (string, error) {
+		mesh, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, "istio-"+world.Revision, metav1.GetOptions{})
+		return mesh.Data["mesh"], err
+	}).Should(gomega.ContainSubstring(fmt.Sprintf("%s:%d", address, port)))
+	t.Eventually(said, stepTimeout).Should(gomega.ContainSubstring("ControllerInstalled=True"))
+
+	t.Log("and at the router again, where it was")
+	h := t.start()
+	t.Eventually(func() (string, error) {
+		mesh, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, "istio-"+world.Revision, metav1.GetOptions{})
+		return mesh.Data["mesh"], err
+	}).Should(gomega.ContainSubstring(t.XDS().String()))
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	t.Eventually(said, stepTimeout).Should(gomega.ContainSubstring("ControllerInstalled=True"))
+}
