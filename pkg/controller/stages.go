@@ -88,8 +88,9 @@ func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Re
 // the guest it would start and not be able to work, and one that serves would be replaced by one that does not.
 func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 	o := &p.outcome
-	if len(o.Plan.Workload) == 0 {
-		return // it is not known yet where istiod will be published
+	if !o.Plan.Whole() {
+		r.keepCredential(ctx, p)
+		return
 	}
 	secret := r.credential(ctx, p)
 	switch {
@@ -205,7 +206,7 @@ func (r *Reconciler) mintDue(credential desired.Credential, now time.Time) bool 
 // until its pods are gone, so that they give back their leases in the guest while they still may; then the rest of the guest.
 func (r *Reconciler) prune(ctx context.Context, p *pass) {
 	o := &p.outcome
-	if o.Plan.Installed && (!o.Mgmt.Complete() || !o.Guest.Complete()) {
+	if o.Plan.Installed && (!o.Plan.Whole() || !o.Mgmt.Complete() || !o.Guest.Complete()) {
 		return
 	}
 	keepGuest := slices.Concat(o.Plan.CRDs, o.Plan.Adopted, o.Plan.Protection, o.Plan.Guest, o.Plan.Admission)

@@ -80,8 +80,8 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 	return d.plan, nil
 }
 
-// publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, there is no istiod. One that is
-// there was published somewhere, and is left alone.
+// publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, no istiod is planned; one that is there
+// stays as it is, see State.Publication.
 func (p *draft) publish() error {
 	p.plan.Publication = publication(p.cfg, p.hosted)
 	switch at := p.plan.Publication.(type) {
@@ -90,9 +90,6 @@ func (p *draft) publish() error {
 		known.cfg.XDS = at.At
 		p.Planner = &known // it remembers into the same maps
 	case Awaited:
-		if p.hosted.Istiod != Absent {
-			return fmt.Errorf("publishing istiod: it waits for %s, and istiod is there already", at.Why)
-		}
 	case Impossible:
 		return fmt.Errorf("publishing istiod: %s", at.Why)
 	}

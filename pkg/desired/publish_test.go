@@ -282,10 +282,18 @@ func checkRoute(t *testing.T, state desired.State, plane desired.ControlPlane, w
 	}
 }
 
-// TestIstiodThatServesIsNotMoved because the cluster takes its address back: nobody knows a better one.
-func TestIstiodThatServesIsNotMoved(t *testing.T) {
+// TestAPlanWithoutAnAddressIsNotWhole: an istiod that serves is neither planned anew nor to be pruned by it.
+func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	cfg.Publish = desired.Publish{Way: desired.WayLoadBalancer}
-	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	mustFail(t, err, "an address for istiod's load balancer", "istiod is there already")
+	for want, exposure := range map[bool]desired.Exposure{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
+		hosted := installed(t)
+		hosted.Exposure = exposure
+		if state := compute(t, cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); state.Whole() != want || (len(state.Workload) > 0) != want {
+			t.Errorf("it is whole: %v, and has %d workloads", state.Whole(), len(state.Workload))
+		}
+	}
+	if state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking())); !state.Whole() {
+		t.Error("what nobody asks for would not be pruned")
+	}
 }

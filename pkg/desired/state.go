@@ -33,7 +33,8 @@ type State struct {
 	Mgmt []MgmtObject
 	// Exposure is what publishes istiod's Service beyond the management cluster. It follows when the Service is there, and goes before it.
 	Exposure []MgmtObject
-	// Publication is where istiod is published. Unless it is Published, Workload is empty: its certificate and its configuration say where.
+	// Publication is where istiod is published. Unless it is Published, neither istiod nor its configuration is planned, since they say where; those that are
+	// there stay: nothing is to be pruned by such a plan.
 	Publication Publication
 	// Workload is istiod's Deployment. It follows when Guest and Mgmt are there and istiod has its guest kubeconfig.
 	Workload []MgmtObject
@@ -153,6 +154,12 @@ func (s *State) verdict(name string) crds.Verdict {
 		return crds.HandsOff
 	}
 	return s.Decisions[i].Verdict
+}
+
+// Whole says whether an installation is planned with istiod, or none at all. A plan that waits for the address at which istiod is published is not whole.
+func (s State) Whole() bool {
+	_, published := s.Publication.(Published)
+	return published || !s.Installed
 }
 
 // Waiting is how many CRDs are being deleted, to be installed anew.

@@ -156,7 +156,8 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	t.Log("it takes its address back: istiod stays as it is")
 	w.settle()
 	assign(`{"status":{"loadBalancer":null}}`)
-	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but nothing more is done for it"))
+	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but waits for an address for istiod's load balancer"))
+	w.settle()
 	w.Expect(w.publishedAt("192.0.2.44", 15012)()).To(gomega.BeTrue())
 
 	t.Log("and gets another")
