@@ -8,15 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ExposureKinds are the kinds that publish a Service beyond the cluster, in a way. They are not among MgmtKinds: a management cluster that is asked for
-// another way need not serve them.
-func (c Config) ExposureKinds(way Way) []Kind {
+// TLSRouteVersions are the versions of the Gateway API's TLSRoute with the fields that are used here, the best first. Which of them a cluster serves depends on
+// the Gateway API that it has: 1.5 has the first, and up to 1.4 the experimental channel the others.
+func TLSRouteVersions() []string { return []string{"v1", "v1alpha3", "v1alpha2"} }
+
+// ExposureKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
+// MgmtKinds: a management cluster that is asked for another way need not serve them.
+func (c Config) ExposureKinds(way Way, tlsRouteVersion string) []Kind {
 	names := []string{c.XDSService()}
 	switch way {
 	case WayRoute:
 		return []Kind{{GVK: schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}, Resource: "routes", Namespaced: true, Names: names}}
 	case WayTLSRoute:
-		return []Kind{{GVK: schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1alpha2", Kind: "TLSRoute"}, Resource: "tlsroutes", Namespaced: true, Names: names}}
+		return []Kind{{GVK: schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: tlsRouteVersion, Kind: "TLSRoute"}, Resource: "tlsroutes", Namespaced: true, Names: names}}
 	default:
 		return nil
 	}
@@ -33,11 +37,11 @@ func (p *draft) addExposure(way Way, at Publication) error {
 	}
 	err := p.addMgmt(&p.plan.Mgmt, xdsService(p.cfg, way))
 	published, known := at.(Published)
-	kinds := p.cfg.ExposureKinds(way)
+	kinds := p.cfg.ExposureKinds(way, p.hosted.Exposure.TLSRouteVersion)
 	if err != nil || !known || len(kinds) == 0 {
 		return err
 	}
-	u := passthroughRoute(p.cfg, way, published.At.Host)
+	u := passthroughRoute(p.cfg, kinds[0], published.At.Host)
 	p.hosted.ControlPlane.own(u)
 	o, err := mint(u, SideMgmt, p.cfg, kinds)
 	if err != nil {
@@ -76,10 +80,10 @@ func xdsService(cfg Config, way Way) *unstructured.Unstructured {
 const xdsPortName = "tls-xds"
 
 // passthroughRoute hands connections on by the name that they ask for, without ending TLS: istiod's certificate is what a gateway sees.
-func passthroughRoute(cfg Config, way Way, host string) *unstructured.Unstructured {
+func passthroughRoute(cfg Config, kind Kind, host string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(cfg.ExposureKinds(way)[0].GVK)
-	if way == WayRoute {
+	u.SetGroupVersionKind(kind.GVK)
+	if kind.GVK.Kind == "Route" {
 		u.Object["spec"] = map[string]any{
 			"host": host,
 			"to":   map[string]any{"kind": "Service", "name": cfg.XDSService(), "weight": int64(100)},

@@ -53,6 +53,8 @@ type Exposure struct {
 	// ControlPlaneRoute is the control plane operator's Route, RouteRefused why a router does not serve ours: the reason in its status.
 	ControlPlaneRoute FoundRoute
 	RouteRefused      string
+	// TLSRouteVersion is the version of TLSRoutes that the cluster serves, where they are the way.
+	TLSRouteVersion string
 }
 
 // FoundRoute is a Route that somebody else made; the zero value: there is none.
@@ -146,6 +148,9 @@ func publication(cfg Config, hosted Hosted) Publication {
 	case WayRoute:
 		out = routePublication(cfg, hosted)
 	case WayTLSRoute:
+		if hosted.Exposure.TLSRouteVersion == "" {
+			return Awaited{"TLSRoutes on the management side"}
+		}
 		out = Published{HostPort{cfg.Publish.At.Host, orPort(cfg.Publish.At.Port, routerPort)}}
 	case WayLoadBalancer:
 		out = loadBalancerPublication(cfg, hosted)

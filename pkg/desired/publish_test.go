@@ -114,8 +114,12 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"nobody names a node": {publish: desired.Publish{Way: desired.WayNodePort}, exposure: desired.Exposure{NodePort: 31512}, want: "impossible: nobody says at which address"},
 		"a TLSRoute": {
+			publish:  desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
+			exposure: desired.Exposure{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
+		},
+		"a TLSRoute of which nobody knows the version": {
 			publish: desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
-			want:    "at x.example.com:443",
+			want:    "waits for TLSRoutes",
 		},
 		"a platform with a way of its own": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto knows no way on platform IBMCloud",
@@ -205,6 +209,7 @@ func TestWhatPublishesIstiod(t *testing.T) {
 		},
 		"a TLSRoute": {
 			publish: desired.Publish{Way: desired.WayTLSRoute, At: byName, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
+			exposure: desired.Exposure{TLSRouteVersion: "v1alpha3"},
 			route: map[string]any{
 				"parentRefs": []any{map[string]any{"namespace": "infra", "name": "edge", "sectionName": "tls"}}, "hostnames": []any{"x.example.com"},
 				"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "xds-openshift-gateway", "port": int64(15012)}}}},

@@ -3,6 +3,7 @@ package mgmt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -36,9 +38,12 @@ type exposure struct {
 	service, theirs, ours *watch.Watch
 	// begin takes a way: its watches run from then on.
 	begin func(desired.Way) error
+	// served says which resources of a group and version the cluster serves.
+	served discovery.ServerResourcesInterface
 
-	// taken is the way, once it was taken.
-	taken *desired.Way
+	// taken is the way, once it was taken, tlsRoutes the version of TLSRoutes, where those are the way.
+	taken     *desired.Way
+	tlsRoutes string
 	// objects writes the route; nil for a way without one.
 	objects *apply.Cluster
 	// cleared is whether the routes of an earlier run, which went another way, are gone.
@@ -54,7 +59,11 @@ func newExposure(restConfig *rest.Config, httpClient *http.Client, core coreclie
 	if err != nil {
 		return nil, err
 	}
-	e := &exposure{cfg: cfg, rest: restConfig, client: client}
+	served, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	e := &exposure{cfg: cfg, rest: restConfig, client: client, served: served}
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
 	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
 	e.service = watch.New(service)
@@ -89,7 +98,10 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 		return
 	}
 	e.begin = func(way desired.Way) error {
-		if kinds := e.cfg.ExposureKinds(way); len(kinds) > 0 {
+		if err := e.findTLSRoutes(way); err != nil {
+			return err
+		}
+		if kinds := e.cfg.ExposureKinds(way, e.tlsRoutes); len(kinds) > 0 {
 			objects, err := apply.New(e.rest, apply.Options{
 				Name: string(desired.SideMgmt), Namespace: e.cfg.MgmtNamespace, NamespacedOnly: true, FieldManager: desired.FieldManager,
 				OwnerKey: desired.OwnerLabel, OwnerValue: e.cfg.OwnerValue(desired.SideMgmt), Kinds: applyKinds(kinds),
@@ -108,6 +120,27 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 		go e.clear(ctx, way, notify)
 		return nil
 	}
+}
+
+// findTLSRoutes finds out which version of TLSRoutes the cluster serves, where those are the way.
+func (e *exposure) findTLSRoutes(way desired.Way) error {
+	if way != desired.WayTLSRoute {
+		return nil
+	}
+	for _, version := range desired.TLSRouteVersions() {
+		kind := e.cfg.ExposureKinds(way, version)[0]
+		list, err := e.served.ServerResourcesForGroupVersion(kind.GVK.GroupVersion().String())
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("publishing istiod: finding out which TLSRoutes the management cluster serves: %w", err)
+		case slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == kind.Resource }):
+			e.tlsRoutes = version
+			return nil
+		}
+	}
+	return errors.New("publishing istiod: the management cluster serves no TLSRoutes (tlsroutes.gateway.networking.k8s.io, which up to Gateway API 1.4 are in its experimental channel): " +
+		"install them, or give another --publish")
 }
 
 // watches are what tells whether a way leads anywhere.
@@ -152,6 +185,7 @@ func (e *exposure) observe(into *desired.Hosted) error {
 		}
 	}
 	into.Exposure = e.seen(way)
+	into.Exposure.TLSRouteVersion = e.tlsRoutes
 	return nil
 }
 
@@ -244,7 +278,7 @@ func (e *exposure) prune(ctx context.Context, keep []desired.MgmtObject) apply.R
 	case e == nil || e.taken == nil:
 		return apply.Report{}
 	case !e.cleared.Load():
-		return apply.ReportOf(apply.Waiting(apply.ID{GVK: e.cfg.ExposureKinds(desired.WayRoute)[0].GVK}))
+		return apply.ReportOf(apply.Waiting(apply.ID{GVK: schema.GroupVersionKind{Group: routes().Group, Version: routes().Version, Kind: "Route"}}))
 	case e.objects == nil:
 		return apply.Report{}
 	}
@@ -264,12 +298,26 @@ func clearDelays() wait.Backoff {
 	return wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 10 * time.Second}
 }
 
+// others are the kinds of all ways but one.
+func (e *exposure) others(way desired.Way) []desired.Kind {
+	out := []desired.Kind{}
+	if way != desired.WayRoute {
+		out = append(out, e.cfg.ExposureKinds(desired.WayRoute, "")...)
+	}
+	if way != desired.WayTLSRoute {
+		for _, version := range desired.TLSRouteVersions() {
+			out = append(out, e.cfg.ExposureKinds(desired.WayTLSRoute, version)...)
+		}
+	}
+	return out
+}
+
 // clear deletes the routes of an earlier run that went another way. A kind that is not served, or may not be looked at, has none.
 func (e *exposure) clear(ctx context.Context, way desired.Way, notify func()) {
 	delays := clearDelays()
-	for _, other := range []desired.Way{desired.WayRoute, desired.WayTLSRoute} {
-		for other != way {
-			err := e.clearOne(ctx, e.cfg.ExposureKinds(other)[0])
+	for _, kind := range e.others(way) {
+		for {
+			err := e.clearOne(ctx, kind)
 			if err == nil {
 				break
 			}

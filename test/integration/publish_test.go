@@ -23,12 +23,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// serveRoutes installs OpenShift's own CRD of Routes on the management cluster, until the end of the test.
-func (w *world) serveRoutes() {
+// serveOn installs a CRD of a module on the management cluster, until the end of the test.
+func (w *world) serveOn(module string, path ...string) {
 	w.Helper()
-	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
+	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml"))
+	data, err := os.ReadFile(filepath.Join(append([]string{strings.TrimSpace(string(dir))}, path...)...))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	crd := &unstructured.Unstructured{}
 	w.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
@@ -42,6 +42,12 @@ func (w *world) serveRoutes() {
 			return apierrors.IsNotFound(err)
 		}).Should(gomega.BeTrue())
 	})
+}
+
+// serveRoutes installs OpenShift's own CRD of Routes.
+func (w *world) serveRoutes() {
+	w.Helper()
+	w.serveOn("github.com/openshift/api", "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml")
 	w.Eventually(func() error {
 		_, err := w.routes().List(w.Context(), metav1.ListOptions{})
 		return err
@@ -217,6 +223,29 @@ func TestPublishedByRoute(t *testing.T) {
 	w.deleteClass("demo")
 	w.Eventually(w.xdsService).Should(gomega.BeNil())
 	w.Expect(w.first(from, "DELETE", "/routes/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(from, "DELETE", "/services/"+w.cfg.XDSService())))
+}
+
+// TestPublishedByTLSRoute: in the version that the cluster serves, once it serves any.
+func TestPublishedByTLSRoute(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.XDS = desired.HostPort{}
+	w.cfg.Publish = desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "istiod-guest1.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}}
+	w.run()
+	w.createClass("demo")
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("False InstallFailed"))
+	w.Expect(w.log.String()).To(gomega.ContainSubstring("the management cluster serves no TLSRoutes"))
+
+	w.serveOn("sigs.k8s.io/gateway-api", "config", "crd", "experimental", "gateway.networking.k8s.io_tlsroutes.yaml")
+	w.Eventually(w.publishedAt("istiod-guest1.example.com", 443), "60s").Should(gomega.BeTrue())
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
+	routes := dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).Namespace(w.cfg.MgmtNamespace)
+	_, err := routes.Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.deleteClass("demo")
+	w.Eventually(w.xdsService).Should(gomega.BeNil())
+	_, err = routes.Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
+	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 }
 
 func (w *world) patchRoute(name, patch string) {
