@@ -131,11 +131,20 @@ func checkEveryFolder(t *testing.T, own *planes.Pair) {
 	}
 }
 
-// inNamespace gives a base's objects the namespace that an overlay would.
+// inNamespace gives a base's objects, and those whom its roles are bound to, the namespace that an overlay would.
 func inNamespace(objects []*unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
 	for _, u := range objects {
 		if u.GetNamespace() == "" && !strings.HasPrefix(u.GetKind(), "Cluster") {
 			u.SetNamespace(namespace)
+		}
+		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
+		for _, s := range subjects {
+			if subject, ok := s.(map[string]any); ok && subject["namespace"] == nil {
+				subject["namespace"] = namespace
+			}
+		}
+		if len(subjects) > 0 {
+			u.Object["subjects"] = subjects
 		}
 	}
 	return objects

@@ -203,7 +203,7 @@ func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []strin
 		}
 		args = append(args, expand.Replace(arg))
 	}
-	return append(args, mgmtKubeconfig, "--metrics-address=0", "--v=1")
+	return append(args, mgmtKubeconfig, "--metrics-address=0", "--v=1", "--publish-probe=off") // nothing answers at the example's address
 }
 
 // start starts hypergate, and returns when both probes of its container succeed.
