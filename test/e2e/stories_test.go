@@ -41,7 +41,23 @@ func (t *teller) installed() *world.Hypergate {
 	// The condition may be an earlier process's: only a process that is ready has seen both sides.
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	t.rolledOut()
 	return h
+}
+
+// rolledOut waits until there is one pod of istiod, as its Deployment has it now, and ready: the story before may have changed it at its end.
+func (t *teller) rolledOut() {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(d.Status.ObservedGeneration).To(gomega.Equal(d.Generation))
+		g.Expect(d.Status.UpdatedReplicas).To(gomega.Equal(int32(1)))
+		g.Expect(d.Status.AvailableReplicas).To(gomega.Equal(int32(1)))
+		pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(pods.Items).To(gomega.HaveLen(1))
+	}).Should(gomega.Succeed())
 }
 
 // gateway makes a Gateway with an application behind it.
