@@ -187,6 +187,20 @@ func (v *useView) use(of []search) crds.Use {
 	return out
 }
 
+// searching says whether one of these searches has not shown everything yet, and may.
+func (v *useView) searching(wanted []search) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(wanted, func(s search) bool {
+		u := v.under[s.gvr]
+		if u == nil || !u.same(s) {
+			return true
+		}
+		err := u.Err()
+		return !u.Synced() && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
+	})
+}
+
 // inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are of each CRD. Gateways and
 // GatewayClasses count if they are of our classes; other objects may belong to several, and all count. A route that only names other people's Gateways is
 // told of as well: that would take a look at all Gateways for each. Without classes, all objects count.

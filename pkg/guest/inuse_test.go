@@ -1,11 +1,13 @@
 package guest_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -146,4 +148,27 @@ func TestKindsInVain(t *testing.T) {
 	f.api.Put(theCRDs)
 	f.Eventually(total).Should(gomega.BeZero())
 	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
+}
+
+// TestObjectsThatAreStillLookedFor: until all were seen, none that were found before are said to be gone. What may not be listed is not waited for.
+func TestObjectsThatAreStillLookedFor(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theRoutes, route("spiced", "spice: hot"))
+		api.Fail(theRoutes, apierrors.NewInternalError(errors.New("out of order")))
+		api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice")))
+	})
+	searching := func() bool { return f.observed().Searching }
+	f.Expect(searching()).To(gomega.BeTrue(), "the CRD was not read yet")
+	f.eventuallyFact(routeCRD, crds.Read)
+	f.Eventually(f.guest.WatchProblems).Should(gomega.ContainElement(gomega.HaveField("GVK.Kind", "HTTPRoute")))
+	f.Expect(searching()).To(gomega.BeTrue(), "its objects were not seen")
+	f.api.Fail(theRoutes, forbidden("httproutes.gateway.networking.k8s.io"))
+	f.Eventually(searching).Should(gomega.BeFalse())
+	f.api.Fail(theRoutes, nil)
+	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.HaveLen(1))
+	f.Expect(searching()).To(gomega.BeFalse())
+	f.api.Put(theCRDs, wholeCRD(t, routeCRD))
+	f.Eventually(func() bool { return f.fact(routeCRD).Same() }).Should(gomega.BeTrue())
+	f.Expect(searching()).To(gomega.BeFalse(), "there is nothing to look for")
 }

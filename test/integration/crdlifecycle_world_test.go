@@ -148,7 +148,21 @@ func (w *crdWorld) established(name string) {
 		d, err := crds.DefinitionOf(u)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(d.State).To(gomega.Equal(crds.Established))
+		if strings.HasSuffix(name, ".k8s.io") { // a status that another controller of the API server writes, perhaps after that
+			g.Expect(conditionTypes(u)).To(gomega.ContainElement("KubernetesAPIApprovalPolicyConformant"))
+		}
 	}).Should(gomega.Succeed())
+}
+
+// conditionTypes are the types of an object's conditions.
+func conditionTypes(u *unstructured.Unstructured) []string {
+	var out []string
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		kind, _, _ := unstructured.NestedString(c.(map[string]any), "type")
+		out = append(out, kind)
+	}
+	return out
 }
 
 func (w *crdWorld) get(name string) *unstructured.Unstructured {
