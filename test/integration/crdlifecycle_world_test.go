@@ -48,8 +48,13 @@ type crdWorld struct {
 	eye *guest.Cluster
 }
 
+// The story runs beside another one.
 func newCRDWorld(t *testing.T) *crdWorld {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs API servers: run without -short")
+	}
+	oneOfTwo(t)
 	plane, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +67,17 @@ func newCRDWorld(t *testing.T) *crdWorld {
 	w.source, err = charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return w
+}
+
+// beside are the guests of their own that there may be at once, however many cores there are: such a story waits for half of its time.
+var beside = make(chan struct{}, 2)
+
+// oneOfTwo lets a test that has a guest of its own run beside another one.
+func oneOfTwo(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	beside <- struct{}{}
+	t.Cleanup(func() { <-beside })
 }
 
 func (w *crdWorld) crds() dynamic.ResourceInterface {

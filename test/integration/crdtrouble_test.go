@@ -3,6 +3,7 @@ package integration_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -174,10 +175,7 @@ func versionsOf(u *unstructured.Unstructured) []any {
 
 // renamed is a version of a CRD under another name; objects are not stored in it.
 func renamed(version any, name string) any {
-	out := map[string]any{}
-	for key, value := range version.(map[string]any) {
-		out[key] = value
-	}
+	out := maps.Clone(version.(map[string]any))
 	out["name"], out["storage"] = name, false
 	return out
 }
