@@ -49,16 +49,7 @@ func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (er
 	if err := w.settle(ctx); err != nil && elects == "false" {
 		return err // who elects never settles
 	}
-	m, err := w.mark()
-	if err != nil {
-		return err
-	}
-	select {
-	case <-time.After(w.opts.rest):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	events, err := w.since(m)
+	events, err := w.resting(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,20 +64,41 @@ func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (er
 			asked = append(asked, e)
 		}
 	}
-	perSecond := float64(len(asked)) / w.opts.rest.Seconds()
-	one := row{
-		What: fmt.Sprintf("guest requests of istiod and hypergate at rest, %s, elections %s", w.opts.rest, map[string]string{"false": "off", "true": "on"}[elects]),
-		Bar:  fmt.Sprintf("<= %.2f/s with one istiod, but watches", most), Measured: fmt.Sprintf("%.3f/s; %d watches opened anew, %.3f/s", perSecond, watches, float64(watches)/w.opts.rest.Seconds()),
-		Values: map[string]any{"requests": len(asked), "watches": watches, "seconds": w.opts.rest.Seconds()},
+	r.addIstiod(w.opts.rest, elects == "true", asked, watches)
+	return nil
+}
+
+// resting are the requests of some time in which nothing happens.
+func (w *world) resting(ctx context.Context) ([]event, error) {
+	m, err := w.mark()
+	if err != nil {
+		return nil, err
 	}
-	if elects == "false" {
+	select {
+	case <-time.After(w.opts.rest):
+		return w.since(m)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("resting: %w", ctx.Err())
+	}
+}
+
+func (r *report) addIstiod(rest time.Duration, elects bool, asked []event, watches int) {
+	perSecond, elections := float64(len(asked))/rest.Seconds(), "off"
+	one := row{
+		Bar:      fmt.Sprintf("<= %.2f/s with one istiod, but watches", most),
+		Measured: fmt.Sprintf("%.3f/s; %d watches opened anew, %.3f/s", perSecond, watches, float64(watches)/rest.Seconds()),
+		Values:   map[string]any{"requests": len(asked), "watches": watches, "seconds": rest.Seconds()},
+	}
+	if elects {
+		elections = "on"
+	} else {
 		one.Met = new(perSecond <= most)
 	}
+	one.What = fmt.Sprintf("guest requests of istiod and hypergate at rest, %s, elections %s", rest, elections)
 	r.add(one)
 	if len(asked) > 0 {
-		r.note("Elections %s: %s.", elects, describe(asked))
+		r.note("Elections %s: %s.", elections, describe(asked))
 	}
-	return nil
 }
 
 // startIstiod runs istiod in a folder that looks like its pod, with the files that the pod mounts, and waits until it is ready.
@@ -112,7 +124,7 @@ func (w *world) startIstiod(ctx context.Context, elects string) (stop func() err
 	if err != nil {
 		return nil, err
 	}
-	args := append(pod.Containers[0].Args, "--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
+	args := append(slices.Clone(pod.Containers[0].Args), "--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
 		"--grpcAddr=", "--ctrlz_port=0", "--kubeconfig="+filepath.Join(root, "var/run/secrets/remote/config"))
 	// Not the measurement's context: it is told to end, as its pod is.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binaries["pilot-discovery"], args...)

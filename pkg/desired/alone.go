@@ -25,5 +25,8 @@ func standAlone(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) 
 	}
 	env, _ := container["env"].([]any)
 	container["env"] = append(env, map[string]any{"name": electionEnv, "value": "false"})
+	// What istiod does in the guest ends at once when it is told to end; for the default of ten seconds it would wait for gateways to hang up, which they do not.
+	args, _ := container["args"].([]any)
+	container["args"] = append(args, "--shutdownDuration=1s")
 	return unstructured.SetNestedMap(u.Object, map[string]any{"type": "Recreate"}, "spec", "strategy")
 }
