@@ -1,6 +1,6 @@
 // Command bench measures how fast, how quiet and how small hypergate is, and prints each figure beside its bar.
 //
-//	go run ./hack/bench [-only install,writes,rest,drift,memory,render] [-o json] [-json FILE] [-quick]
+//	go run ./hack/bench [-only install,writes,rest,drift,istiod,memory,render] [-o json] [-json FILE] [-quick]
 //
 // # How it measures
 //
@@ -11,6 +11,6 @@
 // A bar that is a ratio has both its terms measured in the same run, in turns. Nothing here fails because a bar is missed: the table says so.
 // It fails when something could not be measured.
 //
-// Nothing runs pods here. The bench plays the Deployment controller (istiod is available) and, on port 443 of a loopback address, istiod's
+// Nothing runs pods here, but the part istiod runs the real one as a process, with the arguments, environment and files of its Deployment. Otherwise the bench plays the Deployment controller (istiod is available) and, on port 443 of a loopback address, istiod's
 // validating webhook, with a certificate that is signed by the mesh CA which hypergate made.
 package main

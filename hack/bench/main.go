@@ -25,7 +25,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "parts to run, separated by commas (default: all): install, writes, rest, drift, memory, render")
+	flag.StringVar(&o.only, "only", "", "parts to run, separated by commas (default: all): install, writes, rest, drift, istiod, memory, render")
 	flag.StringVar(&o.output, "o", "table", "table or json, to stdout")
 	flag.StringVar(&o.jsonFile, "json", "", "also write the report as JSON to this file")
 	flag.StringVar(&o.binary, "binary", "", "measure this hypergate (default: build one)")
@@ -60,6 +60,7 @@ func parts() []part {
 		{"writes", true, measureWrites},
 		{"rest", true, measureRest},
 		{"drift", true, measureDrift},
+		{"istiod", true, measureIstiod},
 		{"memory", false, measureMemory},
 	}
 }

@@ -83,7 +83,8 @@ func (w *world) startController(ctx context.Context) error {
 	// Not CommandContext: it is ended in good order, so that it gives its Lease back.
 	p.cmd = exec.Command(w.binary, "run", //nolint:noctx // see above
 		"--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
-		"--istiod-guest-server", guestServer, "--xds-address", w.cfg.XDS.String(), "--publish-probe", "off", // nothing answers there "--webhook-host", w.cfg.WebhookHost,
+		"--istiod-guest-server", guestServer, "--xds-address", w.cfg.XDS.String(), "--webhook-host", w.cfg.WebhookHost,
+		"--publish-probe", "off", // nothing answers there
 		"--pilot-image", w.cfg.PilotImage, "--proxy-image", w.cfg.ProxyImage,
 		"--protect-crds=false", // what drifts here is what the policy would not let drift
 		"--leader-elect=true", "--metrics-address", "0", "--health-address", p.health)

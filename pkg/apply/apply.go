@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -25,27 +26,28 @@ type job struct {
 	id   ID
 	kind int
 	hash uint64
-	// adopt is to take the object from whoever has it.
-	adopt bool
+	// at is the version that the caller has decided on; empty when that is left to the plan.
+	at string
 }
 
 // Apply makes the cluster agree with the objects: those that need a write are written, concurrently, in the order of Kinds. The report has
 // one outcome per object, in the order of objs. A call with an object that must not be applied here is refused as a whole, before anything
 // is sent. Objects that are not in objs are left alone; see Prune.
 func Apply[O Object](ctx context.Context, c *Cluster, objs []O) Report {
-	return apply(ctx, c, objs, false)
+	return At(ctx, c, objs, nil)
 }
 
-// Adopt is Apply of objects of which the caller knows that others have made them, and may lose them: fields are taken from whoever has them.
-// They are ours from then on.
-func Adopt[O Object](ctx context.Context, c *Cluster, objs []O) Report {
-	return apply(ctx, c, objs, true)
-}
+// NotThere is the resourceVersion of what is not there. No object has it: etcd's first revision is that of an empty store.
+const NotThere = "1"
 
-func apply[O Object](ctx context.Context, c *Cluster, objs []O, adopt bool) Report {
+// At is Apply where the caller has looked at objects, whosever they are, and decided on that to write them: at has the resourceVersion that
+// it saw of each, or NotThere. Such an object is written if it is still the same, and fields are taken from whoever has them: it is ours from
+// then on. One that has changed is left as it is, and Waiting: the caller should look again when its own watch shows the change.
+func At[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]string) Report {
 	jobs := make([]job, 0, len(objs))
 	for _, o := range objs {
-		jobs = append(jobs, job{Object: o, id: ID{o.GVK(), o.Key()}, hash: maphash.Bytes(c.seed, o.JSON()), adopt: adopt})
+		id := ID{o.GVK(), o.Key()}
+		jobs = append(jobs, job{Object: o, id: id, hash: maphash.Bytes(c.seed, o.JSON()), at: at[id]})
 	}
 	if refused := c.admit(jobs); refused != nil {
 		return Report{outcomes: refused}
@@ -211,7 +213,11 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	got, writes, err := c.send(ctx, j, k, p)
 	if err != nil {
 		c.tracker.failed(j.kind, j.id.Key)
-		return Failed(j.id, Classify(err, "patch", k.resource()), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
+		cause := Classify(err, "patch", k.resource())
+		if j.at != "" && cause.Class() == Conflict {
+			return Waiting(j.id).withWrites(writes)
+		}
+		return Failed(j.id, cause, fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
 	}
 	if got == nil || got.DeletionTimestamp != nil {
 		c.tracker.failed(j.kind, j.id.Key)
@@ -230,6 +236,7 @@ const (
 	wayNew                // made; a conflict when an object of this name exists
 	wayShared             // applied; a conflict when a field is somebody else's
 	wayForced             // applied, and fields are taken from others: it is ours
+	wayDecided            // the same, if it is the version that the caller has decided on
 )
 
 func (p plan) way(k Kind) way {
@@ -248,11 +255,11 @@ func (p plan) way(k Kind) way {
 // send writes the object. When that ends in a conflict, it looks at what is there, and may try once more in another way. The answer is nil
 // when the object is being deleted.
 func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.PartialObjectMetadata, writes int, err error) {
-	first := p.way(k)
-	if j.adopt {
-		first = wayForced
+	if j.at != "" {
+		got, err = c.patch(ctx, j, k, wayDecided)
+		return got, 1, err
 	}
-	for w := first; ; w = wayUnknown {
+	for w := p.way(k); ; w = wayUnknown {
 		if w == wayUnknown {
 			w, err = c.find(ctx, j, k, err)
 		}
@@ -292,29 +299,35 @@ func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (way,
 }
 
 func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.PartialObjectMetadata, error) {
-	body := j.JSON()
-	if w == wayNew {
+	body, force := j.JSON(), w == wayForced || w == wayDecided
+	at := ""
+	switch w { //nolint:exhaustive // the others ask for no version
+	case wayNew:
+		at = NotThere
+	case wayDecided:
+		at = j.at
+	}
+	if at != "" {
 		var err error
-		if body, err = newBody(body); err != nil {
+		if body, err = bodyAt(body, at); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	return c.resource(k, j.id.Key.Namespace).Patch(ctx, j.id.Key.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: new(w == wayForced)})
+		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: &force})
 }
 
-// newBody makes an apply one that can only create: it asks for a resourceVersion that no object has (etcd's first revision is that of an
-// empty store). An object that is there makes this a conflict; where there is none, the API server drops the version (apiserver
-// pkg/registry/generic/registry/store.go, Store.Update). Server-side apply has no other way to say this, and reading first would cost a
-// request per object and leave a gap.
-func newBody(body []byte) ([]byte, error) {
+// bodyAt makes an apply one that asks for a resourceVersion: an object that has another makes it a conflict. Where there is no object, the API
+// server drops the version (apiserver pkg/registry/generic/registry/store.go, Store.Update), so that with the one that no object has it can
+// only create. Server-side apply has no other way to say this, and reading first would cost a request per object and leave a gap.
+func bodyAt(body []byte, version string) ([]byte, error) {
 	h, err := readHead(body)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(body[:h.metaAt], []byte(`"resourceVersion":"1",`), body[h.metaAt:]), nil
+	return slices.Concat(body[:h.metaAt], []byte(`"resourceVersion":`+strconv.Quote(version)+`,`), body[h.metaAt:]), nil
 }
 
 // stopped is why objects were skipped; nil when none was.

@@ -26,6 +26,7 @@
 //   - Objects of prunable kinds are ours alone: one that exists and is not ours is never written, since it would be deleted some day. No
 //     watch shows such an object, so nobody is notified when it goes away: try again later.
 //     Kinds that are not pruned are shared: an object of somebody else gets our fields where they do not collide.
+//   - What a caller has decided on a version (At) is written at that version, or not at all.
 //   - Only members are pruned, by UID and resourceVersion, and only when the watches of all prunable kinds have shown what there is.
 //   - Nobody drives us to write without end: of each object a burst of writes and deletions is sent, then one every ten seconds
 //     (VerdictDamped). There are no timers here: Report.RetryAfter tells the caller when to come again.

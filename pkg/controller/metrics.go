@@ -25,9 +25,13 @@ type crdFindings struct {
 	inUse     map[string]int
 }
 
-// keep takes the outcome of a pass. While a plan is refused nothing is known of decisions.
+// keep takes the outcome of a pass. While a plan is refused nothing is known of decisions. What is still looked for is as it was.
 func (m *crdMetrics) keep(o status.Outcome) {
-	m.last.Store(&crdFindings{mode: o.Plan.Mode, decisions: o.Plan.Decisions, inUse: o.InUseTotals})
+	inUse := o.InUseTotals
+	if last := m.last.Load(); o.Searching && last != nil {
+		inUse = last.inUse
+	}
+	m.last.Store(&crdFindings{mode: o.Plan.Mode, decisions: o.Plan.Decisions, inUse: inUse})
 }
 
 func crdInfoDesc() *prometheus.Desc {

@@ -70,6 +70,8 @@ type Reconciler struct {
 	metrics crdMetrics
 	// life is what was said of the HostedControlPlane.
 	life life
+	// awaiting is what is missing of a guest that answers otherwise.
+	awaiting awaiting
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -111,10 +113,9 @@ func (p *pass) again(after time.Duration) {
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	p, err := r.converge(ctx)
 	if unknown(err) {
-		// A watch will tell; nothing is decided on half of the facts.
-		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting to know both sides", "why", err.Error())
-		return reconcile.Result{}, nil
+		return r.await(ctx, p, err), nil
 	}
+	r.awaiting = awaiting{}
 	if hold, held := errors.AsType[heldError](err); held {
 		return r.rest(ctx, hold), nil
 	}
@@ -162,9 +163,9 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 
 // observe reads both sides, once they are known to be two.
 func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
-	seen, err := r.guest.Observe()
-	if err != nil {
-		return err
+	seen, unseen := r.guest.Observe()
+	if notSynced, is := errors.AsType[guest.NotSyncedError](unseen); unseen != nil && (!is || !notSynced.Answers) {
+		return unseen
 	}
 	if !r.guarded {
 		if err := Guard(ctx, r.config, r.mgmt, r.guest); err != nil {
@@ -176,7 +177,11 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	if held := r.hold(ctx, hosted, err); held != nil {
 		return held // nothing may be written, not even a status
 	}
-	p.hosted, p.seen, p.outcome = hosted, seen, outcomeOf(hosted, seen)
+	if p.hosted, p.seen = hosted, seen; unseen != nil {
+		r.keepAwaited(ctx, p, unseen, err)
+		return unseen
+	}
+	p.outcome = outcomeOf(hosted, seen)
 	if err != nil {
 		if !unknown(err) && seen.ModeOr(r.config) == crds.Managed {
 			r.keepUnseen(ctx, p)
@@ -195,21 +200,7 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 func outcomeOf(hosted desired.Hosted, seen desired.Guest) status.Outcome {
 	return status.Outcome{
 		Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout, Unserved: seen.Unserved,
-		InUse: seen.InUse, InUseTotals: seen.InUseTotals,
-	}
-}
-
-// keepUnseen renews the credential that is there, when the management side forbids to see what else is: an istiod that nobody sees may live on it.
-func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
-	if len(p.outcome.Classes) == 0 {
-		return
-	}
-	found, err := r.mgmt.FindCredential(ctx)
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).V(1).Info("Whether istiod has a guest token cannot be read", "err", err.Error())
-	}
-	if found {
-		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+		InUse: seen.InUse, InUseTotals: seen.InUseTotals, Searching: seen.Searching,
 	}
 }
 
@@ -224,7 +215,7 @@ func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
 	hosted, seen := p.hosted, p.seen
 	// Nothing is computed from these.
 	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest = time.Time{}, desired.RolledOut, ""
-	seen.Unserved, seen.InUse, seen.InUseTotals = nil, nil, nil
+	seen.Unserved, seen.InUse, seen.InUseTotals, seen.Searching = nil, nil, nil, false
 	inputs, err := json.Marshal([]any{hosted, seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)

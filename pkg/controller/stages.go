@@ -80,7 +80,7 @@ func unfinished(report apply.Report) bool {
 
 // applyCRDs writes the CRDs, and then what protects them: those that are adopted are protected by nothing of ours before.
 func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Report {
-	report := r.guest.Apply(ctx, plan.CRDs).And(r.guest.Adopt(ctx, plan.Adopted))
+	report := r.guest.WriteCRDs(ctx, slices.Concat(plan.CRDs, plan.Adopted))
 	return report.And(r.guest.Apply(ctx, plan.Protection))
 }
 

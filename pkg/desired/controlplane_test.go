@@ -174,8 +174,12 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 		path []any
 		want any
 	}{
-		"one replica":               {func(*desired.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
-		"one is replaced as before": {func(*desired.ControlPlane) {}, []any{"spec", "strategy", "rollingUpdate", "maxSurge"}, "100%"},
+		"one replica":                 {func(*desired.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
+		"one is gone before the next": {func(*desired.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
+		"and waits for nobody":        {func(*desired.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
+		"each of two lets go in time": {
+			func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, pod("containers", 0, "lifecycle", "preStop", "sleep", "seconds"), int64(3),
+		},
 		"two replicas":              {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, []any{"spec", "replicas"}, int64(2)},
 		"one of two may be missing": {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, []any{"spec", "strategy", "rollingUpdate", "maxUnavailable"}, int64(1)},
 		"an unknown policy":         {func(c *desired.ControlPlane) { c.Availability = "Many" }, []any{"spec", "replicas"}, int64(2)},

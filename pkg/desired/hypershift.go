@@ -204,8 +204,7 @@ func spread(cfg Config, c ControlPlane) map[string]any {
 	return map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{zones, hosts}}
 }
 
-// replicate says how many pods there are, and how they are replaced. One is replaced by one that is ready: the default, rounded, and so is the chart's
-// way. Of two, one may be missing: pods that must be in different zones have no place for a third where there are two zones. So HyperShift does
+// replicate says how many pods there are, and how they are replaced. One: see standAlone. Of two, one may be missing: pods that must be in different zones have no place for a third where there are two zones. So HyperShift does
 // with what serves requests.
 //
 // No PodDisruptionBudget: HyperShift gives one to etcd, the API servers and the router only. A gateway that loses istiod goes on with what it has, and a

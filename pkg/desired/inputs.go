@@ -242,6 +242,8 @@ type Guest struct {
 	Unserved    []string
 	InUse       []crds.InUse
 	InUseTotals map[string]int
+	// Searching: those objects are still looked for, and there may be more of them.
+	Searching bool
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// Webhook is what is known of the way from the guest's API server to istiod's webhook.

@@ -35,6 +35,7 @@ func mgmtTransforms() []transform {
 		{"a new CA root rolls istiod", "Deployment", hashCARoot},
 		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
 		{"nobody is sent to a pod that is gone", "Deployment", lingerBeforeEnd},
+		{"one istiod alone elects nobody, and is never two", "Deployment", standAlone},
 		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
 	}, controlPlaneTransforms()...)
 }
@@ -183,7 +184,10 @@ func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest)
 // connection that is on its way to it would otherwise hang (the lifecycle hook sleep is part of Kubernetes since 1.30).
 const linger = 3
 
-func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
+	if hosted.istiods() == 1 {
+		return nil // there is nobody else to be sent to, and the next one waits for its end
+	}
 	_, container, err := istiodPod(u)
 	if err != nil {
 		return err

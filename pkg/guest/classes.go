@@ -37,7 +37,7 @@ func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName st
 				return client.Watch(ctx, o)
 			},
 			Example: &gatewayv1.GatewayClass{}, Transform: classOnly, Client: client, Patience: servedPatience,
-			OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
+			OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
 		}),
 		controllerName: controllerName,
 	}

@@ -44,7 +44,7 @@ type Cluster struct {
 	classes   *classWatch
 	mode      *modeWatch
 	// observed are the versions of the wanted CRDs that were observed last.
-	observed atomic.Pointer[map[string]string]
+	observed atomic.Pointer[map[apply.ID]string]
 	// arranging is held while watches are started and stopped.
 	arranging sync.Mutex
 	// notify, arranged and log are set by Start, before anything runs.
@@ -188,16 +188,9 @@ func (c *Cluster) onCRD() {
 	c.notify()
 }
 
-// Apply makes the guest agree with objects. A CRD that has changed since it was observed waits: whose it is now is to be known first.
+// Apply makes the guest agree with objects. CRDs are decided about: see WriteCRDs.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.GuestObject) apply.Report {
-	as, changed := c.asObserved(objects)
-	return apply.Apply(ctx, c.objects, as).And(changed)
-}
-
-// Adopt makes objects of others ours, and as they should be.
-func (c *Cluster) Adopt(ctx context.Context, objects []desired.GuestObject) apply.Report {
-	as, changed := c.asObserved(objects)
-	return apply.Adopt(ctx, c.objects, as).And(changed)
+	return apply.Apply(ctx, c.objects, objects)
 }
 
 // Prune deletes what is ours and not in keep.

@@ -176,7 +176,10 @@ func (c *Cluster) arrange(ctx context.Context) {
 	key, version = c.crds.at(modeCRD)
 	c.mode.Set(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)
-	c.uses.arrange(ctx, c.searches())
+	searches := c.searches()
+	key, version = c.crds.at(gatewayCRD)
+	c.uses.arrangeParents(ctx, searches, key, version) // first: until whose routes are is known, all count
+	c.uses.arrange(ctx, searches)
 }
 
 // searches are the searches for objects that use what is not heeded.

@@ -83,6 +83,8 @@ type useView struct {
 	meta           metadata.Interface
 	controllerName string
 	notify         func()
+	// gateways tells whose the Gateways are that routes name.
+	gateways *watch.Switch
 
 	mu sync.Mutex
 	// under are the searches under way, by what they look at.
@@ -98,12 +100,16 @@ type underWay struct {
 type usage struct {
 	metav1.ObjectMeta
 	fields []crds.Field
-	// class is the class that a Gateway names, and the controller that a GatewayClass does.
-	class string
+	// class is the class that a Gateway names, and the controller that a GatewayClass does; parents are those of everything else.
+	class   string
+	parents parents
 }
 
 func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, notify func()) *useView {
-	return &useView{dynamic: client, meta: meta, controllerName: controllerName, notify: notify, under: map[schema.GroupVersionResource]*underWay{}}
+	return &useView{
+		dynamic: client, meta: meta, controllerName: controllerName, notify: notify, gateways: newGatewayWatch(client, notify),
+		under: map[schema.GroupVersionResource]*underWay{},
+	}
 }
 
 // arrange makes the searches those that are wanted.
@@ -139,7 +145,7 @@ func (v *useView) options(s search) watch.Options {
 			Transform: func(obj any) (any, error) { return usageOf(obj, s.fields), nil },
 		}
 	}
-	options.Patience, options.Futile = servedPatience, apierrors.IsForbidden
+	options.Patience, options.Futile = servedPatience, futile
 	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
 	return options
 }
@@ -161,6 +167,8 @@ func usageOf(obj any, fields []crds.Field) any {
 		out.class, _, _ = unstructured.NestedString(u.Object, "spec", "gatewayClassName")
 	case "GatewayClass":
 		out.class, _, _ = unstructured.NestedString(u.Object, "spec", "controllerName")
+	default:
+		out.parents = parentsOf(u)
 	}
 	return out
 }
@@ -187,9 +195,30 @@ func (v *useView) use(of []search) crds.Use {
 	return out
 }
 
+// searching says whether one of these searches has not shown everything yet, and may.
+func (v *useView) searching(wanted []search) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(wanted, func(s search) bool {
+		u := v.under[s.gvr]
+		if u == nil || !u.same(s) {
+			return true
+		}
+		return pending(u.Switch) || s.attached() && pending(v.gateways)
+	})
+}
+
+// pending says whether a watch that is on has not shown what there is, and may yet.
+func pending(s *watch.Switch) bool {
+	err := s.Err()
+	return s.On() != nil && !s.Synced() && !futile(err) && !apierrors.IsNotFound(err)
+}
+
+// futile says that objects may not be looked at. That may be so for ever, and nobody waits for it.
+func futile(err error) bool { return apierrors.IsForbidden(err) }
+
 // inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are of each CRD. Gateways and
-// GatewayClasses count if they are of our classes; other objects may belong to several, and all count. A route that only names other people's Gateways is
-// told of as well: that would take a look at all Gateways for each. Without classes, all objects count.
+// GatewayClasses count if they are of our classes, routes if they may be attached to such a Gateway. Without classes, all objects count.
 func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, totals map[string]int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -241,6 +270,8 @@ func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.Ob
 			counts = counts && classes[found.class]
 		case s.crd == classCRD:
 			counts = counts && found.class == v.controllerName
+		default:
+			counts = counts && v.concern(found.parents, classes)
 		}
 		return found.ObjectMeta, found.fields, counts
 	default:

@@ -1,11 +1,13 @@
 package guest_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -97,6 +99,49 @@ func TestGatewaysOfOthersAreTheirs(t *testing.T) {
 	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.ConsistOf(gomega.HaveField("Name", "b")))
 }
 
+// TestRoutesOfOthersAreTheirs: a route counts if it may be attached to a Gateway of our classes.
+func TestRoutesOfOthersAreTheirs(t *testing.T) {
+	to := func(name, parents string) string { return route(name, "spice: hot, parentRefs: ["+parents+"]") }
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theClasses, class("ours", config().ControllerName, ""), class("theirs", "example.com/other", ""))
+		api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: ours}}", "{metadata: {namespace: infra, name: theirs}, spec: {gatewayClassName: theirs}}")
+		api.Put(theRoutes,
+			to("a-ours", "{name: ours}"), to("b-theirs", "{name: theirs, namespace: infra}"), to("c-both", "{name: theirs, namespace: infra}, {name: ours, kind: Gateway}"),
+			to("d-service", "{name: ours, kind: Service, group: ''}"), to("e-nothing", ""), to("f-nowhere", "{name: nowhere}"), to("g-set", "{name: s, kind: ListenerSet}"))
+		api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD), wholeCRD(t, routeCRD))
+	})
+	f.eventuallyFact(routeCRD, crds.Read)
+	f.quiet()
+	f.Expect(f.api.Requests(theGateways)).To(gomega.BeEmpty(), "without a difference nobody asks whose Gateways are")
+	names := func() []string {
+		seen := f.observed()
+		if seen.Searching {
+			return nil
+		}
+		var out []string
+		for _, use := range seen.InUse {
+			out = append(out, use.Name)
+		}
+		return out
+	}
+	f.api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD), wholeCRD(t, routeCRD, withField("v1", "spice")))
+	f.Eventually(names).Should(gomega.Equal([]string{"a-ours", "c-both", "d-service", "e-nothing", "g-set"}))
+	f.Expect(f.fact(routeCRD).Use).To(gomega.Equal(crds.Used))
+	t.Log("a Gateway comes, and another one goes to somebody else")
+	f.api.Put(theGateways, "{metadata: {namespace: app, name: nowhere}, spec: {gatewayClassName: ours}}", "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: theirs}}")
+	f.Eventually(names).Should(gomega.Equal([]string{"d-service", "e-nothing", "f-nowhere", "g-set"}))
+	t.Log("whose they are may not be looked at: then all may be ours")
+	g := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theRoutes, to("a", "{name: theirs}"))
+		api.Fail(theGateways, forbidden("gateways.gateway.networking.k8s.io"))
+		api.Put(theCRDs, wholeCRD(t, gatewayCRD), wholeCRD(t, routeCRD, withField("v1", "spice")))
+	})
+	g.Eventually(func() []crds.InUse { return g.observed().InUse }).Should(gomega.HaveLen(1))
+	g.Eventually(func() bool { return g.observed().Searching }).Should(gomega.BeFalse())
+}
+
 // TestAFieldOfOneVersionIsSeen, though objects are looked at in another one first.
 func TestAFieldOfOneVersionIsSeen(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
@@ -146,4 +191,27 @@ func TestKindsInVain(t *testing.T) {
 	f.api.Put(theCRDs)
 	f.Eventually(total).Should(gomega.BeZero())
 	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
+}
+
+// TestObjectsThatAreStillLookedFor: until all were seen, none that were found before are said to be gone. What may not be listed is not waited for.
+func TestObjectsThatAreStillLookedFor(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theRoutes, route("spiced", "spice: hot"))
+		api.Fail(theRoutes, apierrors.NewInternalError(errors.New("out of order")))
+		api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice")))
+	})
+	searching := func() bool { return f.observed().Searching }
+	f.Expect(searching()).To(gomega.BeTrue(), "the CRD was not read yet")
+	f.eventuallyFact(routeCRD, crds.Read)
+	f.Eventually(f.guest.WatchProblems).Should(gomega.ContainElement(gomega.HaveField("GVK.Kind", "HTTPRoute")))
+	f.Expect(searching()).To(gomega.BeTrue(), "its objects were not seen")
+	f.api.Fail(theRoutes, forbidden("httproutes.gateway.networking.k8s.io"))
+	f.Eventually(searching).Should(gomega.BeFalse())
+	f.api.Fail(theRoutes, nil)
+	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.HaveLen(1))
+	f.Expect(searching()).To(gomega.BeFalse())
+	f.api.Put(theCRDs, wholeCRD(t, routeCRD))
+	f.Eventually(func() bool { return f.fact(routeCRD).Same() }).Should(gomega.BeTrue())
+	f.Expect(searching()).To(gomega.BeFalse(), "there is nothing to look for")
 }

@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -100,5 +101,40 @@ func TestAModeThatCannotBeRead(t *testing.T) {
 		_, err := f.guest.Observe()
 		_, unknown := errors.AsType[guest.NotSyncedError](err)
 		f.Expect(unknown).To(gomega.BeTrue())
+		f.Eventually(f.awaited).Should(gomega.Equal(modeCRD), "what else there is is known")
 	})
+}
+
+// awaited is what alone of a guest that answers cannot be listed; empty when that is not how it is.
+func (f *fixture) awaited() string {
+	_, err := f.guest.Observe()
+	if notSynced, is := errors.AsType[guest.NotSyncedError](err); is && notSynced.Answers {
+		return strings.Join(notSynced.Missing, ", ")
+	}
+	return ""
+}
+
+// TestClassesThatCannotBeListed, although the guest answers: it is not taken for one that is away, nor for one without classes.
+func TestClassesThatCannotBeListed(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theCRDs, crd(classCRD, ""), crd(modeCRD, ""))
+		api.Put(theModes, modeObject("{gatewayAPI: {managementMode: Unmanaged}}"))
+		api.Fail(theClasses, apierrors.NewInternalError(errors.New("conversion webhook failed")))
+	})
+	f.Eventually(f.awaited).Should(gomega.Equal("gatewayclasses"))
+	f.Eventually(func() crds.Mode {
+		seen, _ := f.guest.Observe()
+		return seen.Mode
+	}).Should(gomega.Equal(crds.Unmanaged), "the mode is known all the same")
+	f.Expect(f.guest.Check()).To(gomega.MatchError(gomega.ContainSubstring("conversion webhook failed")))
+	for len(f.notified) > 0 {
+		<-f.notified
+	}
+	f.api.Fail(theCRDs, apierrors.NewInternalError(errors.New("away")))
+	f.Eventually(f.awaited).Should(gomega.BeEmpty(), "a guest that does not answer at all is another thing")
+	f.api.Fail(theCRDs, nil)
+	f.api.Put(theClasses)
+	f.api.Fail(theClasses, nil)
+	f.observed()
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -15,6 +17,9 @@ import (
 type NotSyncedError struct {
 	// Missing are the resources that decide what is installed and that are not known yet.
 	Missing []string
+	// Answers: the guest does, and all else is known. When that lasts, what is missing cannot be listed: the conversion webhook of its CRD is dead, for
+	// example. An API server may let a watch of such objects wait without a word, so that there need not be a cause.
+	Answers bool
 	err     error
 }
 
@@ -30,14 +35,15 @@ func (e NotSyncedError) Error() string {
 // Unwrap is why.
 func (e NotSyncedError) Unwrap() error { return e.err }
 
-// Observe reads what the guest shows. An error means "unknown", never "empty". The proof of the webhook is not observed here; see ProveWebhook.
+// Observe reads what the guest shows. An error means "unknown", never "empty"; the mode is what is known of it all the same. The proof of the webhook is not observed here; see ProveWebhook.
 func (c *Cluster) Observe() (desired.Guest, error) {
 	if err := c.known(); err != nil {
-		return desired.Guest{}, err
+		return desired.Guest{Mode: c.mode.mode()}, err
 	}
 	c.noteCRDs()
 	out := desired.Guest{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.ours(), Mode: c.mode.mode(), Unserved: c.unserved()}
 	out.InUse, out.InUseTotals = c.inUse()
+	out.Searching = c.searching()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = desired.Present
 	}
@@ -66,9 +72,14 @@ func (c *Cluster) known() error {
 		missing = append(missing, "objects of our own")
 	}
 	if len(missing) > 0 {
-		return NotSyncedError{Missing: missing, err: errors.Join(errs...)}
+		return NotSyncedError{Missing: missing, Answers: c.answers(errs), err: errors.Join(errs...)}
 	}
 	return nil
+}
+
+// answers says whether the guest does, though something cannot be listed. A CRD that has just come is not served yet, and that passes.
+func (c *Cluster) answers(errs []error) bool {
+	return c.objects.Known() && c.crds.Err() == nil && !slices.ContainsFunc(errs, apierrors.IsNotFound)
 }
 
 // classesUnserved says that the CRD of the GatewayClasses is there and does not serve the version that they are read in: it is too old, or its names are
@@ -105,4 +116,15 @@ func (c *Cluster) inUse() (first []crds.InUse, totals map[string]int) {
 		classes[class.Name] = true
 	}
 	return c.uses.inUse(classes)
+}
+
+// searching says whether objects in use may be missing: a CRD was not read yet, or its objects have not been seen. What may not be listed is not
+// waited for.
+func (c *Cluster) searching() bool {
+	for _, item := range c.crds.readable() {
+		if _, known := c.reader.latest(item); !known && item.marks.Phase != crds.Terminating {
+			return true
+		}
+	}
+	return c.uses.searching(c.searches())
 }

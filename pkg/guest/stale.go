@@ -1,35 +1,45 @@
 package guest
 
 import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// noteCRDs keeps which versions of the wanted CRDs the facts that are about to be told are of. Between two versions of nothing and of something, the
-// engine itself tells the difference.
+// noteCRDs keeps which versions of the wanted CRDs the facts that are about to be told are of.
 func (c *Cluster) noteCRDs() {
-	noted := make(map[string]string, len(c.crds.wanted))
+	noted := make(map[apply.ID]string, len(c.crds.wanted))
 	for name := range c.crds.wanted {
+		id := apply.ID{GVK: crdResource().GroupVersion().WithKind(crdKind), Key: types.NamespacedName{Name: name}}
+		noted[id] = apply.NotThere
 		if item, there := c.crds.item(name); there {
-			noted[name] = item.ResourceVersion
+			noted[id] = item.ResourceVersion
 		}
 	}
 	c.observed.Store(&noted)
 }
 
-// asObserved leaves out the CRDs of which our objects' watch has shown a change since they were observed, or that the watch of all CRDs has not shown
-// yet: the decision to write them is out of date, and they wait. The other watch will tell.
-func (c *Cluster) asObserved(objects []desired.GuestObject) (as []desired.GuestObject, changed apply.Report) {
-	noted := c.observed.Load()
+// WriteCRDs writes CRDs, ours and those that become it, as they were observed last. One that has changed since waits: whose it is now, and whether
+// what is there is newer, is to be known first. The API server sees to that by the version, and what our objects' watch has shown already is not
+// even sent.
+func (c *Cluster) WriteCRDs(ctx context.Context, objects []desired.GuestObject) apply.Report {
+	var as []desired.GuestObject
+	var changed apply.Report
+	at := map[apply.ID]string{}
+	if noted := c.observed.Load(); noted != nil {
+		at = *noted
+	}
 	for _, o := range objects {
 		id := apply.ID{GVK: o.GVK(), Key: o.Key()}
-		if o.GVK().Kind == crdKind && noted != nil {
-			if version, there := (*noted)[o.Key().Name]; there && c.objects.Ahead(id, version) {
-				changed = changed.And(apply.ReportOf(apply.Waiting(id)))
-				continue
-			}
+		switch version, observed := at[id]; {
+		case !observed, version != apply.NotThere && c.objects.Ahead(id, version):
+			changed = changed.And(apply.ReportOf(apply.Waiting(id)))
+		default:
+			as = append(as, o)
 		}
-		as = append(as, o)
 	}
-	return as, changed
+	return apply.At(ctx, c.objects, as, at).And(changed)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -475,6 +476,31 @@ func TestSupportedVersion(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
 	})
+}
+
+// TestObjectsThatAreStillLookedFor: what was said before stays until it is known to be otherwise.
+func TestObjectsThatAreStillLookedFor(t *testing.T) {
+	one := []crds.InUse{{CRD: "things.example.com", Name: "a", Fields: []crds.Field{{Path: "spec.retry"}}}}
+	said := status.Conditions(desired.GatewayClass{}, status.Outcome{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})}, "v", nil, now)
+	for name, tc := range map[string]struct {
+		outcome  status.Outcome
+		previous []metav1.Condition
+		want     string
+	}{
+		"said before":                  {status.Outcome{Searching: true}, said, "things.example.com b"},
+		"said before, and some found":  {status.Outcome{Searching: true, InUse: one}, said, "things.example.com b"},
+		"nothing said, and some found": {status.Outcome{Searching: true, InUse: one}, nil, "things.example.com a"},
+		"nothing said":                 {status.Outcome{Searching: true}, nil, ""},
+		"all looked for":               {status.Outcome{}, said, ""},
+	} {
+		got := ""
+		if c := meta.FindStatusCondition(status.Conditions(desired.GatewayClass{}, tc.outcome, "v", tc.previous, now.Add(time.Hour)), status.UnsupportedFieldsInUse); c != nil {
+			got = c.Message
+		}
+		if !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
 }
 
 func TestUnsupportedFieldsInUse(t *testing.T) {

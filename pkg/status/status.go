@@ -71,6 +71,8 @@ type Outcome struct {
 	InUse    []crds.InUse
 	// InUseTotals is how many objects there are of each CRD, of which InUse are the first.
 	InUseTotals map[string]int
+	// Searching: there may be more of them than is known yet.
+	Searching bool
 	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
 	Waiting string
 	// Reach is whether istiod was seen to answer where it is published.
@@ -82,7 +84,10 @@ type Outcome struct {
 // Conditions are our conditions of one class. previous are all that it has now; they are not changed.
 func Conditions(class desired.GatewayClass, o Outcome, version string, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	wanted := []metav1.Condition{installed(o, version), crdsReady(o), supportedVersion(o, version)}
-	if len(o.InUse) > 0 {
+	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
+	case o.Searching && old != nil:
+		wanted = append(wanted, *old) // what was found before a restart is not withdrawn only to be said again
+	case len(o.InUse) > 0:
 		wanted = append(wanted, fieldsInUse(o, version))
 	}
 	all := make([]metav1.Condition, 0, len(wanted))

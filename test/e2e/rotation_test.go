@@ -144,11 +144,11 @@ func (t *teller) atWork() (stop func() []string) {
 		}
 	}
 	var working sync.WaitGroup
-	for what, ask := range map[string]func(context.Context) error{"admission": t.refusedByWebhook, "a new proxy": t.proxyComesUp} {
+	for what, ask := range map[string]func(context.Context) error{"admission": t.refusedByWebhook, "a new proxy": t.tryProxy} {
 		working.Go(func() {
 			_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 				at := time.Now()
-				note(at, what, ask(ctx))
+				note(at, what, within(ctx, ask))
 				return false, nil
 			})
 		})
@@ -174,14 +174,14 @@ func (t *teller) refusedByWebhook(ctx context.Context) error {
 	return nil
 }
 
-// proxyComesUp gives a proxy half a minute to come up, in which it tries again like istio-agent when an answer does not come: the istiod that it
-// asks may be the one that is being replaced.
-func (t *teller) proxyComesUp(ctx context.Context) error {
+// within gives an attempt half a minute, in which it is made again and again: istiod may be away for a moment, to be replaced. A proxy tries again
+// like istio-agent; an object is let through, or refused for that reason.
+func within(ctx context.Context, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		last = t.tryProxy(ctx)
+		last = attempt(ctx)
 		return last == nil, nil
 	})
 	if err != nil {

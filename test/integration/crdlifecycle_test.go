@@ -23,9 +23,6 @@ import (
 
 // TestCRDLifecycle has a guest for each story: what a story does to CRDs, it does to the whole cluster.
 func TestCRDLifecycle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs API servers: run without -short")
-	}
 	for name, story := range map[string]func(*crdWorld){
 		"somebody else's, and the same":                 theSameIsKept,
 		"somebody else's, and another":                  anotherIsBlockedUntilConsent,

@@ -48,8 +48,13 @@ type crdWorld struct {
 	eye *guest.Cluster
 }
 
+// The story runs beside another one.
 func newCRDWorld(t *testing.T) *crdWorld {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs API servers: run without -short")
+	}
+	oneOfTwo(t)
 	plane, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +67,17 @@ func newCRDWorld(t *testing.T) *crdWorld {
 	w.source, err = charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return w
+}
+
+// beside are the guests of their own that there may be at once, however many cores there are: such a story waits for half of its time.
+var beside = make(chan struct{}, 2)
+
+// oneOfTwo lets a test that has a guest of its own run beside another one.
+func oneOfTwo(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	beside <- struct{}{}
+	t.Cleanup(func() { <-beside })
 }
 
 func (w *crdWorld) crds() dynamic.ResourceInterface {
@@ -148,7 +164,21 @@ func (w *crdWorld) established(name string) {
 		d, err := crds.DefinitionOf(u)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(d.State).To(gomega.Equal(crds.Established))
+		if strings.HasSuffix(name, ".k8s.io") { // a status that another controller of the API server writes, perhaps after that
+			g.Expect(conditionTypes(u)).To(gomega.ContainElement("KubernetesAPIApprovalPolicyConformant"))
+		}
 	}).Should(gomega.Succeed())
+}
+
+// conditionTypes are the types of an object's conditions.
+func conditionTypes(u *unstructured.Unstructured) []string {
+	var out []string
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		kind, _, _ := unstructured.NestedString(c.(map[string]any), "type")
+		out = append(out, kind)
+	}
+	return out
 }
 
 func (w *crdWorld) get(name string) *unstructured.Unstructured {

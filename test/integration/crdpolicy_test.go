@@ -51,6 +51,7 @@ func TestCRDPolicy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server: run without -short")
 	}
+	oneOfTwo(t)
 	guest, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), true)
 	if err != nil {
 		t.Fatal(err)

@@ -37,6 +37,9 @@ func newCRDs() *cobra.Command {
 the guest's kubeconfig alone. Give it the flags that hypergate run has (--revision, --istio-resources, --crd-management, --adopt-crds): they decide
 what is hypergate's own, and what it may take over.
 
+It reads, and asks the API server nothing else: Update and Install say what hypergate run does next, not that an admission policy lets it. Whether it
+is let, the condition CRDsReady of the GatewayClasses says, and hypergate's log.
+
 With --dry-run adopt it prints, for each CRD that is not hypergate's, what a takeover would change, field by field, what is relevant to security
 first, whether hypergate would do it with consent, which objects use what would vanish, and what the guest's API server says to it.
 

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+)
+
+// most is how many requests a second the guest may get from istiod and hypergate together at rest.
+const most = 0.02
+
+// measureIstiod runs the real istiod as its Deployment says, beside hypergate, and counts what both ask of the guest at rest: as it is planned for
+// one pod, and with elections, as each of two pods has them.
+func measureIstiod(ctx context.Context, w *world, r *report) error {
+	for _, elects := range []string{"false", "true"} {
+		if err := w.measureIstiod(ctx, r, elects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (err error) {
+	stop, err := w.startIstiod(ctx, elects)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := w.settle(ctx); err != nil && elects == "false" {
+		return err // who elects never settles
+	}
+	events, err := w.resting(ctx)
+	if err != nil {
+		return err
+	}
+	var asked []event
+	watches := 0
+	for _, e := range events {
+		switch {
+		case e.Side != w.guest.name || !e.byController():
+		case e.kind() == kindWatch:
+			watches++
+		default:
+			asked = append(asked, e)
+		}
+	}
+	r.addIstiod(w.opts.rest, elects == "true", asked, watches)
+	return nil
+}
+
+// resting are the requests of some time in which nothing happens.
+func (w *world) resting(ctx context.Context) ([]event, error) {
+	m, err := w.mark()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-time.After(w.opts.rest):
+		return w.since(m)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("resting: %w", ctx.Err())
+	}
+}
+
+func (r *report) addIstiod(rest time.Duration, elects bool, asked []event, watches int) {
+	perSecond, elections := float64(len(asked))/rest.Seconds(), "off"
+	one := row{
+		Bar:      fmt.Sprintf("<= %.2f/s with one istiod, but watches", most),
+		Measured: fmt.Sprintf("%.3f/s; %d watches opened anew, %.3f/s", perSecond, watches, float64(watches)/rest.Seconds()),
+		Values:   map[string]any{"requests": len(asked), "watches": watches, "seconds": rest.Seconds()},
+	}
+	if elects {
+		elections = "on"
+	} else {
+		one.Met = new(perSecond <= most)
+	}
+	one.What = fmt.Sprintf("guest requests of istiod and hypergate at rest, %s, elections %s", rest, elections)
+	r.add(one)
+	if len(asked) > 0 {
+		r.note("Elections %s: %s.", elections, describe(asked))
+	}
+}
+
+// startIstiod runs istiod in a folder that looks like its pod, with the files that the pod mounts, and waits until it is ready.
+func (w *world) startIstiod(ctx context.Context, elects string) (stop func() error, err error) {
+	binaries, err := servers.Find(ctx, "pilot-discovery")
+	if err != nil {
+		return nil, fmt.Errorf("finding istiod: %w", err)
+	}
+	u, err := w.mgmt.objects.Resource(deployments()).Namespace(w.cfg.MgmtNamespace).Get(ctx, w.cfg.IstiodName(), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading istiod's Deployment: %w", err)
+	}
+	deployment := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, deployment); err != nil {
+		return nil, fmt.Errorf("reading istiod's Deployment: %w", err)
+	}
+	pod := deployment.Spec.Template.Spec
+	root := filepath.Join(w.dir, "istiod-"+elects)
+	if err := w.mountAll(ctx, pod, root); err != nil {
+		return nil, err
+	}
+	ports, err := freeAddresses(ctx, 4)
+	if err != nil {
+		return nil, err
+	}
+	args := append(slices.Clone(pod.Containers[0].Args), "--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
+		"--grpcAddr=", "--ctrlz_port=0", "--kubeconfig="+filepath.Join(root, "var/run/secrets/remote/config"))
+	// Not the measurement's context: it is told to end, as its pod is.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binaries["pilot-discovery"], args...)
+	cmd.Dir = root
+	for _, e := range pod.Containers[0].Env {
+		if e.ValueFrom == nil && e.Name != "ENABLE_LEADER_ELECTION" {
+			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		}
+	}
+	cmd.Env = append(cmd.Env, "POD_NAME=istiod", "POD_NAMESPACE="+w.cfg.MgmtNamespace, "SERVICE_ACCOUNT="+w.cfg.IstiodName(), "ENABLE_LEADER_ELECTION="+elects)
+	log, err := os.Create(filepath.Join(w.dir, "istiod-"+elects+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("making istiod's log: %w", err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting istiod: %w", err), log.Close())
+	}
+	stop = func() error {
+		_ = cmd.Process.Kill() // fails only when it has ended
+		_ = cmd.Wait()         // tells of the kill
+		return log.Close()
+	}
+	if err := w.until(ctx, "istiod to be ready", func(ctx context.Context) (bool, error) { return ready(ctx, ports[1]), nil }); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return nil, errors.Join(fmt.Errorf("%w; its log:\n%s", err, told(said)), stop())
+	}
+	return stop, nil
+}
+
+// ready says whether istiod does.
+func ready(ctx context.Context, address string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ready", nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// mountAll writes what the containers mount of ConfigMaps and Secrets under a folder.
+func (w *world) mountAll(ctx context.Context, pod corev1.PodSpec, root string) error {
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		for _, volume := range pod.Volumes {
+			var resource, name string
+			switch {
+			case volume.Name != mount.Name:
+				continue
+			case volume.ConfigMap != nil:
+				resource, name = "configmaps", volume.ConfigMap.Name
+			case volume.Secret != nil:
+				resource, name = "secrets", volume.Secret.SecretName
+			default:
+				continue
+			}
+			u, err := w.mgmt.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(w.cfg.MgmtNamespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return fmt.Errorf("reading what istiod mounts: %w", err)
+			}
+			if err := writeData(u, filepath.Join(root, mount.MountPath), w.guest.plane.Config.Host); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// usualServer is where istiod finds the guest's API server in a hosted control plane.
+const usualServer = "https://kube-apiserver:6443"
+
+// writeData writes the data of a ConfigMap or a Secret as files, with the guest's real server.
+func writeData(u *unstructured.Unstructured, folder, server string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("making a folder for %s: %w", u.GetName(), err)
+	}
+	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
+	for key, value := range data {
+		content := []byte(value)
+		if u.GetKind() == "Secret" {
+			var err error
+			if content, err = base64.StdEncoding.DecodeString(value); err != nil {
+				return fmt.Errorf("reading %s: %w", u.GetName(), err)
+			}
+		}
+		content = bytes.ReplaceAll(content, []byte(usualServer), []byte(server)) // nobody resolves that name here
+		if err := os.WriteFile(filepath.Join(folder, key), content, 0o600); err != nil {
+			return fmt.Errorf("writing %s: %w", u.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// freeAddresses are n different addresses that nobody listens on.
+func freeAddresses(ctx context.Context, n int) ([]string, error) {
+	seen := map[int]bool{}
+	var out []string
+	for len(out) < n {
+		port, err := freePort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[port] {
+			seen[port] = true
+			out = append(out, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		}
+	}
+	return out, nil
+}
+
+// told is what istiod said last, but that it is not ready.
+func told(log []byte) string {
+	lines := slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool { return strings.HasSuffix(line, "is not ready") })
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}

@@ -1,0 +1,118 @@
+package apply_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+)
+
+// at is the version of an object as it is decided on.
+func at(o object, version string) map[apply.ID]string {
+	return map[apply.ID]string{{GVK: o.GVK(), Key: o.Key()}: version}
+}
+
+// Adopted, an object of somebody else's becomes ours: what we say is taken from him, what we do not say stays his, and from then on it is
+// looked after like all that is ours.
+func TestApplyAtAdopts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.started()
+	theirs := w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: theirs, theirs: theirs}, annotations: {theirs: theirs}}}`)
+	objs := []object{w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}}}`)}
+	if r := apply.Apply(t.Context(), c, objs); r.Outcomes()[0].Cause().Class() != apply.Conflict {
+		t.Fatalf("applied and not adopted: %s", r)
+	}
+	version := at(objs[0], w.live(theirs).GetResourceVersion())
+	if r := apply.At(t.Context(), c, objs, version); !r.Complete() || r.Writes() != 1 {
+		t.Fatalf("adopted: %s, %d writes: %v", r, r.Writes(), r.Err())
+	}
+	got := w.live(theirs)
+	if diff := cmp.Diff("ours theirs theirs", got.GetLabels()["both"]+" "+got.GetLabels()["theirs"]+" "+got.GetAnnotations()["theirs"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !w.isOurs(objs[0]) || got.GetUID() != theirs.GetUID() {
+		t.Error("it is not ours, or another object")
+	}
+	w.settle(c, objs)
+	w.requests.reset()
+	if r := apply.At(t.Context(), c, objs, version); r.Writes() != 0 {
+		t.Errorf("adopted once more: %s", r)
+	}
+	w.patch(objs[0], `{"metadata":{"labels":{"both":"theirs"}}}`)
+	w.converge(c, objs, func() bool { return w.live(theirs).GetLabels()["both"] == "ours" })
+}
+
+// TestApplyAtLeavesWhatHasChanged, up to the moment of the write: by whom, and into what, the caller does not know yet.
+func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		before string
+		ours   bool
+		after  string
+	}{
+		"somebody else's is changed": {before: `{both: theirs}`, after: `{both: newer}`},
+		"ours is changed":            {before: `{both: ours}`, ours: true, after: `{both: newer}`},
+		"it comes":                   {after: `{both: newer}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			ours := w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}, annotations: {new: ours}}}`)
+			version := apply.NotThere
+			if test.before != "" {
+				create := w.create
+				if test.ours {
+					create = w.createAsUs
+				}
+				version = create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: ` + test.before + `}}`).GetResourceVersion()
+			}
+			c := w.started()
+			var once sync.Once
+			meanwhile := func(r *http.Request) {
+				if r.Method == http.MethodPatch {
+					once.Do(func() {
+						if test.before == "" {
+							w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: ` + test.after + `}}`)
+							return
+						}
+						w.patch(ours, `{"metadata":{"labels":{"both":"newer"}}}`)
+					})
+				}
+			}
+			w.requests.before.Store(&meanwhile)
+			r := apply.At(t.Context(), c, []object{ours}, at(ours, version))
+			if r.Count(apply.VerdictWaiting) != 1 || r.Writes() != 1 || r.Err() != nil || w.logged.Load() != 0 {
+				t.Fatalf("%s, %d writes: %v", r, r.Writes(), r.Err())
+			}
+			got := w.live(ours.u)
+			if got.GetLabels()["both"] != "newer" || metav1.HasAnnotation(metav1.ObjectMeta{Annotations: got.GetAnnotations()}, "new") {
+				t.Errorf("it was written: %v %v", got.GetLabels(), got.GetAnnotations())
+			}
+			if r := apply.At(t.Context(), c, []object{ours}, at(ours, got.GetResourceVersion())); !r.Complete() {
+				t.Errorf("looked at again: %s: %v", r, r.Err())
+			}
+		})
+	}
+}
+
+// What is gone is made, whatever version it had.
+func TestApplyAtMakesWhatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.started()
+	ours := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`)
+	for _, version := range []string{apply.NotThere, "123"} {
+		if r := apply.At(t.Context(), c, []object{ours}, at(ours, version)); !r.Complete() || r.Writes() != 1 {
+			t.Fatalf("at %s: %s: %v", version, r, r.Err())
+		}
+		w.remove(ours)
+		w.Eventually(func() bool { return len(c.Members()) == 0 && w.live(ours.u) == nil }).Should(gomega.BeTrue())
+	}
+}

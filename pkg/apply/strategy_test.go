@@ -1,0 +1,34 @@
+package apply_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+)
+
+// TestAnotherStrategy: a Deployment that was rolled is made anew from now on, and the other way round, though the API server fills in what the one has
+// and refuses it for the other.
+func TestAnotherStrategy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.started()
+	deployment := func(strategy string) []object {
+		return []object{w.object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, spec: {replicas: 1, strategy: ` + strategy +
+			`, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x}]}}}}`)}
+	}
+	for _, strategy := range []string{`{type: RollingUpdate, rollingUpdate: {maxSurge: 100%, maxUnavailable: 25%}}`, `{type: Recreate}`, `{rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}`, `{type: Recreate}`} {
+		objs := deployment(strategy)
+		if r := apply.Apply(t.Context(), c, objs); !r.Complete() {
+			t.Fatalf("%s: %s: %v", strategy, r, r.Err())
+		}
+		got, _, _ := unstructured.NestedMap(w.live(objs[0].u).Object, "spec", "strategy")
+		if want, _, _ := unstructured.NestedMap(objs[0].u.Object, "spec", "strategy"); want["type"] == "Recreate" {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	}
+}

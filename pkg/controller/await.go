@@ -1,0 +1,84 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+)
+
+// awaiting is what is missing of a guest that answers otherwise, and since when.
+type awaiting struct {
+	missing string
+	since   time.Time
+	told    bool
+}
+
+// awaitTime is how long that may take: mostly it takes no time.
+const awaitTime = 5 * time.Second
+
+// of takes what is missing now; empty: nothing, or all of the guest.
+func (a *awaiting) of(err error) {
+	missing := ""
+	if notSynced, is := errors.AsType[guest.NotSyncedError](err); is && notSynced.Answers {
+		missing = strings.Join(notSynced.Missing, ", ")
+	}
+	if missing != a.missing {
+		*a = awaiting{missing: missing, since: time.Now()}
+	}
+}
+
+// left is how long to wait before that is more than a moment.
+func (a *awaiting) left() time.Duration { return max(0, awaitTime-time.Since(a.since)) }
+
+// await ends a pass that does not know both sides. A watch will tell; nothing is decided on half of the facts, and nothing is written but what
+// keepAwaited has. What lasts is told: there is no status to say it in.
+func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Result {
+	log := logr.FromContextOrDiscard(ctx)
+	log.V(1).Info("Waiting to know both sides", "why", err.Error())
+	if r.awaiting.of(err); r.awaiting.missing != "" {
+		p.again(r.awaiting.left())
+		if r.awaiting.left() == 0 && !r.awaiting.told {
+			r.awaiting.told = true
+			log.Info("The guest answers, but what decides what is installed cannot be listed: until it can, nothing is done but to renew istiod's token",
+				"missing", r.awaiting.missing, "err", err.Error())
+		}
+	}
+	if p.outcome.Mgmt.Err() != nil {
+		p.again(r.trouble.tell(ctx, failureOf(p.outcome, nil)))
+	}
+	p.again(p.outcome.Mgmt.RetryAfter())
+	return reconcile.Result{RequeueAfter: p.next}
+}
+
+// keepAwaited renews the credential of an istiod that is there, while the guest answers and does not show what is to be installed: who cannot
+// read the classes, or the mode, knows no reason to stop what serves. observing is what went wrong with looking at the management side.
+func (r *Reconciler) keepAwaited(ctx context.Context, p *pass, unseen, observing error) {
+	if r.awaiting.of(unseen); r.awaiting.left() > 0 || observing != nil || p.hosted.Istiod == desired.Absent || p.seen.ModeOr(r.config) != crds.Managed {
+		return
+	}
+	if _, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active); active && r.mgmt.Credential().Token != "" {
+		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+	}
+}
+
+// keepUnseen renews the credential that is there, when the management side forbids to see what else is: an istiod that nobody sees may live on it.
+func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
+	if len(p.outcome.Classes) == 0 {
+		return
+	}
+	found, err := r.mgmt.FindCredential(ctx)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Whether istiod has a guest token cannot be read", "err", err.Error())
+	}
+	if found {
+		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+	}
+}

@@ -1,0 +1,97 @@
+package guest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// gatewayGroup is the group that a reference to a parent means if it names none.
+const gatewayGroup = "gateway.networking.k8s.io"
+
+// parents are what an object is attached to, as a route is to its Gateways.
+type parents struct {
+	gateways []types.NamespacedName
+	// others: something else is among them, or nothing at all is named. Whose that is cannot be told.
+	others bool
+}
+
+// parentsOf reads spec.parentRefs.
+func parentsOf(u *unstructured.Unstructured) parents {
+	refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
+	out := parents{others: len(refs) == 0}
+	for _, ref := range refs {
+		ref, _ := ref.(map[string]any)
+		text := func(key, otherwise string) string {
+			value, _, _ := unstructured.NestedString(ref, key)
+			return cmp.Or(value, otherwise)
+		}
+		if text("group", gatewayGroup) != gatewayGroup || text("kind", "Gateway") != "Gateway" {
+			out.others = true
+			continue
+		}
+		out.gateways = append(out.gateways, types.NamespacedName{Namespace: text("namespace", u.GetNamespace()), Name: text("name", "")})
+	}
+	return out
+}
+
+// gatewayItem is what is kept of a Gateway: whose it is.
+type gatewayItem struct {
+	metav1.ObjectMeta
+	class string
+}
+
+// newGatewayWatch watches which class each Gateway has. It is on only while routes use what is not heeded.
+func newGatewayWatch(client dynamic.Interface, notify func()) *watch.Switch {
+	resource := client.Resource(schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gateways"})
+	return watch.NewSwitch(watch.Options{
+		Name: "gateways",
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return resource.Watch(ctx, o)
+		},
+		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile,
+		Transform: func(obj any) (any, error) {
+			u, ok := obj.(*unstructured.Unstructured)
+			if !ok {
+				return obj, nil
+			}
+			class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
+			return &gatewayItem{metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, class}, nil
+		},
+		OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
+	})
+}
+
+// arrangeParents watches Gateways while there is a search of what is attached to them. key and version are those of the Gateways' CRD.
+func (v *useView) arrangeParents(ctx context.Context, wanted []search, key, version string) {
+	if !slices.ContainsFunc(wanted, search.attached) {
+		key = ""
+	}
+	v.gateways.Set(ctx, key, version)
+}
+
+// attached says whether a search is of objects that are attached to Gateways.
+func (s search) attached() bool { return len(s.fields) > 0 && s.crd != gatewayCRD && s.crd != classCRD }
+
+// concern says whether an object that is attached to these parents may be of our classes. Where that cannot be known, it may.
+func (v *useView) concern(p parents, classes map[string]bool) bool {
+	if p.others || !v.gateways.Synced() {
+		return true
+	}
+	return slices.ContainsFunc(p.gateways, func(key types.NamespacedName) bool {
+		obj, _ := v.gateways.Get(key.String())
+		item, is := obj.(*gatewayItem)
+		return is && classes[item.class]
+	})
+}
