@@ -47,13 +47,17 @@ func guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas fu
 
 // guestConn is the connection to the guest. A kubeconfig that comes while it is in use must not lead to the management cluster either.
 func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
-	if o.LoadGuest == nil {
-		return guestconn.Fixed(o.GuestConfig)
+	load, first := o.LoadGuest, o.GuestConfig
+	if o.Config.GuestKubeconfigSecret != "" {
+		load, first = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }, unlimited(&rest.Config{})
 	}
-	return guestconn.New(guestconn.Options{
-		Config: o.GuestConfig,
+	if load == nil {
+		return guestconn.Fixed(first)
+	}
+	conn, err := guestconn.New(guestconn.Options{
+		Config: first,
 		Load: func() (*rest.Config, error) {
-			config, err := o.LoadGuest()
+			config, err := load()
 			if err != nil {
 				return nil, err
 			}
@@ -65,4 +69,21 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 			})
 		},
 	})
+	if err == nil && o.Config.GuestKubeconfigSecret != "" {
+		m.OnGuestKubeconfig(conn.Look)
+	}
+	return conn, err
+}
+
+// fromSecret is the guest's kubeconfig as a Secret of the management side has it.
+func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
+	kubeconfig, key, err := m.GuestKubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	config, err := guestconn.Parse(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s, key %s: %w", name, key, err) //nolint:staticcheck // a kind is written as it is
+	}
+	return config, nil
 }

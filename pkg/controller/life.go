@@ -12,8 +12,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// heldError says that the HostedControlPlane lets nothing be written now. It ends a pass before anything was.
+// heldError says that the HostedControlPlane, or the Cluster, lets nothing be written now. It ends a pass before anything was.
 type heldError struct {
+	// kind is of the object that says so.
+	kind  string
 	phase desired.Phase
 	// why is for the log.
 	why string
@@ -41,13 +43,15 @@ func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing 
 	}
 	switch phase := c.Phase(r.clock.Now()).(type) {
 	case desired.Paused:
-		return heldError{phase, "it is paused" + untilWhen(phase.Until)}
+		return heldError{c.Kind(), phase, "it is paused" + untilWhen(phase.Until)}
+	case desired.Starting:
+		return heldError{c.Kind(), phase, "its control plane is not initialized yet"}
 	case desired.Deleting:
-		return heldError{phase, "it is being deleted: what is on the management side goes with it, what is in the guest with the guest"}
+		return heldError{c.Kind(), phase, "it is being deleted: what is on the management side goes with it, what is in the guest with the guest"}
 	case desired.Active, desired.Disabled:
 	}
 	if r.life.held != "" {
-		log.Info("The HostedControlPlane lets things be written again")
+		log.Info("The " + c.Kind() + " lets things be written again")
 		r.life.held = ""
 	}
 	return nil
@@ -68,7 +72,7 @@ func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result 
 		if expires := r.mgmt.Credential().Expires; !expires.IsZero() {
 			told = append(told, "istiod's token is good until", expires.UTC().Format(time.RFC3339))
 		}
-		logr.FromContextOrDiscard(ctx).Info("The HostedControlPlane lets nothing be written", told...)
+		logr.FromContextOrDiscard(ctx).Info("The "+held.kind+" lets nothing be written", told...)
 		r.life.held = held.why
 	}
 	if paused, is := held.phase.(desired.Paused); is && !paused.Until.IsZero() {

@@ -55,6 +55,12 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		{name: "what nobody can read", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }), says: `neither true nor false`},
 		{name: "still", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" })},
 		{name: "being deleted", plane: with(func(c *desired.ControlPlane) { c.Deleting = true }), err: errors.New("no Secret may be read"), held: true, says: "it is being deleted"},
+		{
+			name: "a Cluster that is not up yet", plane: desired.ControlPlane{By: desired.ClusterAPI, UID: "7f3b", Stage: desired.Uninitialized}, held: true,
+			says: "The Cluster lets nothing be written",
+		},
+		{name: "it is up", plane: desired.ControlPlane{By: desired.ClusterAPI, UID: "7f3b"}, says: "The Cluster lets things be written again"},
+		{name: "a Cluster that is paused", plane: desired.ControlPlane{By: desired.ClusterAPI, UID: "7f3b", PausedUntil: desired.PausedForNow}, held: true, says: "it is paused"},
 		{name: "without ingress", plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }), says: "lets things be written again"},
 	} {
 		said.Reset()

@@ -45,8 +45,9 @@ const startupCheck = 5 * time.Second
 
 // Options are what Run needs.
 type Options struct {
-	Config                  desired.Config
-	Source                  *charts.Source
+	Config desired.Config
+	Source *charts.Source
+	// GuestConfig is not looked at where the Config names a Secret with the guest's kubeconfig.
 	MgmtConfig, GuestConfig *rest.Config
 	// LoadGuest loads GuestConfig again, which may be replaced at any time; nil means that it stays as it is.
 	LoadGuest     func() (*rest.Config, error)
@@ -66,7 +67,10 @@ type Options struct {
 // is missing, or a guest that is the management cluster. A side that does not answer is no such error.
 func Run(ctx context.Context, o Options) error {
 	// The API servers have priority and fairness of their own; a client-side limit only adds latency.
-	o.MgmtConfig, o.GuestConfig = unlimited(o.MgmtConfig), unlimited(o.GuestConfig)
+	o.MgmtConfig = unlimited(o.MgmtConfig)
+	if o.GuestConfig != nil {
+		o.GuestConfig = unlimited(o.GuestConfig)
+	}
 	mgmtCluster, err := mgmt.New(o.MgmtConfig, o.Config)
 	if err != nil {
 		return err

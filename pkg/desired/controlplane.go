@@ -12,12 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ControlPlane is what HyperShift's HostedControlPlane of the management namespace says, as far as it concerns hypergate. The zero value: there is
-// none, as in a standalone cluster, or where somebody else than HyperShift made the hosted control plane. Values that this hypergate does not
-// know are kept as they stand there.
+// ControlPlane is what HyperShift's HostedControlPlane of the management namespace says, as far as it concerns hypergate, or Cluster API's Cluster
+// where there is no HostedControlPlane; see clusterapi.go. The zero value: there is neither. Values that this hypergate does not know are kept as they
+// stand there.
 type ControlPlane struct {
-	Name string
-	UID  types.UID
+	// By is whose object says it, and APIVersion by which version of their API, where there are several.
+	By         Source
+	APIVersion string
+	Name       string
+	UID        types.UID
+	// Stage is how far it is.
+	Stage Stage
 	// Platform is the name of the guest's platform.
 	Platform string
 	// EndpointAccess is who may reach the control plane's endpoints on clouds with private links: Public, PublicAndPrivate, Private; mostly empty.
@@ -87,7 +92,10 @@ const (
 )
 
 // Exists says whether there is a HostedControlPlane.
-func (c ControlPlane) Exists() bool { return c.UID != "" }
+func (c ControlPlane) Exists() bool { return c.Owns() && c.By == HyperShift }
+
+// Owns says whether there is something that owns what hypergate makes on the management side: a HostedControlPlane, or a Cluster.
+func (c ControlPlane) Owns() bool { return c.UID != "" }
 
 // Replicas is how many pods istiod has: one, or two of a control plane that is highly available. So HyperShift itself counts for what is neither etcd
 // nor critical to its API (support/controlplane-component/defaults.go, DefaultReplicas); what is not SingleReplica is highly available there, too.
@@ -98,7 +106,7 @@ func (c ControlPlane) Replicas() int64 {
 	return 2
 }
 
-// Phase is what a HostedControlPlane lets hypergate do at a time: exactly one of the values below. The interface is sealed.
+// Phase is what a HostedControlPlane, or a Cluster, lets hypergate do at a time: exactly one of the values below. The interface is sealed.
 type Phase interface{ isPhase() }
 
 type (
@@ -109,6 +117,8 @@ type (
 	// Paused lets nothing be written, on neither side, until a time; the zero time: until it is said otherwise. HyperShift pauses to take and to
 	// restore backups of the guest's etcd, so that not even istiod's token is renewed.
 	Paused struct{ Until time.Time }
+	// Starting lets nothing be written yet: the control plane was never up.
+	Starting struct{}
 	// Deleting lets nothing be written any more. What is on the management side goes with the HostedControlPlane, which owns it, and what is in the
 	// guest with the guest.
 	Deleting struct{}
@@ -117,6 +127,7 @@ type (
 func (Active) isPhase()   {}
 func (Disabled) isPhase() {}
 func (Paused) isPhase()   {}
+func (Starting) isPhase() {}
 func (Deleting) isPhase() {}
 
 // Phase is the one decision about the life of a hosted control plane. Without one, hypergate is active.
@@ -127,6 +138,8 @@ func (c ControlPlane) Phase(now time.Time) Phase {
 		return Deleting{}
 	case paused:
 		return Paused{until}
+	case c.Stage == Uninitialized:
+		return Starting{}
 	case slices.Contains(c.DisabledCapabilities, IngressCapability):
 		return Disabled{}
 	default:
@@ -166,17 +179,10 @@ func (c ControlPlane) Warnings() []string {
 	return append(out, withheld...)
 }
 
-// own makes the HostedControlPlane the owner of an object, so that it goes when the HostedControlPlane goes. The owner's deletion does not wait for
-// it (blockOwnerDeletion): asking for that would need a permission on the HostedControlPlane's finalizers where OpenShift checks it.
+// own makes the HostedControlPlane, or the Cluster, the owner of an object, so that it goes when the owner goes. The owner's deletion does not wait for
+// it (blockOwnerDeletion): asking for that would need a permission on the owner's finalizers where OpenShift checks it.
 func (c ControlPlane) own(u *unstructured.Unstructured) {
-	if c.Exists() {
-		u.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: hostedControlPlaneAPI, Kind: hostedControlPlaneKind, Name: c.Name, UID: c.UID, Controller: new(true),
-		}})
+	if c.Owns() {
+		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: c.apiVersion(), Kind: c.Kind(), Name: c.Name, UID: c.UID, Controller: new(true)}})
 	}
 }
-
-const (
-	hostedControlPlaneAPI  = "hypershift.openshift.io/v1beta1"
-	hostedControlPlaneKind = "HostedControlPlane"
-)

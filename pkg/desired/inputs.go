@@ -71,6 +71,8 @@ type Config struct {
 	// does not stop, beside the platform's own.
 	CRDProtection CRDProtection
 	CRDWriters    []string
+	// GuestKubeconfigSecret is the Secret in MgmtNamespace that holds the guest's kubeconfig; empty: hypergate has it otherwise. Hosted only.
+	GuestKubeconfigSecret string
 	// ReleaseVersion is the version of the OpenShift release that hypergate and istiod's image came with; empty: it came with none.
 	ReleaseVersion string
 }
@@ -154,9 +156,9 @@ func LayeredProductResources() []IstioResource {
 
 // Hosted is what the management side shows.
 type Hosted struct {
-	// ControlPlane is the HostedControlPlane.
+	// ControlPlane is the HostedControlPlane, or the Cluster.
 	ControlPlane ControlPlane
-	// DoubtfulControlPlane is why there is no telling what the HostedControlPlane says, though there is one; nothing is planned then.
+	// DoubtfulControlPlane is why there is no telling what that says, though there is one; nothing is planned then.
 	DoubtfulControlPlane error
 	// Exposure is what there is of the ways to istiod.
 	Exposure Exposure

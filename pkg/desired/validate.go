@@ -79,9 +79,14 @@ func (c Config) validatePublish(add func(ok bool, flag, format string, args ...a
 
 // validateHosted checks the hosts by which a guest reaches istiod.
 func (c Config) validateHosted(add func(ok bool, flag, format string, args ...any)) {
+	const byName = "guest-kubeconfig-secret"
 	if c.Topology != TopologyHosted {
+		add(c.GuestKubeconfigSecret == "", byName, "a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
 		return
 	}
+	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, byName, "%q is no name of a Secret", c.GuestKubeconfigSecret)
+	add(c.GuestKubeconfigSecret != CASecretName && c.GuestKubeconfigSecret != CredentialSecretName, byName,
+		"the Secret %s is one that hypergate makes itself: name the one that the control plane's provider makes, mostly <cluster>-kubeconfig", c.GuestKubeconfigSecret)
 	add(!namesNamespace(c, c.XDS.Host), "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
 	derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
 	add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)

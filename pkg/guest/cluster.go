@@ -168,16 +168,35 @@ func identityOnly(obj any) (any, error) {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
 }
 
-// Start begins to watch, once. It returns at once; notify is called on every event that may matter.
+// Start begins to watch, once. It returns at once; notify is called on every event that may matter. Without a kubeconfig there is nothing to watch yet: it
+// is waited for.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	c.notify, c.arranged, c.log = notify, func() { c.arrange(ctx) }, klog.FromContext(ctx)
-	if err := c.objects.Start(ctx, notify); err != nil {
+	go c.conn.Run(ctx, notify)
+	select {
+	case <-c.conn.Begun():
+		return c.watchAll(ctx)
+	default:
+	}
+	go func() {
+		select {
+		case <-c.conn.Begun():
+			if err := c.watchAll(ctx); err != nil {
+				c.log.Error(err, "Nothing of the guest is seen")
+			}
+		case <-ctx.Done():
+		}
+	}()
+	return nil
+}
+
+func (c *Cluster) watchAll(ctx context.Context) error {
+	if err := c.objects.Start(ctx, c.notify); err != nil {
 		return fmt.Errorf("watching the guest: %w", err)
 	}
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
-	go c.conn.Run(ctx, notify)
 	return nil
 }
 

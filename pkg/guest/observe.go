@@ -52,6 +52,11 @@ func (c *Cluster) Observe() (desired.Guest, error) {
 
 // known is an error while something that decides what is installed is not known yet.
 func (c *Cluster) known() error {
+	select {
+	case <-c.conn.Begun():
+	default:
+		return NotSyncedError{Missing: []string{"its kubeconfig"}, err: c.conn.Problem()}
+	}
 	if !c.crds.Synced() {
 		return NotSyncedError{Missing: []string{"customresourcedefinitions"}, err: c.crds.Err()}
 	}

@@ -26,7 +26,8 @@ const (
 
 // Options are what a connection is made from.
 type Options struct {
-	// Config is what the kubeconfig says when the process starts.
+	// Config is what the kubeconfig says when the process starts. Without a Host there is none yet: Run waits for the first, and until then every
+	// request fails.
 	Config *rest.Config
 	// Load reads the kubeconfig again.
 	Load func() (*rest.Config, error)
@@ -42,6 +43,8 @@ type Conn struct {
 	config  *rest.Config
 	// wanted says that the kubeconfig should be read soon.
 	wanted chan struct{}
+	// begun is closed once there is a kubeconfig in use.
+	begun chan struct{}
 
 	// mu guards what follows, and what sessions count.
 	mu      sync.Mutex
@@ -59,19 +62,30 @@ func Fixed(config *rest.Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{config: rest.CopyConfig(config), current: &session{endpoint: server}}, nil
+	return &Conn{config: rest.CopyConfig(config), begun: closed(), current: &session{endpoint: server}}, nil
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // New prepares a connection that follows its kubeconfig while Run runs. It makes no request.
 func New(o Options) (*Conn, error) {
-	first, err := newSession(o.Config)
-	if err != nil {
-		return nil, err
+	first, begun := noSession(), make(chan struct{})
+	if o.Config.Host != "" {
+		known, err := newSession(o.Config)
+		if err != nil {
+			return nil, err
+		}
+		first = known
+		close(begun)
 	}
 	if o.Every == 0 {
 		o.Every = defaultEvery
 	}
-	c := &Conn{options: o, wanted: make(chan struct{}, 1), current: first}
+	c := &Conn{options: o, wanted: make(chan struct{}, 1), begun: begun, current: first}
 	c.config = through(o.Config, c)
 	return c, nil
 }
@@ -84,6 +98,19 @@ func (c *Conn) Endpoint() Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current.endpoint
+}
+
+// Begun is closed once there is a kubeconfig in use.
+func (c *Conn) Begun() <-chan struct{} { return c.begun }
+
+// waits says whether there was no kubeconfig to use yet.
+func (c *Conn) waits() bool {
+	select {
+	case <-c.begun:
+		return false
+	default:
+		return true
+	}
 }
 
 // Problem is why the kubeconfig as it is now is not in use, or that the guest refuses the one that is; nil when all is well.
@@ -161,6 +188,9 @@ func (c *Conn) end(s *session) {
 func (c *Conn) use(next *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.waits() {
+		close(c.begun)
+	}
 	old := c.current
 	c.current, c.problem, c.refused = next, nil, false
 	if old.underWay == 0 {
@@ -169,6 +199,9 @@ func (c *Conn) use(next *session) {
 		old.overdue = time.AfterFunc(drainTime, old.close)
 	}
 }
+
+// Look has the kubeconfig be read soon, because it may be another. Without it that is noticed in the end.
+func (c *Conn) Look() { c.lookSoon() }
 
 func (c *Conn) lookSoon() {
 	select {
@@ -180,6 +213,10 @@ func (c *Conn) lookSoon() {
 // Run follows the kubeconfig until ctx ends, and calls changed whenever another one is in use. A connection that is fixed has nothing to follow.
 func (c *Conn) Run(ctx context.Context, changed func()) {
 	if c.options.Load == nil {
+		return
+	}
+	// Who has no kubeconfig says with Look when there may be one; before, there is nothing to tell of.
+	if c.waits() && !wait(ctx, c.options.Every, c.wanted) {
 		return
 	}
 	for {
@@ -223,16 +260,25 @@ func (c *Conn) look(ctx context.Context) bool {
 		c.problem = nil
 		return false
 	}
+	told := "The guest kubeconfig was replaced; the new one is in use"
+	if c.waits() {
+		told = "There is a guest kubeconfig now, and it is in use"
+	}
 	c.use(next)
-	logr.FromContextOrDiscard(ctx).Info("The guest kubeconfig was replaced; the new one is in use", "server", next.endpoint.Server)
+	logr.FromContextOrDiscard(ctx).Info(told, "server", next.endpoint.Server)
 	return true
 }
 
 // next is a session of the kubeconfig as it is now; nil if it is the one in use.
 func (c *Conn) next(ctx context.Context) (*session, error) {
+	unread, unused := "the guest kubeconfig cannot be read any more, and goes on to be used as it was",
+		"the guest kubeconfig was replaced by one that is not used, the one before stays in use"
+	if c.waits() {
+		unread, unused = "waiting for the guest kubeconfig", "waiting for a guest kubeconfig that can be used"
+	}
 	config, err := c.options.Load()
 	if err != nil {
-		return nil, fmt.Errorf("the guest kubeconfig cannot be read any more, and goes on to be used as it was: %w", err)
+		return nil, fmt.Errorf("%s: %w", unread, err)
 	}
 	c.mu.Lock()
 	same := c.current.is(config)
@@ -249,7 +295,7 @@ func (c *Conn) next(ctx context.Context) (*session, error) {
 		}
 		next.close()
 	}
-	return nil, fmt.Errorf("the guest kubeconfig was replaced by one that is not used, the one before stays in use: %w", err)
+	return nil, fmt.Errorf("%s: %w", unused, err)
 }
 
 // refuse remembers what is wrong, and says so once.
@@ -257,7 +303,11 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.problem == nil || c.problem.Error() != err.Error() {
-		log.Error(err, "Keeping the guest kubeconfig that was in use")
+		if c.waits() {
+			log.Info("The guest is waited for", "err", err.Error())
+		} else {
+			log.Error(err, "Keeping the guest kubeconfig that was in use")
+		}
 	}
 	c.problem = err
 }
@@ -265,6 +315,9 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 // errRefused is what the guest says of credentials that ran out, or were taken back.
 var errRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): the certificate or the token in it may have expired, " +
 	"and another kubeconfig in its place is used at once")
+
+// errNone is what requests get while there is no kubeconfig.
+var errNone = errors.New("there is no guest kubeconfig yet")
 
 // errReplaced ends watches. It is none of the errors after which client-go would go on where a watch ended.
 var errReplaced = errors.New("the guest kubeconfig was replaced")

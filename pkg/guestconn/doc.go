@@ -5,7 +5,8 @@
 //
 // Conn is the transport of these clients. It sends each request through the session of the kubeconfig that is in use: to its server, with its
 // credentials, over its connections. A kubeconfig that was replaced is read again from time to time, and at once (once in a second at most) when
-// the guest refuses a request as unauthenticated or cannot be reached.
+// the guest refuses a request as unauthenticated or cannot be reached. There may be none at first: then it is waited for, and the first one is
+// verified as any other.
 //
 // # Invariants
 //

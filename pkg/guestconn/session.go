@@ -71,6 +71,17 @@ func newSession(config *rest.Config) (*session, error) {
 	return &session{endpoint: endpoint, content: contentOf(config), base: base, transport: transport, connections: conns}, nil
 }
 
+// noSession is for while there is no kubeconfig.
+func noSession() *session {
+	return &session{base: &url.URL{}, transport: nowhere{}, connections: newConnections(nil)}
+}
+
+// nowhere is a transport that sends nothing.
+type nowhere struct{}
+
+// RoundTrip fails.
+func (nowhere) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNone }
+
 // RoundTrip sends a request to the session's server, whatever host it names.
 func (s *session) RoundTrip(r *http.Request) (*http.Response, error) {
 	moved := r.WithContext(r.Context()) // a copy

@@ -42,6 +42,8 @@ type Cluster struct {
 	// exposure is how istiod is published.
 	exposure *exposure
 	plane    shownPlane
+	// guestSecret is nil where the guest's kubeconfig comes from elsewhere.
+	guestSecret *guestSecret
 }
 
 // New connects to the management cluster. It makes no request.
@@ -85,6 +87,9 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	if c.exposure, err = newExposure(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	if c.guestSecret, err = newGuestSecret(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	return c, nil
@@ -176,13 +181,14 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	go c.theCA.Run(ctx)
 	go c.planes.run(ctx)
 	c.exposure.start(ctx, notify)
+	go c.guestSecret.run(ctx)
 	return nil
 }
 
 // Observe reads what the management side shows. An error means "unknown", never "absent"; with one, the HostedControlPlane is what it is, since that also
 // says whether anything may be written meanwhile, and the rest is not to be used.
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
-	if !c.planes.known() {
+	if !c.planes.known() || !c.guestSecret.known() {
 		return desired.Hosted{}, NotSyncedError{} // whatever the cause: it ends, and then it is known
 	}
 	out := c.istiodStatus()
@@ -309,13 +315,17 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Re
 
 // WatchProblems are the kinds of the management side whose watch does not work.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	return slices.Concat(c.objects.WatchProblems(), c.planes.problems(), c.exposure.problems())
+	out := slices.Concat(c.objects.WatchProblems(), c.planes.problems(), c.exposure.problems())
+	if c.plane.Exists() {
+		return out // a Cluster would decide nothing
+	}
+	return append(out, c.guestSecret.problems()...)
 }
 
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {
-	err := cmp.Or(c.istiod.Err(), c.theCA.Err())
-	if !c.istiod.Synced() || !c.theCA.Synced() || !c.planes.known() {
+	err := cmp.Or(c.istiod.Err(), c.theCA.Err(), c.guestSecret.err())
+	if !c.istiod.Synced() || !c.theCA.Synced() || !c.planes.known() || !c.guestSecret.known() {
 		return NotSyncedError{err: err}
 	}
 	return err

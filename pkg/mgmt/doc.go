@@ -1,4 +1,4 @@
-// Package mgmt is all that talks to the management cluster: it observes (the HostedControlPlane, the mesh CA, istiod's availability, the identity of the cluster) into
+// Package mgmt is all that talks to the management cluster: it observes (the HostedControlPlane, or Cluster API's Cluster, the guest's kubeconfig in a Secret, the mesh CA, istiod's availability, the identity of the cluster) into
 // plain values, and applies desired.MgmtObjects in one namespace.
 //
 // # Invariants

@@ -25,14 +25,37 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
+// planeKind is a kind of object that tells of a control plane.
+type planeKind struct {
+	kind string
+	// resource is without its version; versions are those that may be served, the one to prefer first.
+	resource schema.GroupResource
+	versions []string
+	// selector selects by a field; empty: all of the namespace.
+	selector string
+	read     func(*unstructured.Unstructured) (desired.ControlPlane, error)
+}
+
 // hostedControlPlanes is the resource.
 func hostedControlPlanes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
 }
 
-// controlPlanes watches the HostedControlPlanes of the namespace; nil where there can be none. Where the kind is not served, because no HyperShift is there, or may not be looked
+// hyperShiftKind are all HostedControlPlanes of the namespace. deployment is istiod's, of which they may say something.
+func hyperShiftKind(deployment string) planeKind {
+	resource := hostedControlPlanes()
+	return planeKind{
+		kind: "HostedControlPlane", resource: resource.GroupResource(), versions: []string{resource.Version},
+		read: func(u *unstructured.Unstructured) (desired.ControlPlane, error) {
+			return readControlPlane(u, deployment)
+		},
+	}
+}
+
+// controlPlanes watches the HostedControlPlanes of the namespace, or a Cluster; nil where there can be none. Where the kind is not served, because no HyperShift is there, or may not be looked
 // at, that is the answer: it is asked again, but seldom.
 type controlPlanes struct {
+	of     planeKind
 	watch  *watch.Watch
 	notify func()
 
@@ -43,6 +66,8 @@ type controlPlanes struct {
 	// refusals is how often that was said in a row, delay how long it was waited for last.
 	refusals int
 	delay    time.Duration
+	// version is which of the versions is asked for.
+	version int
 }
 
 // Waits until the kind is asked for again. HyperShift is mostly there before its control planes are; one that comes later is noticed within the
@@ -63,7 +88,7 @@ func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg desi
 	if err != nil {
 		return nil, err
 	}
-	return watchControlPlanes(client.Resource(hostedControlPlanes()).Namespace(cfg.MgmtNamespace), cfg.IstiodName(), notify), nil
+	return watchControlPlanes(client, cfg.MgmtNamespace, hyperShiftKind(cfg.IstiodName()), notify), nil
 }
 
 // run watches until ctx ends.
@@ -73,16 +98,19 @@ func (c *controlPlanes) run(ctx context.Context) {
 	}
 }
 
-// watchControlPlanes prepares the watch of the namespace's HostedControlPlanes.
-func watchControlPlanes(client dynamic.ResourceInterface, deployment string, notify func()) *controlPlanes {
-	c := &controlPlanes{notify: notify}
+// watchControlPlanes prepares the watch of the namespace's objects of a kind.
+func watchControlPlanes(client dynamic.Interface, namespace string, of planeKind, notify func()) *controlPlanes {
+	c := &controlPlanes{of: of, notify: notify}
+	served := func() dynamic.ResourceInterface { return client.Resource(c.resource()).Namespace(namespace) }
 	c.watch = watch.New(watch.Options{
-		Name: hostedControlPlanes().Resource,
+		Name: of.resource.Resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return served(ctx, c, func() (*unstructured.UnstructuredList, error) { return client.List(ctx, o) })
+			o.FieldSelector = of.selector
+			return whenServed(ctx, c, func() (*unstructured.UnstructuredList, error) { return served().List(ctx, o) })
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return served(ctx, c, func() (apiwatch.Interface, error) { return client.Watch(ctx, o) })
+			o.FieldSelector = of.selector
+			return whenServed(ctx, c, func() (apiwatch.Interface, error) { return served().Watch(ctx, o) })
 		},
 		Client: client, Example: &unstructured.Unstructured{}, OnEvent: func(watch.Event) { notify() }, OnSynced: notify,
 		Transform: func(obj any) (any, error) {
@@ -91,11 +119,25 @@ func watchControlPlanes(client dynamic.ResourceInterface, deployment string, not
 				return obj, nil
 			}
 			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
-			out.value, out.err = readControlPlane(u, deployment)
+			out.value, out.err = of.read(u)
 			return out, nil
 		},
 	})
 	return c
+}
+
+// resource is the one that is asked for.
+func (c *controlPlanes) resource() schema.GroupVersionResource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of.resource.WithVersion(c.of.versions[c.version])
+}
+
+// nextVersion goes on to another version, because the one that was asked for is not served.
+func (c *controlPlanes) nextVersion() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version = (c.version + 1) % len(c.of.versions)
 }
 
 // shownControlPlane is what is kept of a HostedControlPlane, which is large.
@@ -105,11 +147,17 @@ type shownControlPlane struct {
 	err   error
 }
 
-// served makes a request, and again from time to time while the kind is not served or may not be looked at. Any other answer is returned.
-func served[T any](ctx context.Context, c *controlPlanes, request func() (T, error)) (T, error) {
-	for {
+// whenServed makes a request, and again from time to time while the kind is served in no version or may not be looked at. Any other answer is returned.
+func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T, error)) (T, error) {
+	for missing := 0; ; {
 		out, err := request()
-		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsNotFound(err):
+			c.nextVersion()
+			if missing++; missing%len(c.of.versions) != 0 {
+				continue
+			}
+		case !apierrors.IsForbidden(err):
 			if err == nil {
 				c.refuse(nil)
 			}
@@ -176,7 +224,7 @@ func (c *controlPlanes) absent() bool {
 	return apierrors.IsNotFound(c.refused)
 }
 
-// problems is that HostedControlPlanes may not be looked at, where that is so.
+// problems is that the kind may not be looked at, where that is so.
 func (c *controlPlanes) problems() []apply.WatchProblem {
 	if c == nil {
 		return nil
@@ -186,20 +234,18 @@ func (c *controlPlanes) problems() []apply.WatchProblem {
 	if !apierrors.IsForbidden(c.refused) || !c.knownLocked() {
 		return nil
 	}
-	resource := hostedControlPlanes()
-	return []apply.WatchProblem{{
-		GVK: resource.GroupVersion().WithKind("HostedControlPlane"), Cause: apply.Classify(c.refused, "list", resource.GroupResource()),
-	}}
+	gvk := c.of.resource.WithVersion(c.of.versions[c.version]).GroupVersion().WithKind(c.of.kind)
+	return []apply.WatchProblem{{GVK: gvk, Cause: apply.Classify(c.refused, "list", c.of.resource)}}
 }
 
 // ErrControlPlanes says that the namespace has more than one HostedControlPlane.
 var ErrControlPlanes = errors.New("the management namespace has more than one HostedControlPlane, and hypergate is for one: " +
 	"delete the one that does not belong there, or run hypergate in the namespace of each")
 
-// the is the one HostedControlPlane; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
+// the is the one of the namespace; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
 // the kind went does not.
 func (c *controlPlanes) the() (desired.ControlPlane, error) {
-	if c.absent() {
+	if c == nil || c.absent() {
 		return desired.ControlPlane{}, nil
 	}
 	var shown []*shownControlPlane
@@ -222,7 +268,7 @@ func (c *controlPlanes) the() (desired.ControlPlane, error) {
 	return desired.ControlPlane{}, fmt.Errorf("%w (there are %s)", ErrControlPlanes, strings.Join(names, ", "))
 }
 
-// shownPlane is the HostedControlPlane that was seen last, and what its namespace says of the user of its pods.
+// shownPlane is the HostedControlPlane, or the Cluster, that was seen last, and what its namespace says of the user of its pods.
 type shownPlane struct {
 	desired.ControlPlane
 	userOf types.UID
@@ -230,26 +276,38 @@ type shownPlane struct {
 	unread []string
 }
 
-// observeControlPlane adds the HostedControlPlane to what the management side shows. One that was seen and is gone was deleted: what it owned is going,
-// and must not be made again.
-func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
-	if c.planes == nil {
-		return nil
+// findControlPlane is the HostedControlPlane. A namespace that never showed one has the Cluster; the zero value when there is neither.
+func (c *Cluster) findControlPlane() (desired.ControlPlane, error) {
+	if c.plane.By == desired.ClusterAPI && c.plane.Name != c.guestSecret.clusterName() {
+		c.plane = shownPlane{} // the Secret belongs to another now, which is no deletion
 	}
 	found, doubt := c.planes.the()
+	if doubt == nil && !found.Owns() && !c.plane.Exists() {
+		return c.guestSecret.the()
+	}
+	return found, doubt
+}
+
+// observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was seen and is gone was deleted:
+// what it owned is going, and must not be made again.
+func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
+	found, doubt := c.findControlPlane()
 	into.DoubtfulControlPlane = doubt
 	switch {
 	case doubt != nil:
 		into.ControlPlane = c.plane.ControlPlane // what is there already stays its
 		return nil                               //nolint:nilerr // it is one of the things that are observed
-	case found.Exists():
+	case found.Owns():
 		c.plane.ControlPlane = found
-	case c.plane.Exists():
+	case c.plane.Owns():
 		c.plane.Deleting = true
 	default:
 		return nil
 	}
 	into.ControlPlane = c.plane.ControlPlane
+	if !c.plane.Exists() {
+		return nil // the namespace says nothing to others than HyperShift
+	}
 	if c.plane.userOf != c.plane.UID && !c.plane.Deleting {
 		ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
 		if err != nil {

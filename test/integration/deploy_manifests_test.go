@@ -56,6 +56,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 	}{
 		{"hosted/example", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"hosted/guest", []*planes.Plane{own.Guest}, ""},
+		{"cluster-api/example", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"standalone", []*planes.Plane{own.Mgmt}, ""},
 		{"sidecar-injection", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 	} {
@@ -289,7 +290,7 @@ func checkPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"hosted/example", "standalone"} {
+	for _, dir := range []string{"hosted/example", "cluster-api/example", "standalone"} {
 		for _, port := range deploymentOf(t, render(t, dir)).Spec.Template.Spec.Containers[0].Ports {
 			if flag, byDefault := "--"+port.Name+"-address", `(default ":`+strconv.Itoa(int(port.ContainerPort))+`")`; !slices.ContainsFunc(
 				strings.Split(string(text), "\n"), func(line string) bool { return strings.Contains(line, flag) && strings.Contains(line, byDefault) }) {

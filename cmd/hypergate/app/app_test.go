@@ -168,12 +168,18 @@ func TestBadFlagsOfRun(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"not in a pod":             {flags(), []string{"finding the management cluster", "outside a pod, give --management-kubeconfig"}},
-		"no guest":                 {flags("--management-kubeconfig=" + good), []string{"--guest-kubeconfig must be given"}},
-		"management not there":     {flags("--management-kubeconfig=/does/not/exist"), []string{"--management-kubeconfig", "there is no file /does/not/exist", "volume"}},
-		"guest not there":          {flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"), []string{"--guest-kubeconfig", "there is no file /does/not/exist", "volume"}},
-		"guest is a folder":        {flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()), []string{"--guest-kubeconfig", "neither a file kubeconfig", "nor value", "check the Secret's keys"}},
-		"guest of a standalone":    {flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good), []string{"--guest-kubeconfig", "standalone", "--topology hosted"}},
+		"not in a pod":          {flags(), []string{"finding the management cluster", "outside a pod, give --management-kubeconfig"}},
+		"no guest":              {flags("--management-kubeconfig=" + good), []string{"--guest-kubeconfig must be given", "--guest-kubeconfig-secret"}},
+		"management not there":  {flags("--management-kubeconfig=/does/not/exist"), []string{"--management-kubeconfig", "there is no file /does/not/exist", "volume"}},
+		"guest not there":       {flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"), []string{"--guest-kubeconfig", "there is no file /does/not/exist", "volume"}},
+		"guest is a folder":     {flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()), []string{"--guest-kubeconfig", "neither a file kubeconfig", "nor value", "check the Secret's keys"}},
+		"guest of a standalone": {flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good), []string{"--guest-kubeconfig", "standalone", "--topology hosted"}},
+		"two guests": {
+			flags("--management-kubeconfig="+good, "--guest-kubeconfig="+good, "--guest-kubeconfig-secret=guest1-kubeconfig"),
+			[]string{"--guest-kubeconfig and --guest-kubeconfig-secret", "leave one out"},
+		},
+		"a Secret that is none":    {flags("--guest-kubeconfig-secret=Guest_1"), []string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`}},
+		"a Secret, standalone":     {flags("--topology=standalone", "--namespace=", "--guest-kubeconfig-secret=guest1-kubeconfig"), []string{"--guest-kubeconfig-secret", "standalone", "--topology hosted"}},
 		"standalone apart":         {flags("--topology=standalone"), []string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"}},
 		"a token too short":        {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
 		"a token of no time":       {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},

@@ -9,7 +9,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
 // loadGuestKubeconfig is loadKubeconfig of a file or a folder. The config holds what the files that it names hold, so that two readings of the
@@ -63,7 +64,7 @@ func loadKubeconfig(flag, path string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s is no kubeconfig: %w", flag, path, err)
 	}
-	if err := checkContext(raw); err != nil {
+	if err := guestconn.CheckContext(raw); err != nil {
 		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
 	}
 	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
@@ -74,20 +75,4 @@ func loadKubeconfig(flag, path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
 	}
 	return config, nil
-}
-
-// checkContext finds what client-go takes for a kubeconfig of somebody who wants to be nobody, or for none at all.
-func checkContext(raw *clientcmdapi.Config) error {
-	context := raw.Contexts[raw.CurrentContext]
-	switch {
-	case context == nil:
-		return fmt.Errorf("its current-context is %q, and it has no context of that name", raw.CurrentContext)
-	case raw.Clusters[context.Cluster] == nil:
-		return fmt.Errorf("its context %q names the cluster %q, which it does not have", raw.CurrentContext, context.Cluster)
-	case raw.Clusters[context.Cluster].Server == "":
-		return fmt.Errorf("its cluster %q has no server", context.Cluster)
-	case raw.AuthInfos[context.AuthInfo] == nil:
-		return fmt.Errorf("its context %q names the user %q, which it does not have", raw.CurrentContext, context.AuthInfo)
-	}
-	return nil
 }

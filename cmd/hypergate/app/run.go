@@ -22,12 +22,12 @@ import (
 // runOptions are run's flags.
 type runOptions struct {
 	planOptions
-	mgmtKubeconfig, guestKubeconfig, istiodGuestServer string
-	tokenLifetime, caOverlap                           time.Duration
-	leaderElect                                        bool
-	healthAddress, metricsAddress                      string
-	verbosity                                          int
-	publishProbe                                       string
+	mgmtKubeconfig, guestKubeconfig, guestSecret, istiodGuestServer string
+	tokenLifetime, caOverlap                                        time.Duration
+	leaderElect                                                     bool
+	healthAddress, metricsAddress                                   string
+	verbosity                                                       int
+	publishProbe                                                    string
 }
 
 func newRun() *cobra.Command {
@@ -49,6 +49,8 @@ func newRun() *cobra.Command {
 	flags.StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster (default: the pod's own service account)")
 	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "kubeconfig of the guest, which may be replaced at any time: a file, or a folder "+
 		"that a Secret is mounted to and that holds it under the key kubeconfig (HyperShift's) or value (Cluster API's); not used when standalone")
+	flags.StringVar(&o.guestSecret, "guest-kubeconfig-secret", "", "in place of --guest-kubeconfig: the Secret in --namespace that holds the guest's kubeconfig, under the key value "+
+		"(Cluster API's contract: <cluster>-kubeconfig) or kubeconfig. It is waited for, and may be replaced at any time; the Cluster that it belongs to is followed")
 	flags.StringVar(&o.istiodGuestServer, "istiod-guest-server", "", "URL of the guest's kube-apiserver as istiod's pod reaches it (default: the server in --guest-kubeconfig)")
 	flags.DurationVar(&o.tokenLifetime, "token-lifetime", time.Hour, "life of istiod's guest token; it is renewed after 80 % of it")
 	flags.DurationVar(&o.caOverlap, "ca-overlap", 24*time.Hour, "how long old and new root are both trusted before and after the switch of a rotation of the mesh CA; "+
@@ -77,7 +79,10 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err := checkServer(o.istiodGuestServer); err != nil {
 		return fmt.Errorf("--istiod-guest-server: %w", err)
 	}
-	cfg.GuestServer = o.istiodGuestServer
+	cfg.GuestServer, cfg.GuestKubeconfigSecret = o.istiodGuestServer, o.guestSecret
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
 	probe, err := probe(cfg.Topology, o.publishProbe)
 	if err != nil {
 		return err
@@ -123,15 +128,20 @@ func (o *runOptions) mgmtConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// guestConfig is how to reach the guest, and how to learn that again, where it may change.
+// guestConfig is how to reach the guest, and how to learn that again, where it may change. It is neither where a Secret of the management cluster says it.
 func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*rest.Config, func() (*rest.Config, error), error) {
 	switch {
 	case cfg.Topology == desired.TopologyStandalone && o.guestKubeconfig != "":
 		return nil, nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
 	case cfg.Topology == desired.TopologyStandalone:
 		return rest.CopyConfig(mgmtConfig), nil, nil
+	case o.guestKubeconfig != "" && o.guestSecret != "":
+		return nil, nil, errors.New("--guest-kubeconfig and --guest-kubeconfig-secret are both given: leave one out")
+	case o.guestSecret != "":
+		return nil, nil, nil
 	case o.guestKubeconfig == "":
-		return nil, nil, errors.New("--guest-kubeconfig must be given: the folder, or the file, that HyperShift mounts from the Secret of a service account's kubeconfig")
+		return nil, nil, errors.New("--guest-kubeconfig must be given: the folder, or the file, that HyperShift mounts from the Secret of a service account's kubeconfig; " +
+			"or --guest-kubeconfig-secret, the Secret itself, such as Cluster API's <cluster>-kubeconfig")
 	}
 	load := func() (*rest.Config, error) { return loadGuestKubeconfig(o.guestKubeconfig) }
 	config, err := load()

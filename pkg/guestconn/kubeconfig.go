@@ -1,0 +1,69 @@
+package guestconn
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Parse reads a kubeconfig that stands for itself, as one in a Secret does. It must name no file and run no program: both would be hypergate's own, and
+// whoever may write the Secret could send hypergate's token for the management cluster to a server of his choice.
+func Parse(data []byte) (*rest.Config, error) {
+	raw, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, fmt.Errorf("it is no kubeconfig: %w", err)
+	}
+	if err := CheckContext(raw); err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	context := raw.Contexts[raw.CurrentContext]
+	if err := selfContained(raw.Clusters[context.Cluster], raw.AuthInfos[context.AuthInfo]); err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	return config, nil
+}
+
+// selfContained refuses what leads out of a kubeconfig.
+func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
+	for _, f := range []struct{ field, file string }{
+		{"certificate-authority", cluster.CertificateAuthority}, {"client-certificate", user.ClientCertificate}, {"client-key", user.ClientKey},
+	} {
+		if f.file != "" {
+			return fmt.Errorf("its %s is the file %s, which is not in the Secret: put the content into %s-data", f.field, f.file, f.field)
+		}
+	}
+	switch {
+	case user.TokenFile != "":
+		return fmt.Errorf("its tokenFile is %s, which is not in the Secret: put the content into token", user.TokenFile)
+	case user.Exec != nil:
+		return fmt.Errorf("it gets its credentials from the program %s (exec), which hypergate does not run: give it a client certificate, or a token", user.Exec.Command)
+	case user.AuthProvider != nil:
+		return fmt.Errorf("it gets its credentials from the auth-provider %s, which hypergate does not know: give it a client certificate, or a token", user.AuthProvider.Name)
+	case len(cluster.CertificateAuthorityData) == 0:
+		return errors.New("it has no certificate-authority-data: istiod could not verify the guest's API server")
+	}
+	return nil
+}
+
+// CheckContext finds what client-go takes for a kubeconfig of somebody who wants to be nobody, or for none at all.
+func CheckContext(raw *clientcmdapi.Config) error {
+	context := raw.Contexts[raw.CurrentContext]
+	switch {
+	case context == nil:
+		return fmt.Errorf("its current-context is %q, and it has no context of that name", raw.CurrentContext)
+	case raw.Clusters[context.Cluster] == nil:
+		return fmt.Errorf("its context %q names the cluster %q, which it does not have", raw.CurrentContext, context.Cluster)
+	case raw.Clusters[context.Cluster].Server == "":
+		return fmt.Errorf("its cluster %q has no server", context.Cluster)
+	case raw.AuthInfos[context.AuthInfo] == nil:
+		return fmt.Errorf("its context %q names the user %q, which it does not have", raw.CurrentContext, context.AuthInfo)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package guestconn
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+)
+
+// waitFor is a connection that has no kubeconfig yet.
+func waitFor(t *testing.T) *fixture {
+	t.Helper()
+	f := follow(t, &rest.Config{UserAgent: "test"})
+	f.replace(nil, errors.New("there is no such Secret"))
+	return f
+}
+
+// TestTheFirstKubeconfigIsWaitedFor, verified as any other, and replaced as any other.
+func TestTheFirstKubeconfigIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := waitFor(t)
+	waits := func(why string) {
+		t.Helper()
+		for range 2 {
+			if f.look(f.ctx) {
+				t.Error("something is used")
+			}
+		}
+		select {
+		case <-f.Begun():
+			t.Error("it has begun")
+		default:
+		}
+		if got := f.who(); !strings.Contains(got, "there is no guest kubeconfig yet") {
+			t.Errorf("a request: %s", got)
+		}
+		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "waiting for ") || !strings.Contains(err.Error(), why) {
+			t.Errorf("the problem is %v, want %q", err, why)
+		}
+		if f.Endpoint().Server != "" {
+			t.Errorf("it leads to %s", f.Endpoint().Server)
+		}
+	}
+	waits("there is no such Secret")
+	f.refusals = errors.New("it is the management cluster")
+	f.replace(server.withToken("a"), nil)
+	waits("it is the management cluster")
+	f.refusals = nil
+	f.replace(server.config(), nil)
+	waits("401")
+
+	f.replace(server.withToken("a"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	<-f.Begun()
+	f.expectWho("Bearer a")
+	if err := f.Problem(); err != nil || f.Endpoint().Server != server.URL {
+		t.Errorf("%v, and it leads to %s", err, f.Endpoint().Server)
+	}
+	f.replace(nil, errors.New("there is no such Secret"))
+	if f.look(f.ctx); !strings.Contains(f.Problem().Error(), "goes on to be used as it was: there is no such Secret") {
+		t.Errorf("%v", f.Problem())
+	}
+	f.expectWho("Bearer a")
+	f.replace(server.withToken("b"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	f.expectWho("Bearer b")
+	f.logged.mu.Lock()
+	defer f.logged.mu.Unlock()
+	if n := len(f.logged.all); n != 6 {
+		t.Errorf("%d things are said, each once: %q", n, f.logged.all)
+	}
+}
+
+// TestNewsOfTheKubeconfigAreFollowedAtOnce, and no more often than once in a second.
+func TestNewsOfTheKubeconfigAreFollowedAtOnce(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	server := newAPIServer(t)
+	f := waitFor(t)
+	changes := make(chan struct{}, 10)
+	go f.Run(f.ctx, func() { changes <- struct{}{} })
+	g.Consistently(f.loaded, "200ms").Should(gomega.BeZero(), "nobody said that there is something to read")
+	f.Look()
+	g.Eventually(f.loaded).Should(gomega.Equal(1))
+	f.replace(server.withToken("a"), nil)
+	for range 5 {
+		f.Look()
+	}
+	g.Eventually(changes, 5*time.Second).Should(gomega.Receive())
+	f.expectWho("Bearer a")
+	g.Expect(f.loaded()).To(gomega.Equal(2))
+}
+
+const selfContainedKubeconfig = `{apiVersion: v1, kind: Config, current-context: x,
+  clusters: [{name: c, cluster: {server: "https://guest.example.com:6443", certificate-authority-data: Y2E=}}],
+  contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
+
+func TestParse(t *testing.T) {
+	config, err := Parse([]byte(selfContainedKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != "https://guest.example.com:6443" || config.BearerToken != "t" || string(config.CAData) != "ca" {
+		t.Errorf("%+v", config)
+	}
+	with := func(old, replacement string) string {
+		if !strings.Contains(selfContainedKubeconfig, old) {
+			t.Fatalf("%q is not in it", old)
+		}
+		return strings.Replace(selfContainedKubeconfig, old, replacement, 1)
+	}
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"no YAML":                {"{", []string{"it is no kubeconfig"}},
+		"another object":         {"{apiVersion: v1, kind: Secret, data: {}}", []string{"it is no kubeconfig"}},
+		"base64 once more":       {"YXBpVmVyc2lvbjogdjEK", []string{"it is no kubeconfig"}},
+		"no context":             {"{apiVersion: v1, kind: Config}", []string{`current-context is ""`}},
+		"another context":        {with("current-context: x", "current-context: z"), []string{`current-context is "z"`}},
+		"another cluster":        {with("cluster: c,", "cluster: d,"), []string{`names the cluster "d"`}},
+		"another user":           {with("user: u}", "user: v}"), []string{`names the user "v"`}},
+		"no server":              {with("https://guest.example.com:6443", ""), []string{"has no server"}},
+		"no CA":                  {with("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), []string{"certificate-authority-data", "istiod could not verify"}},
+		"a CA that is a file":    {with("certificate-authority-data: Y2E=", "certificate-authority: /var/run/ca.crt"), []string{"certificate-authority is the file /var/run/ca.crt", "certificate-authority-data"}},
+		"a token that is a file": {with("token: t", "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), []string{"tokenFile is /var/run/secrets", "put the content into token"}},
+		"a certificate in files": {with("token: t", "client-certificate: a.crt, client-key: a.key"), []string{"client-certificate is the file a.crt", "client-certificate-data"}},
+		"a key that is a file":   {with("token: t", "client-certificate-data: Y2E=, client-key: a.key"), []string{"client-key is the file a.key", "client-key-data"}},
+		"a program": {
+			with("token: t", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws-iam-authenticator, interactiveMode: Never}"),
+			[]string{"the program aws-iam-authenticator (exec)", "give it a client certificate, or a token"},
+		},
+		"an auth provider": {with("token: t", "auth-provider: {name: oidc}"), []string{"the auth-provider oidc"}},
+	} {
+		config, err := Parse([]byte(tc.text))
+		if err == nil {
+			t.Errorf("%s: it is taken: %+v", name, config)
+			continue
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: the error does not say %q: %v", name, w, err)
+			}
+		}
+	}
+}

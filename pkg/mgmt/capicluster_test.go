@@ -1,0 +1,302 @@
+package mgmt_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// theClusters are Cluster API's in a version.
+func theClusters(version string) fakeapi.Collection {
+	return fakeapi.Collection{
+		Path:       "/apis/cluster.x-k8s.io/" + version + "/namespaces/clusters-guest1/clusters",
+		APIVersion: "cluster.x-k8s.io/" + version, Kind: "Cluster",
+	}
+}
+
+// cluster is the YAML of a Cluster with more of its metadata, and its spec and status.
+func cluster(name, metadata, rest string) string {
+	return "{metadata: {namespace: clusters-guest1, name: " + name + ", uid: uid-" + name + metadata + "}" + rest + "}"
+}
+
+const (
+	isUp1  = ", status: {controlPlaneReady: true}"
+	isUp2  = ", status: {initialization: {controlPlaneInitialized: true}}"
+	paused = ", spec: {paused: true}"
+	going  = ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [cluster.cluster.x-k8s.io]"
+)
+
+// kubeconfigSecret is the YAML of a Secret as Cluster API's contract has it: with the key value, and the name of its Cluster, if any is given.
+func kubeconfigSecret(name, of string) string {
+	labels := "{}"
+	if of != "" {
+		labels = "{cluster.x-k8s.io/cluster-name: " + of + "}"
+	}
+	return "{metadata: {namespace: clusters-guest1, name: " + name + ", labels: " + labels + "}, type: cluster.x-k8s.io/secret, data: {value: a3ViZWNvbmZpZw==}}"
+}
+
+// startFollowing is start for a hypergate that is told of a Secret with the guest's kubeconfig.
+func startFollowing(t *testing.T, name string, prepare func(*fakeapi.Server)) *fixture {
+	t.Helper()
+	cfg := config()
+	cfg.GuestKubeconfigSecret = name
+	return startWith(t, cfg, func(api *fakeapi.Server) {
+		api.Put(theSecrets, kubeconfigSecret(name, ""))
+		prepare(api)
+	})
+}
+
+func TestAClusterIsRead(t *testing.T) {
+	condition := func(status string) string {
+		return ", status: {conditions: [{type: Ready, status: 'True'}, {type: ControlPlaneInitialized, status: '" + status + "'}]}"
+	}
+	with := func(edit func(*desired.ControlPlane)) desired.ControlPlane {
+		c := desired.ControlPlane{By: desired.ClusterAPI, Name: "guest1", UID: "uid-guest1"}
+		edit(&c)
+		return c
+	}
+	up := with(func(*desired.ControlPlane) {})
+	notYet := with(func(c *desired.ControlPlane) { c.Stage = desired.Uninitialized })
+	pausedNow := with(func(c *desired.ControlPlane) { c.Stage, c.PausedUntil = desired.Uninitialized, "true" })
+	for name, tc := range map[string]struct {
+		cluster string
+		want    desired.ControlPlane
+	}{
+		"just made":                        {cluster("guest1", "", ""), notYet},
+		"v1beta1: ready":                   {cluster("guest1", "", isUp1), up},
+		"v1beta1: not ready":               {cluster("guest1", "", ", status: {controlPlaneReady: false, infrastructureReady: true}"), notYet},
+		"v1beta2: initialized":             {cluster("guest1", "", isUp2), up},
+		"v1beta2: not initialized":         {cluster("guest1", "", ", status: {initialization: {infrastructureProvisioned: true}}"), notYet},
+		"by the condition":                 {cluster("guest1", "", condition("True")), up},
+		"by the condition, not yet":        {cluster("guest1", "", condition("False")), notYet},
+		"by the condition, unknown":        {cluster("guest1", "", condition("Unknown")), notYet},
+		"paused":                           {cluster("guest1", "", paused), pausedNow},
+		"paused by the annotation":         {cluster("guest1", ", annotations: {cluster.x-k8s.io/paused: 'true'}", ""), pausedNow},
+		"paused by it, whatever its value": {cluster("guest1", ", annotations: {cluster.x-k8s.io/paused: ''}", ""), pausedNow},
+		"not paused":                       {cluster("guest1", ", annotations: {other/paused: 'true'}", ", spec: {paused: false}"), notYet},
+		"going":                            {cluster("guest1", going, isUp2), with(func(c *desired.ControlPlane) { c.Deleting = true })},
+		"with what nobody knows":           {cluster("guest1", "", ", spec: {topology: {a: [1]}, clusterNetwork: 7}, status: {phase: {}, initialization: {controlPlaneInitialized: true}}"), up},
+	} {
+		for _, version := range []string{"v1beta1", "v1beta2"} {
+			t.Run(name+", served as "+version, func(t *testing.T) {
+				f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theClusters(version), tc.cluster, cluster("other", "", paused)) })
+				want := tc.want
+				want.APIVersion = "cluster.x-k8s.io/" + version
+				if diff := cmp.Diff(want, f.observed().ControlPlane); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				for _, r := range f.api.Requests(theClusters(version)) {
+					f.Expect(r).To(gomega.ContainSubstring("fieldSelector=metadata.name%3Dguest1&"), "RBAC can allow that without allowing others")
+				}
+			})
+		}
+	}
+}
+
+// TestTheNewestVersionIsAskedFor, and the other one when that goes.
+func TestTheNewestVersionIsAskedFor(t *testing.T) {
+	f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) {
+		api.Put(theClusters("v1beta1"), cluster("guest1", "", isUp1))
+		api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2))
+	})
+	f.Expect(f.observed().ControlPlane.APIVersion).To(gomega.Equal("cluster.x-k8s.io/v1beta2"))
+	f.Expect(f.api.Requests(theClusters("v1beta1"))).To(gomega.BeEmpty())
+}
+
+// TestWhichCluster: the one that the Secret's label names, or its name.
+func TestWhichCluster(t *testing.T) {
+	both := func(api *fakeapi.Server) {
+		api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2), cluster("guest2", "", isUp2), cluster("hypergate", "", isUp2))
+	}
+	for name, tc := range map[string]struct{ secret, label, want string }{
+		"its name":                            {"guest1-kubeconfig", "", "guest1"},
+		"its label":                           {"anything", "guest2", "guest2"},
+		"its label goes before its name":      {"guest1-kubeconfig", "guest2", "guest2"},
+		"a name of no form, without a label":  {"hypergate", "", ""},
+		"of a Cluster that is not there":      {"guest3-kubeconfig", "", ""},
+		"its label, of one that is not there": {"guest1-kubeconfig", "guest3", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFollowing(t, tc.secret, func(api *fakeapi.Server) {
+				both(api)
+				api.Put(theSecrets, kubeconfigSecret(tc.secret, tc.label))
+			})
+			f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal(tc.want))
+		})
+	}
+	t.Run("its label changes", func(t *testing.T) {
+		f := startFollowing(t, "guest1-kubeconfig", both)
+		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
+		f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", "guest2"))
+		f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
+			gomega.HaveField("Name", "guest2"), gomega.HaveField("Deleting", false)))
+		f.api.Put(theSecrets)
+		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.HaveOccurred())
+		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest2"), "without the Secret it is the one before")
+		f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", "guest3"))
+		f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.BeZero(), "one that was never there was not deleted")
+	})
+}
+
+// TestTheLifeOfACluster: one that was seen and is gone was deleted; one that comes again is another.
+func TestTheLifeOfACluster(t *testing.T) {
+	f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2)) })
+	f.Expect(f.observed().ControlPlane.Deleting).To(gomega.BeFalse())
+	f.api.Put(theClusters("v1beta2"))
+	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1")))
+	f.api.Put(theClusters("v1beta2"), strings.Replace(cluster("guest1", "", isUp2), "uid-guest1", "uid-again", 1))
+	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
+		gomega.HaveField("Deleting", false), gomega.HaveField("UID", gomega.BeEquivalentTo("uid-again"))))
+	f.Expect(f.api.Requests(theNamespaces)).NotTo(gomega.ContainElement(gomega.HavePrefix("GET /api/v1/namespaces/clusters-guest1?")), "the namespace says nothing to it")
+
+	t.Log("what cannot be read is neither none nor guessed")
+	f.api.Put(theClusters("v1beta2"), cluster("guest1", "", ", spec: {paused: {since: 2027}}"))
+	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.MatchError(gomega.ContainSubstring("reading Cluster guest1 (cluster.x-k8s.io/v1beta2)")))
+}
+
+// TestTheHostedControlPlaneGoesBeforeTheCluster, also when it goes: HyperShift has both, of other names.
+func TestTheHostedControlPlaneGoesBeforeTheCluster(t *testing.T) {
+	f := startFollowing(t, "infra1-kubeconfig", func(api *fakeapi.Server) {
+		api.Put(theNamespaces, ofUser)
+		api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+		api.Put(theClusters("v1beta1"), cluster("infra1", "", paused))
+	})
+	f.Expect(f.observed().ControlPlane).To(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("By", desired.HyperShift), gomega.HaveField("PausedUntil", "")))
+	f.api.Put(theControlPlanes)
+	f.Eventually(func() bool { return f.observed().ControlPlane.Deleting }).Should(gomega.BeTrue())
+	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
+}
+
+// TestAHostedControlPlaneThatComesLater takes over.
+func TestAHostedControlPlaneThatComesLater(t *testing.T) {
+	f := startFollowing(t, "infra1-kubeconfig", func(api *fakeapi.Server) {
+		api.Put(theNamespaces, ofUser)
+		api.Put(theControlPlanes)
+		api.Put(theClusters("v1beta1"), cluster("infra1", "", isUp1))
+	})
+	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("infra1"))
+	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+	f.Eventually(func() string { return f.observed().ControlPlane.Name }).Should(gomega.Equal("guest1"))
+}
+
+// mayNotListClusters is what RBAC says.
+func mayNotListClusters() *apierrors.StatusError {
+	return apierrors.NewForbidden(schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "clusters"}, "guest1",
+		errors.New(`User "hypergate" cannot list resource "clusters" in API group "cluster.x-k8s.io" in the namespace "clusters-guest1"`))
+}
+
+func TestWithoutClusterAPI(t *testing.T) {
+	requests := func(f *fixture) int {
+		return len(f.api.Requests(theClusters("v1beta1"))) + len(f.api.Requests(theClusters("v1beta2")))
+	}
+	t.Run("it is not served", func(t *testing.T) {
+		f := startFollowing(t, "guest1-kubeconfig", func(*fakeapi.Server) {})
+		f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
+		f.Expect(f.mgmt.WatchProblems()).NotTo(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Cluster")))
+		f.Consistently(func() int { return requests(f) }, "1s").Should(gomega.BeNumerically("<=", 2), "each version once")
+	})
+	t.Run("it may not be looked at", func(t *testing.T) {
+		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theClusters("v1beta2"), mayNotListClusters()) })
+		f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
+		f.Expect(f.mgmt.WatchProblems()).To(gomega.ContainElement(gomega.And(
+			gomega.HaveField("GVK.Kind", "Cluster"),
+			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("may not list clusters.cluster.x-k8s.io"))))))
+	})
+	t.Run("it may not be looked at, and a HostedControlPlane decides", func(t *testing.T) {
+		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) {
+			api.Put(theNamespaces, ofUser)
+			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+			api.Fail(theClusters("v1beta2"), mayNotListClusters())
+		})
+		f.Expect(f.observed().ControlPlane.By).To(gomega.Equal(desired.HyperShift))
+		f.Expect(f.mgmt.WatchProblems()).NotTo(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Cluster")))
+	})
+	t.Run("no Secret is named", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", paused)) })
+		f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
+		f.Expect(requests(f)).To(gomega.BeZero())
+	})
+}
+
+func TestTheKubeconfigOfASecret(t *testing.T) {
+	withData := func(data string) string {
+		return "{metadata: {namespace: clusters-guest1, name: guest1-kubeconfig}, data: {" + data + "}}"
+	}
+	for name, tc := range map[string]struct {
+		secrets []string
+		key     string
+		want    []string // of the error
+	}{
+		"Cluster API's":    {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", nil},
+		"HyperShift's":     {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", nil},
+		"both":             {[]string{withData("kubeconfig: '', value: a3ViZWNvbmZpZw==")}, "value", nil},
+		"another key":      {[]string{withData("admin.conf: a3ViZWNvbmZpZw==, ca.crt: ''")}, "", []string{"neither the key value", "nor kubeconfig", "but admin.conf, ca.crt", "put the guest's kubeconfig under value"}},
+		"empty":            {[]string{withData("value: IAo=")}, "", []string{"key value is empty", "put the guest's kubeconfig there"}},
+		"no key":           {[]string{withData("")}, "", []string{"but none at all"}},
+		"none":             {nil, "", []string{"namespace clusters-guest1 has none of that name", "it is waited for", "correct --guest-kubeconfig-secret"}},
+		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", []string{"none of that name"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theSecrets, tc.secrets...) })
+			f.observed()
+			data, key, err := f.mgmt.GuestKubeconfig()
+			if key != tc.key || err == nil && string(data) != "kubeconfig" {
+				t.Errorf("%q under %q", data, key)
+			}
+			if (err != nil) != (tc.want != nil) {
+				t.Fatal(err)
+			}
+			for _, w := range tc.want {
+				f.Expect(err).To(gomega.MatchError(gomega.And(gomega.HavePrefix("Secret guest1-kubeconfig: "), gomega.ContainSubstring(w))))
+			}
+		})
+	}
+	t.Run("it may not be read", func(t *testing.T) {
+		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
+		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
+			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"), gomega.ContainSubstring("forbidden"))))
+	})
+}
+
+// TestASecretIsWatchedByItsName, and its news are told.
+func TestASecretIsWatchedByItsName(t *testing.T) {
+	api := fakeapi.New(t)
+	api.Put(theDeployments)
+	api.Put(theSecrets)
+	cfg := config()
+	cfg.GuestKubeconfigSecret = "guest1-kubeconfig"
+	c, err := mgmt.New(api.Config(), cfg)
+	g := gomega.NewWithT(t)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	told := make(chan struct{}, 100)
+	c.OnGuestKubeconfig(func() { told <- struct{}{} })
+	g.Expect(c.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
+	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }, "10s").Should(gomega.MatchError(gomega.ContainSubstring("none of that name")))
+	for len(told) > 0 {
+		<-told
+	}
+	api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", ""))
+	g.Eventually(told, "10s").Should(gomega.Receive())
+	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }, "10s").Should(gomega.Succeed())
+	asked := 0
+	for _, r := range api.Requests(theSecrets) {
+		if strings.Contains(r, "fieldSelector=metadata.name%3Dguest1-kubeconfig") {
+			asked++
+		} else if !strings.Contains(r, "fieldSelector=metadata.name%3D") && !strings.HasPrefix(r, "GET "+theSecrets.Path+"/") {
+			t.Errorf("all Secrets are asked for: %s", r)
+		}
+	}
+	g.Expect(asked).NotTo(gomega.BeZero())
+}

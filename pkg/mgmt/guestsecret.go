@@ -1,0 +1,207 @@
+package mgmt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// guestSecret follows the Secret that holds the guest's kubeconfig, and the Cluster that the Secret belongs to. GuestKubeconfig
+// and OnGuestKubeconfig of Cluster are for where there is one.
+type guestSecret struct {
+	key    types.NamespacedName
+	client dynamic.Interface
+	watch  *watch.Watch
+	notify func()
+	// news says that the Secret changed, and told is called then.
+	news chan struct{}
+	told func()
+
+	// mu guards what follows: the Cluster's name, its watch (nil for the empty name), and what ends that.
+	mu      sync.Mutex
+	name    string
+	cluster *controlPlanes
+	stop    context.CancelFunc
+}
+
+// newGuestSecret prepares the watch, where the Config names such a Secret.
+func newGuestSecret(restConfig *rest.Config, httpClient *http.Client, core coreclient.SecretsGetter, cfg desired.Config, notify func()) (*guestSecret, error) {
+	if cfg.GuestKubeconfigSecret == "" {
+		return nil, nil //nolint:nilnil // a nil one shows nothing, and that is known
+	}
+	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	s := &guestSecret{
+		key: types.NamespacedName{Namespace: cfg.MgmtNamespace, Name: cfg.GuestKubeconfigSecret}, client: client, notify: notify,
+		news: make(chan struct{}, 1), told: func() {},
+	}
+	o := namedWatch("secrets", s.key.Name, core.Secrets(s.key.Namespace), s.changed)
+	o.Example, o.OnTrouble = &corev1.Secret{}, s.changed
+	s.watch = watch.New(o)
+	return s, nil
+}
+
+// changed is told of each change of the Secret.
+func (s *guestSecret) changed() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// run watches until ctx ends.
+func (s *guestSecret) run(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	go s.watch.Run(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.news:
+			s.follow(ctx)
+			s.notify()
+			s.told()
+		}
+	}
+}
+
+// shown is the Secret; nil when there is none.
+func (s *guestSecret) shown() *corev1.Secret {
+	obj, _ := s.watch.Get(s.key.String())
+	secret, _ := obj.(*corev1.Secret)
+	return secret
+}
+
+// follow watches the Cluster that the Secret belongs to. Of a Secret that is gone, that is the one before.
+func (s *guestSecret) follow(ctx context.Context) {
+	secret := s.shown()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if secret == nil || clusterOf(secret) == s.name {
+		return
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	s.name, s.cluster, s.stop = clusterOf(secret), nil, nil
+	if s.name == "" {
+		return
+	}
+	ctx, s.stop = context.WithCancel(ctx)
+	s.cluster = watchControlPlanes(s.client, s.key.Namespace, capiKind(s.name), s.notify)
+	go s.cluster.run(ctx)
+}
+
+// known says whether it is known what Cluster there is. Without the Secret there is none to look for.
+func (s *guestSecret) known() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	secret := s.shown()
+	return s.watch.Synced() && (secret == nil || clusterOf(secret) == s.name) && s.cluster.known()
+}
+
+// err is why the Secret cannot be watched, or nil.
+func (s *guestSecret) err() error {
+	if s == nil {
+		return nil
+	}
+	return s.watch.Err()
+}
+
+// following is the watch of the Cluster; nil where there is none to look for.
+func (s *guestSecret) following() *controlPlanes {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cluster
+}
+
+// clusterName is the name of the Cluster that is followed; empty where there is none to look for.
+func (s *guestSecret) clusterName() string {
+	if s == nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name
+}
+
+// the is the Cluster; the zero value when there is none.
+func (s *guestSecret) the() (desired.ControlPlane, error) { return s.following().the() }
+
+// problems is that the Cluster may not be looked at, where that is so.
+func (s *guestSecret) problems() []apply.WatchProblem { return s.following().problems() }
+
+// OnGuestKubeconfig has a function be called whenever GuestKubeconfig may show something else. It is for before Start.
+func (c *Cluster) OnGuestKubeconfig(told func()) { c.guestSecret.told = told }
+
+// Keys of a Secret that holds a kubeconfig: Cluster API's, and HyperShift's.
+const capiKey, hyperShiftKey = "value", "kubeconfig"
+
+// GuestKubeconfig is the guest's kubeconfig as its Secret has it now, and under which key. The error says what there is in its stead, and what to do.
+func (c *Cluster) GuestKubeconfig() (kubeconfig []byte, key string, err error) {
+	if kubeconfig, key, err = c.guestSecret.kubeconfig(); err != nil {
+		return nil, "", fmt.Errorf("Secret %s: %w", c.guestSecret.key.Name, err) //nolint:staticcheck // a kind is written as it is
+	}
+	return kubeconfig, key, nil
+}
+
+func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
+	err = s.watch.Err()
+	secret := s.shown()
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, "", fmt.Errorf("it may not be read: let hypergate list and watch this one Secret, as deploy/rbac/cluster-api does: %w", err)
+	case secret == nil && err != nil:
+		return nil, "", err
+	case !s.watch.Synced():
+		return nil, "", errors.New("it was not read yet")
+	case secret == nil:
+		return nil, "", fmt.Errorf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up, and it is waited for; "+
+			"if it has another name, correct --guest-kubeconfig-secret", s.key.Namespace)
+	}
+	for _, key := range []string{capiKey, hyperShiftKey} {
+		if kubeconfig, has := secret.Data[key]; has {
+			if len(bytes.TrimSpace(kubeconfig)) == 0 {
+				return nil, "", fmt.Errorf("its key %s is empty: put the guest's kubeconfig there", key)
+			}
+			return kubeconfig, key, nil
+		}
+	}
+	return nil, "", fmt.Errorf("it has neither the key %s (as Cluster API calls it) nor %s (as HyperShift does), but %s: "+
+		"put the guest's kubeconfig under %s, or name the Secret that has it with --guest-kubeconfig-secret", capiKey, hyperShiftKey, keysOf(secret), capiKey)
+}
+
+// keysOf are the keys of a Secret, for a message.
+func keysOf(secret *corev1.Secret) string {
+	if len(secret.Data) == 0 {
+		return "none at all"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(secret.Data)), ", ")
+}

@@ -1,0 +1,168 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/capi"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// TestClusterAPI has clusters of its own, where there is no HostedControlPlane: a Cluster of Cluster API and the Secret of its contract are all that hypergate needs.
+func TestClusterAPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real clusters: run without -short")
+	}
+	const name = "e2e-capi"
+	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: desired.TopologyHosted, Binary: build(t), Progress: t.Output(), Dir: artifacts(t, name)})
+	if errors.Is(err, cluster.ErrNeedsRoot) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
+	defer cancel()
+	teller := &teller{T: t, Gomega: gomega.NewWithT(t), World: w, suite: &suite{}, ctx: ctx}
+	teller.SetDefaultEventuallyTimeout(stepTimeout)
+	teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	t.Cleanup(func() {
+		if t.Failed() {
+			teller.explain()
+		}
+	})
+	clusterAPI(teller)
+	nobodyRefused(teller)
+}
+
+// clusterAPI: what hypergate made goes with the Cluster, by the garbage collector of the management cluster.
+func clusterAPI(t *teller) {
+	const name = "guest1"
+	clusters := t.serveClusters()
+	t.allowClusterAPI()
+	_, err := clusters.Create(t.ctx, capi.Cluster(capi.V1Beta2, t.MgmtNamespace, name), metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	h := t.start("--guest-kubeconfig=", "--guest-kubeconfig-secret="+name+"-kubeconfig", "--publish-probe=off")
+	t.Expect(h.Ready(t.step(), "readyz/management")).To(gomega.Succeed())
+	t.Log("the kubeconfig comes, then the control plane is initialized")
+	secret := t.contractSecret(name)
+	_, err = t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Create(t.ctx, secret, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(h.Ready(t.step(), "readyz/guest")).To(gomega.Succeed())
+	t.Expect(patchCluster(t.ctx, clusters, name, capi.Initialized(capi.V1Beta2), "status")).To(gomega.Succeed())
+
+	t.Log("it installs and serves")
+	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	t.Eventually(t.istiodsOwner).Should(gomega.Equal("Cluster " + name))
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	t.gateway("gw")
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
+	proxy, err := t.Proxy(t.ctx, world.GuestNamespace, "gw")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = proxy.CSR(t.step())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(proxy.Close()).To(gomega.Succeed())
+
+	t.Log("the Cluster is deleted: all that hypergate made on the management side goes with it, and it writes nothing in the guest")
+	deleted := time.Now()
+	t.Expect(clusters.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(patchCluster(t.ctx, clusters, name, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
+	t.Eventually(t.ownedOnMgmt).Should(gomega.BeEmpty())
+	_, err = t.GuestClient.RbacV1().ClusterRoleBindings().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred(), "what is in the guest goes with the guest")
+	requests, err := audit.Read(t.AuditLog(desired.SideGuest), t.GuestUser())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(slices.DeleteFunc(requests, func(r audit.Request) bool {
+		return r.At.Before(deleted.Add(time.Second)) || slices.Contains([]string{"get", "list", "watch"}, r.Verb)
+	})).To(gomega.BeEmpty())
+}
+
+// serveClusters makes the management cluster serve Clusters.
+func (t *teller) serveClusters() dynamic.ResourceInterface {
+	t.Helper()
+	_, err := capi.Serve(t.ctx, t.Mgmt, capi.V1Beta2)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	clusters, err := capi.Clusters(t.Mgmt, capi.V1Beta2, t.MgmtNamespace)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return clusters
+}
+
+func patchCluster(ctx context.Context, clusters dynamic.ResourceInterface, name, patch string, subresources ...string) error {
+	_, err := clusters.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
+// allowClusterAPI gives hypergate the role of deploy/cluster-api/example that deploy/hosted/example has not.
+func (t *teller) allowClusterAPI() {
+	t.Helper()
+	objects, err := deploy.Render("cluster-api/example")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetName() != "hypergate-cluster-api" })
+	t.Expect(objects).To(gomega.HaveLen(2))
+	roles, err := audit.RolesOf(objects)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(deploy.Apply(t.ctx, t.Mgmt, objects)).To(gomega.Succeed())
+	t.Expect(deploy.TakesEffect(t.step(), t.Mgmt, t.MgmtUser(), audit.Permissions(roles), true)).To(gomega.Succeed())
+}
+
+// contractSecret has a kubeconfig of hypergate's account in the guest.
+func (t *teller) contractSecret(name string) *corev1.Secret {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	t.Expect(deploy.Kubeconfig(t.step(), t.GuestConfig, world.GuestNamespace, file, time.Hour)).To(gomega.Succeed())
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	secret, err := capi.KubeconfigSecret(t.MgmtNamespace, name, config)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return secret
+}
+
+// istiodsOwner is the kind and name of what owns istiod's Deployment.
+func (t *teller) istiodsOwner() string {
+	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+	if err != nil || len(d.OwnerReferences) != 1 {
+		return ""
+	}
+	return d.OwnerReferences[0].Kind + " " + d.OwnerReferences[0].Name
+}
+
+// ownedOnMgmt are some of the objects that hypergate makes on the management side: those that are there.
+func (t *teller) ownedOnMgmt() []string {
+	var out []string
+	there := func(what string, err error) {
+		if !apierrors.IsNotFound(err) {
+			out = append(out, what)
+		}
+	}
+	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+	there("istiod's Deployment", err)
+	_, err = t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+	there("istiod's Service", err)
+	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+		_, err = t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, name, metav1.GetOptions{})
+		there("Secret "+name, err)
+	}
+	return out
+}

@@ -1,0 +1,326 @@
+package integration_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/capi"
+)
+
+// capiWorld is a story about a Cluster of Cluster API and its kubeconfig Secret; no HyperShift is there.
+type capiWorld struct {
+	*world
+	version, name string
+	// users are hypergate's names in the guest, one for each kubeconfig.
+	users []string
+}
+
+// withClusterAPI serves Clusters in one version until the end of the test. The Secret is not there yet.
+func withClusterAPI(t *testing.T, version string) *capiWorld {
+	t.Helper()
+	w := &capiWorld{world: newWorld(t), version: version, name: "guest1"}
+	// Without Istio resources there is no webhook, which nobody here could answer: it would be tried, and told of, again and again.
+	w.cfg.IstioResources, w.cfg.GuestKubeconfigSecret, w.guestConfig = nil, "guest1-kubeconfig", nil
+	remove, err := capi.Serve(t.Context(), pair.Mgmt.Config, version)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() {
+		w.patchCluster(`{"metadata":{"finalizers":null}}`)
+		w.Expect(remove(context.Background())).To(gomega.Succeed())
+		w.Eventually(func() error {
+			clusters, err := capi.Clusters(pair.Mgmt.Config, version, w.cfg.MgmtNamespace)
+			w.Expect(err).NotTo(gomega.HaveOccurred())
+			_, err = clusters.List(context.Background(), metav1.ListOptions{})
+			return err
+		}, 30*time.Second).Should(gomega.Satisfy(apierrors.IsNotFound))
+	})
+	w.health = w.freeAddress()
+	return w
+}
+
+func (w *capiWorld) freeAddress() string {
+	w.Helper()
+	l, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// createCluster makes the Cluster, and says what its UID is.
+func (w *capiWorld) createCluster() types.UID {
+	w.Helper()
+	clusters, err := capi.Clusters(pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	made, err := clusters.Create(w.Context(), capi.Cluster(w.version, w.cfg.MgmtNamespace, w.name), metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return made.GetUID()
+}
+
+// patchCluster changes the Cluster, if it is there, or its status.
+func (w *capiWorld) patchCluster(patch string, subresources ...string) {
+	w.Helper()
+	clusters, err := capi.Clusters(pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = clusters.Patch(context.Background(), w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	w.Expect(err).To(gomega.Or(gomega.Not(gomega.HaveOccurred()), gomega.Satisfy(apierrors.IsNotFound)))
+}
+
+func (w *capiWorld) initialize() { w.patchCluster(capi.Initialized(w.version), "status") }
+
+func (w *capiWorld) deleteCluster() {
+	w.Helper()
+	clusters, err := capi.Clusters(pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(clusters.Delete(w.Context(), w.name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// access is how hypergate reaches the guest by the name of an account of its own.
+func (w *capiWorld) access(account string) *rest.Config {
+	w.Helper()
+	config := w.guestToken(account)
+	w.users = append(w.users, "system:serviceaccount:"+metav1.NamespaceDefault+":"+w.cfg.Revision+"-"+account)
+	return config
+}
+
+// putSecret makes the Secret with the guest's kubeconfig, or replaces it.
+func (w *capiWorld) putSecret(config *rest.Config, edits ...func(*corev1.Secret)) {
+	w.Helper()
+	secret, err := capi.KubeconfigSecret(w.cfg.MgmtNamespace, w.name, config)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, edit := range edits {
+		edit(secret)
+	}
+	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
+	if _, err = secrets.Create(w.Context(), secret, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+		_, err = secrets.Update(w.Context(), secret, metav1.UpdateOptions{})
+	}
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// guestWrites are how often hypergate has written in the guest, or tried to, by any of its kubeconfigs, dry runs included.
+func (w *capiWorld) guestWrites() int {
+	w.Helper()
+	requests, err := audit.Read(pair.Guest.AuditLog, w.users...)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	n := 0
+	for _, r := range requests {
+		if r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
+			n++
+		}
+	}
+	return n
+}
+
+// leavesAlone says that hypergate writes on neither side for a while.
+func (w *capiWorld) leavesAlone(why string) {
+	w.Helper()
+	mgmt, guest := w.mgmtRequests.count(), w.guestWrites()
+	w.Consistently(func() []string { return writes(w.mgmtRequests.since(mgmt)) }, "2s").Should(gomega.BeEmpty(), why)
+	w.Expect(w.guestWrites()).To(gomega.Equal(guest), why)
+}
+
+// ready is what a health check answers.
+func (w *capiWorld) ready(check string) string {
+	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+w.health+"/readyz/"+check, nil)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, _ := io.ReadAll(response.Body)
+	return response.Status + " " + string(body)
+}
+
+func okay() gomega.OmegaMatcher { return gomega.HavePrefix("200 ") }
+
+// quiet waits until hypergate has made no request for a while, whatever it is waiting for.
+func (w *capiWorld) quiet() {
+	w.settle()
+	before := -1
+	w.Eventually(func() bool {
+		was := before
+		before = w.guestWrites()
+		return was == before
+	}, "20s", "500ms").Should(gomega.BeTrue())
+}
+
+// TestTheLifeOfAClusterOfClusterAPI, in each version of its API: it comes up after hypergate, is paused, and goes.
+func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
+	for _, version := range []string{capi.V1Beta1, capi.V1Beta2} {
+		t.Run(version, func(t *testing.T) {
+			w := withClusterAPI(t, version)
+			t.Log("there is a Cluster, and no more: no kubeconfig, no control plane")
+			uid := w.createCluster()
+			w.run()
+			w.Eventually(func() string { return w.ready("management") }).Should(okay())
+			w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "))
+			w.leavesAlone("there is no way to the guest")
+			w.Expect(w.log.String()).To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("it is waited for")))
+
+			t.Log("the kubeconfig is there before the control plane is initialized")
+			w.putSecret(w.access("first"))
+			w.Eventually(func() string { return w.ready("guest") }).Should(okay())
+			w.Eventually(w.log.String).Should(gomega.ContainSubstring("its control plane is not initialized yet"))
+			w.quiet()
+			w.leavesAlone("it is not initialized")
+			w.Expect(w.guestWrites()).To(gomega.BeZero())
+
+			w.initialize()
+			w.install("demo")
+			w.quiet()
+			owner := metav1.OwnerReference{APIVersion: capi.Group + "/" + version, Kind: "Cluster", Name: "guest1", UID: uid, Controller: new(true)}
+			w.Expect(w.owners()).To(gomega.ConsistOf(owner))
+			w.Expect(*w.istiod().Spec.Replicas).To(gomega.BeEquivalentTo(1))
+			for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+				secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
+				w.Expect(err).NotTo(gomega.HaveOccurred())
+				w.Expect(secret.OwnerReferences).To(gomega.ConsistOf(owner), name)
+			}
+
+			for how, patches := range map[string][2]string{
+				"by its spec":       {`{"spec":{"paused":true}}`, `{"spec":{"paused":null}}`},
+				"by its annotation": {`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`, `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":null}}}`},
+			} {
+				t.Log("it is paused " + how + ", and back")
+				told := strings.Count(w.log.String(), "it is paused")
+				w.patchCluster(patches[0])
+				w.Eventually(func() int { return strings.Count(w.log.String(), "it is paused") }).Should(gomega.BeNumerically(">", told))
+				w.spoil()
+				w.leavesAlone("it is paused")
+				w.Expect(w.repaired()).To(gomega.BeFalse())
+				w.patchCluster(patches[1])
+				w.Eventually(w.repaired).Should(gomega.BeTrue())
+				w.quiet()
+			}
+
+			t.Log("it is deleted, and waits; then it is gone")
+			w.deleteCluster()
+			w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is being deleted"))
+			w.spoil()
+			w.leavesAlone("it is being deleted")
+			w.patchCluster(`{"metadata":{"finalizers":null}}`)
+			w.deleteClass("demo")
+			w.leavesAlone("what it owned goes with it")
+			w.Expect(w.istiod()).NotTo(gomega.BeNil(), "there is no garbage collector here")
+			w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "nothing of all that rolled it")
+		})
+	}
+}
+
+// TestAKubeconfigSecretIsReplaced: as TestTheGuestKubeconfigIsReplaced, and it is noticed at once.
+func TestAKubeconfigSecretIsReplaced(t *testing.T) {
+	w := withClusterAPI(t, capi.V1Beta2)
+	w.createCluster()
+	w.initialize()
+	first, second := w.access("first"), w.access("second")
+	w.putSecret(first)
+	w.run()
+	w.install("demo")
+	w.quiet()
+	generation, mgmt, guest := w.istiod().Generation, w.mgmtRequests.count(), w.guestWrites()
+
+	t.Log("the old one is revoked a moment before")
+	w.revoke("first", first)
+	start := time.Now()
+	w.putSecret(second)
+	w.Eventually(w.log.String, 5*time.Second).Should(gomega.ContainSubstring("The guest kubeconfig was replaced"))
+	t.Logf("in use after %s", time.Since(start).Round(time.Millisecond))
+	w.quiet()
+	w.Expect(w.guestWrites()).To(gomega.Equal(guest))
+	w.Expect(writes(w.mgmtRequests.since(mgmt))).To(gomega.BeEmpty())
+	w.repairsDrift()
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+
+	for name, tc := range map[string]struct {
+		spoil func()
+		want  string
+	}{
+		"the key goes": {func() {
+			w.putSecret(second, func(s *corev1.Secret) { s.Data = map[string][]byte{"admin.conf": s.Data["value"]} })
+		}, "neither the key value"},
+		"it is no kubeconfig":                    {func() { w.putSecret(second, func(s *corev1.Secret) { s.Data["value"] = []byte("none") }) }, "Secret guest1-kubeconfig, key value: it is no kubeconfig"},
+		"it leads to the management cluster":     {func() { w.putSecret(pair.Mgmt.Config) }, "leads to the management cluster itself"},
+		"the Secret goes":                        {func() { w.deleteSecret() }, "has none of that name"},
+		"it runs a program":                      {func() { w.putSecret(second, runsAProgram) }, "from the program steal (exec)"},
+		"it is one that the guest does not know": {func() { w.putSecret(first) }, "Unauthorized"},
+	} {
+		t.Log(name)
+		tc.spoil()
+		w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "), name)
+		w.Eventually(w.log.String).Should(gomega.ContainSubstring(tc.want), name)
+		w.repairsDrift() // by the one that is in use
+		w.putSecret(second)
+		w.Eventually(func() string { return w.ready("guest") }).Should(okay(), name)
+	}
+	w.quiet()
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+}
+
+// runsAProgram makes a kubeconfig one that runs a program.
+func runsAProgram(s *corev1.Secret) {
+	config, err := clientcmd.Load(s.Data["value"])
+	if err != nil {
+		return
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+			APIVersion: "client.authentication.k8s.io/v1", Command: "steal", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		}}
+	}
+	s.Data["value"], _ = clientcmd.Write(*config)
+}
+
+func (w *capiWorld) deleteSecret() {
+	w.Helper()
+	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.GuestKubeconfigSecret, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// TestASecretThatIsWrongAtFirst is waited for, whatever is wrong with it, and the process stays.
+func TestASecretThatIsWrongAtFirst(t *testing.T) {
+	w := withClusterAPI(t, capi.V1Beta2)
+	good := w.access("first")
+	stop, ended := w.tryRun()
+	defer stop()
+	for _, step := range []struct {
+		put  func()
+		want string
+	}{
+		{func() {}, "has none of that name"},
+		{func() { w.putSecret(good, func(s *corev1.Secret) { s.Data = nil }) }, "but none at all"},
+		{func() { w.putSecret(good, func(s *corev1.Secret) { s.Data["value"] = nil }) }, "its key value is empty"},
+		{func() { w.putSecret(good, runsAProgram) }, "from the program steal (exec)"},
+		{func() { w.putSecret(pair.Mgmt.Config) }, "leads to the management cluster itself"},
+	} {
+		step.put()
+		w.Eventually(w.log.String).Should(gomega.ContainSubstring(step.want))
+		w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "), step.want)
+		w.Expect(ended).NotTo(gomega.Receive(), step.want)
+		w.Expect(w.ready("management")).To(okay(), step.want)
+	}
+	w.leavesAlone("there is no way to the guest")
+	t.Log("then it is right, under HyperShift's key; there is no Cluster, and none is needed")
+	w.putSecret(good, func(s *corev1.Secret) { s.Data = map[string][]byte{"kubeconfig": s.Data["value"]} })
+	w.Eventually(func() string { return w.ready("guest") }).Should(okay())
+	w.install("demo")
+	w.Expect(w.owners()).To(gomega.BeEmpty())
+	stop()
+	w.Expect(<-ended).To(gomega.Succeed())
+}

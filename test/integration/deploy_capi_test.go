@@ -1,0 +1,39 @@
+package integration_test
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/capi"
+	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/deploy"
+)
+
+// deployedForClusterAPI is the story of TestDeploy in the namespace of a Cluster, where nothing of HyperShift's is served: hypergate's rights in the guest are those of
+// deploy/hosted/guest, and its kubeconfig is in the Secret that deploy/cluster-api lets it read.
+func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	_, err := capi.Serve(t.Context(), own.Mgmt.Config, capi.V1Beta2)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	clusters, err := capi.Clusters(own.Mgmt.Config, capi.V1Beta2, deployedMgmtNamespace)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = clusters.Create(t.Context(), capi.Cluster(capi.V1Beta2, deployedMgmtNamespace, "guest1"), metav1.CreateOptions{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = clusters.Patch(t.Context(), "guest1", types.MergePatchType, []byte(capi.Initialized(capi.V1Beta2)), metav1.PatchOptions{}, "status")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+
+	d := newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"cluster-api/example"}, []string{"hosted/guest", "sidecar-injection"})
+	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig(own.Guest.Config, deploy.GuestNamespace))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	secret, err := capi.KubeconfigSecret(deployedMgmtNamespace, "guest1", config)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = d.mgmt.CoreV1().Secrets(deployedMgmtNamespace).Create(t.Context(), secret, metav1.CreateOptions{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	d.tell()
+}
