@@ -50,6 +50,8 @@ type Reconciler struct {
 	mintErr error
 	// says limits how often the status of a class is written, by the class's name.
 	says map[string]*rate.Limiter
+	// contested is what was said of others who write it, too.
+	contested contested
 	// mints limits how often a token is asked for.
 	mints *rate.Limiter
 	// met is whether istiod and its RBAC of this version were applied: then there is nothing left that CRDs of the version before could meet.
@@ -70,6 +72,8 @@ type Reconciler struct {
 	metrics crdMetrics
 	// life is what was said of the HostedControlPlane.
 	life life
+	// standby is what was found of another hypergate that has the guest.
+	standby standby
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -79,7 +83,8 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	}
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
-		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, weakened: len(o.weakened()),
+		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, contested: contested{},
+		weakened: len(o.weakened()),
 	}
 }
 
@@ -137,7 +142,7 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	if err := r.observe(ctx, p); err != nil {
 		return p, err
 	}
-	plan, err := r.plan(ctx, p)
+	plan, err := r.claimedPlan(ctx, p)
 	if err != nil {
 		// Nothing is changed, and what serves goes on serving: it needs its token.
 		r.keepCredential(ctx, p)
@@ -146,6 +151,7 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	p.outcome.Plan = plan
 	r.applyAll(ctx, p)
 	r.prune(ctx, p)
+	r.disclaim(ctx, p)
 	if p.outcome.Waiting == "" {
 		p.outcome.Waiting = r.proof.why()
 	}
@@ -225,6 +231,7 @@ func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
 	// Nothing is computed from these.
 	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest = time.Time{}, desired.RolledOut, ""
 	seen.Unserved, seen.InUse, seen.InUseTotals = nil, nil, nil
+	seen.Claims, seen.Others = desired.Claims{}, desired.Others{}
 	inputs, err := json.Marshal([]any{hosted, seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)

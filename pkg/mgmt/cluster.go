@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,6 +43,8 @@ type Cluster struct {
 	// exposure is how istiod is published.
 	exposure *exposure
 	plane    shownPlane
+	// namespaceUID is the identity of our namespace, once it was asked for.
+	namespaceUID atomic.Pointer[types.UID]
 }
 
 // New connects to the management cluster. It makes no request.
@@ -200,6 +203,9 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 		return out, err
 	}
 	out.API = c.api
+	if uid := c.namespaceUID.Load(); uid != nil {
+		out.NamespaceUID = *uid
+	}
 	out.CA, out.Rotation, out.SpoiledCA = c.kept.ca, c.kept.rotation, c.kept.spoiledCA
 	if shown := c.shownCA(); shown != nil {
 		out.RotationRequest = shown.Annotations[desired.RotateAnnotation]
@@ -335,5 +341,6 @@ func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
 	}
+	c.namespaceUID.Store(&ns.UID)
 	return ns.UID, nil
 }
