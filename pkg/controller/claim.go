@@ -34,7 +34,8 @@ func (r *Reconciler) claimedPlan(ctx context.Context, p *pass) (desired.State, e
 		return desired.State{}, r.standby.refused
 	case desired.Vacant, desired.Held:
 	}
-	wanted := len(p.seen.Classes) > 0 && p.seen.ModeOr(r.config) == crds.Managed
+	_, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active)
+	wanted := active && len(p.seen.Classes) > 0 && p.seen.ModeOr(r.config) == crds.Managed
 	if rivals := desired.RivalsOf(r.config, p.seen.Others); wanted && len(rivals) > 0 {
 		return desired.State{}, desired.RivalError{Config: r.config, Rivals: rivals}
 	}

@@ -82,13 +82,14 @@ func claimOnly(obj any) (any, error) {
 	return item, nil
 }
 
-// pending says of a watch that it may yet show something. One that is forbidden never will, and that is known.
+// pending says of a watch that it may yet show something. One that is forbidden, or of what the API server does not know, never will, and that is known.
 func pending(w interface {
 	Synced() bool
 	Err() error
 },
 ) bool {
-	return !w.Synced() && !apierrors.IsForbidden(w.Err())
+	err := w.Err()
+	return !w.Synced() && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
 }
 
 func (v *claimView) pending() bool { return pending(v) }

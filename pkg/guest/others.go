@@ -98,7 +98,7 @@ func (c *Cluster) seenOthers() desired.Others {
 // is told so, and goes on.
 func (v *otherView) istiosPending() bool {
 	on := v.istios.On()
-	return on != nil && pending(on) && !apierrors.IsNotFound(on.Err())
+	return on != nil && pending(on)
 }
 
 // watchProblems are the watches that do not work.

@@ -312,3 +312,28 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).Should(gomega.ContainSubstring("serves since"))
 }
+
+// TestASecondWriterOfTheStatusIsNamed: what somebody else does to our conditions again and again is put right once in a while, and told once, with his name.
+func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.run()
+	w.install("rewritten")
+	const told = "Somebody else changes the conditions of a GatewayClass again and again"
+	rewrite := func() {
+		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "rewritten", types.MergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`),
+			metav1.PatchOptions{FieldManager: "the-other-one"}, "status")
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	before := w.guestRequests.count()
+	w.Eventually(func() string {
+		if w.condition("rewritten", "ControllerInstalled").Reason != "Mine" {
+			rewrite()
+		}
+		return w.log.String()
+	}).Should(gomega.And(gomega.ContainSubstring(told), gomega.ContainSubstring("the-other-one")))
+	w.Expect(len(writes(w.guestRequests.since(before)))).To(gomega.BeNumerically("<=", 12))
+	w.Eventually(func() string { return w.condition("rewritten", "ControllerInstalled").Reason }).Should(gomega.Equal("Installed"))
+	w.Expect(strings.Count(w.log.String(), told)).To(gomega.Equal(1))
+}
