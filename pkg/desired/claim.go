@@ -46,7 +46,7 @@ func (h Hosted) Holders(cfg Config) []string {
 	var out []string
 	add := func(kind, id string) {
 		if id != "" {
-			out = append(out, fmt.Sprintf("%s/%s/%s", cfg.Topology, cfg.Revision, digest(holderDigits, "hypergate installation", kind, id, cfg.Revision)))
+			out = append(out, fmt.Sprintf("%s/%s/%s", cfg.Topology, cfg.Revision, digest(holderDigits, "hypergate installation", kind, id)))
 		}
 	}
 	if cfg.Topology == TopologyHosted {
