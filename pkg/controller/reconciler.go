@@ -50,6 +50,8 @@ type Reconciler struct {
 	mintErr error
 	// says limits how often the status of a class is written, by the class's name.
 	says map[string]*rate.Limiter
+	// contested is what was said of others who write it, too.
+	contested contested
 	// mints limits how often a token is asked for.
 	mints *rate.Limiter
 	// met is whether istiod and its RBAC of this version were applied: then there is nothing left that CRDs of the version before could meet.
@@ -72,6 +74,8 @@ type Reconciler struct {
 	life life
 	// awaiting is what is missing of a guest that answers otherwise.
 	awaiting awaiting
+	// standby is what was found of another hypergate that has the guest.
+	standby standby
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -81,7 +85,8 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	}
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
-		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, weakened: len(o.weakened()),
+		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, contested: contested{},
+		weakened: len(o.weakened()),
 	}
 }
 
@@ -138,7 +143,7 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	if err := r.observe(ctx, p); err != nil {
 		return p, err
 	}
-	plan, err := r.plan(ctx, p)
+	plan, err := r.claimedPlan(ctx, p)
 	if err != nil {
 		// Nothing is changed, and what serves goes on serving: it needs its token.
 		r.keepCredential(ctx, p)
@@ -147,6 +152,7 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	p.outcome.Plan = plan
 	r.applyAll(ctx, p)
 	r.prune(ctx, p)
+	r.disclaim(ctx, p)
 	if p.outcome.Waiting == "" {
 		p.outcome.Waiting = r.proof.why()
 	}
@@ -216,6 +222,7 @@ func (r *Reconciler) plan(ctx context.Context, p *pass) (desired.State, error) {
 	// Nothing is computed from these.
 	hosted.IstiodSince, hosted.Rollout, hosted.RotationRequest = time.Time{}, desired.RolledOut, ""
 	seen.Unserved, seen.InUse, seen.InUseTotals, seen.Searching = nil, nil, nil, false
+	seen.Claims, seen.Others = desired.Claims{}, desired.Others{}
 	inputs, err := json.Marshal([]any{hosted, seen})
 	if err != nil {
 		return desired.State{}, fmt.Errorf("comparing observations: %w", err)

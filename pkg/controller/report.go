@@ -54,10 +54,12 @@ func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
 		asking[class.Name] = true
 	}
 	maps.DeleteFunc(r.says, func(name string, _ *rate.Limiter) bool { return !asking[name] })
+	maps.DeleteFunc(r.contested, func(name, _ string) bool { return !asking[name] })
 	var errs []error
 	for _, class := range o.Classes {
 		previous := r.guest.Conditions(class.Name)
-		conditions := status.Conditions(class, o, r.version, previous, now)
+		writers := r.guest.Writers(class.Name)
+		previous, conditions := status.Yield(previous, status.Conditions(class, o, r.version, previous, now), o.Refused, writers)
 		if status.Same(previous, conditions) {
 			continue
 		}
@@ -65,6 +67,7 @@ func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
 			r.says[class.Name] = rate.NewLimiter(rate.Every(sayEvery), sayBurst)
 		}
 		if !r.says[class.Name].AllowN(now, 1) {
+			r.contested.tell(ctx, class.Name, writers)
 			p.again(sayEvery)
 			continue
 		}
@@ -82,6 +85,20 @@ const (
 	sayBurst = 10
 	sayEvery = 10 * time.Second
 )
+
+// contested is who was told to write the status of a class again and again, by the class's name.
+type contested map[string]string
+
+// tell tells of it once. Those who change it as we do, by a patch of their own, are named; hypergate's own name is none of them.
+func (c contested) tell(ctx context.Context, class string, writers map[string]string) {
+	who := strings.Join(status.OtherWriters(writers), ", ")
+	if told, is := c[class]; is && told == who {
+		return
+	}
+	c[class] = who
+	logr.FromContextOrDiscard(ctx).Info("Somebody else changes the conditions of a GatewayClass again and again; they are put right once in a while only",
+		"class", class, "fieldManagers", who, "every", sayEvery.String())
+}
 
 // fewObjects is how many objects a log line names. An installation is told as a number, a repair by name.
 const fewObjects = 4

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
@@ -178,6 +180,8 @@ type Hosted struct {
 	IstiodSince time.Time
 	// Rollout is how far istiod's newest version is. Nothing is computed from it.
 	Rollout Rollout
+	// NamespaceUID is the identity of Config.MgmtNamespace. Nothing is computed from it but by what name claims are held.
+	NamespaceUID types.UID
 	// API is how hypergate reaches the management API. Nothing is computed from it: it is looked for where it must not be.
 	API MgmtAPI
 }
@@ -246,6 +250,10 @@ type Guest struct {
 	InUseTotals map[string]int
 	// Searching: those objects are still looked for, and there may be more of them.
 	Searching bool
+	// Claims say which hypergate the guest belongs to, Others who else may serve what is ours. Nothing is computed from them: they decide whether a
+	// plan is carried out.
+	Claims Claims
+	Others Others
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// Webhook is what is known of the way from the guest's API server to istiod's webhook.

@@ -3,7 +3,9 @@ package guest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,40 +45,102 @@ func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName st
 	}
 }
 
+// classItem is what is kept of a GatewayClass.
+type classItem struct {
+	metav1.ObjectMeta
+	controllerName string
+	conditions     []metav1.Condition
+	// finalized is whether OpenShift's ingress operator looks after it.
+	finalized bool
+	// writers are the field managers, but ours, that have written a condition, by its type.
+	writers map[string]string
+}
+
 // classOnly keeps of a GatewayClass what is decided by: a guest may have many, with annotations as large as it likes.
 func classOnly(obj any) (any, error) {
 	class, ok := obj.(*gatewayv1.GatewayClass)
 	if !ok {
 		return obj, nil
 	}
-	return &gatewayv1.GatewayClass{
+	return &classItem{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Generation: class.Generation, DeletionTimestamp: class.DeletionTimestamp,
 		},
-		Spec:   gatewayv1.GatewayClassSpec{ControllerName: class.Spec.ControllerName},
-		Status: gatewayv1.GatewayClassStatus{Conditions: class.Status.Conditions},
+		controllerName: string(class.Spec.ControllerName), conditions: class.Status.Conditions,
+		finalized: slices.Contains(class.Finalizers, desired.IngressOperatorFinalizer), writers: writersOf(class.ManagedFields),
 	}, nil
+}
+
+// writersOf are the field managers, but ours, that have written a condition, by its type.
+func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
+	var out map[string]string
+	for _, entry := range entries {
+		if entry.Manager == desired.FieldManager || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields struct {
+			Status struct {
+				Conditions map[string]json.RawMessage `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		for key := range fields.Status.Conditions {
+			var condition struct{ Type string }
+			text, keyed := strings.CutPrefix(key, "k:")
+			if !keyed || json.Unmarshal([]byte(text), &condition) != nil {
+				continue
+			}
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[condition.Type] = entry.Manager
+		}
+	}
+	return out
 }
 
 // ours are the classes that name our controller, by name. One that is being deleted is among them until it is gone: a finalizer on a
 // GatewayClass says that it is in use.
 func (w *classWatch) ours() []desired.GatewayClass {
-	var out []desired.GatewayClass
+	items := w.items()
+	if len(items) == 0 {
+		return nil
+	}
+	out := make([]desired.GatewayClass, 0, len(items))
+	for _, class := range items {
+		out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation})
+	}
+	return out
+}
+
+// items are what is kept of the classes that name our controller, by name.
+func (w *classWatch) items() []*classItem {
+	var out []*classItem
 	for _, obj := range w.List() {
-		class, ok := obj.(*gatewayv1.GatewayClass)
-		if ok && string(class.Spec.ControllerName) == w.controllerName {
-			out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation})
+		if class, ok := obj.(*classItem); ok && class.controllerName == w.controllerName {
+			out = append(out, class)
 		}
 	}
-	slices.SortFunc(out, func(a, b desired.GatewayClass) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *classItem) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
 // conditions are the conditions that a class has now.
 func (w *classWatch) conditions(name string) []metav1.Condition {
 	obj, _ := w.Get(name)
-	if class, ok := obj.(*gatewayv1.GatewayClass); ok {
-		return class.Status.Conditions
+	if class, ok := obj.(*classItem); ok {
+		return class.conditions
+	}
+	return nil
+}
+
+// writers are the field managers, but ours, that have written a condition of a class, by its type.
+func (w *classWatch) writers(name string) map[string]string {
+	obj, _ := w.Get(name)
+	if class, ok := obj.(*classItem); ok {
+		return class.writers
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -43,6 +44,8 @@ type Cluster struct {
 	namespace *watch.Watch
 	classes   *classWatch
 	mode      *modeWatch
+	claims    *claimView
+	others    *otherView
 	// observed are the versions of the wanted CRDs that were observed last.
 	observed atomic.Pointer[map[apply.ID]string]
 	// arranging is held while watches are started and stopped.
@@ -111,7 +114,12 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 	if err != nil {
 		return nil, err
 	}
+	leases, err := coordinationclient.NewForConfigAndClient(restConfig, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
+	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }
@@ -129,6 +137,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	namespace := metadataWatch(meta, namespaceResource(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.cfg.GuestNamespace})
 	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
 	c.namespace = watch.New(namespace)
+	c.others = newOtherView(meta, c.cfg, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, notify)
 	c.mode = newModeWatch(c.dynamic, notify, func(mode string) {
 		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)
@@ -197,6 +206,8 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
+	go c.claims.Run(ctx)
+	go c.others.istiod.Run(ctx)
 	return nil
 }
 

@@ -62,7 +62,7 @@ func isGatewayAPI(name string) bool {
 
 // isHelper says whether a CRD is asked for only because of its objects, which say something of others.
 func isHelper(name string) bool {
-	return name == modeCRD || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
+	return name == modeCRD || name == istioCRD || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
 }
 
 func (v *crdView) transform(obj any) (any, error) {
@@ -175,6 +175,8 @@ func (c *Cluster) arrange(ctx context.Context) {
 	c.classes.Set(ctx, key, version)
 	key, version = c.crds.at(modeCRD)
 	c.mode.Set(ctx, key, version)
+	key, version = c.crds.at(istioCRD)
+	c.others.istios.Set(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)
 	searches := c.searches()
 	key, version = c.crds.at(gatewayCRD)

@@ -204,15 +204,12 @@ func (v *useView) searching(wanted []search) bool {
 		if u == nil || !u.same(s) {
 			return true
 		}
-		return pending(u.Switch) || s.attached() && pending(v.gateways)
+		return searches(u.Switch) || s.attached() && searches(v.gateways)
 	})
 }
 
-// pending says whether a watch that is on has not shown what there is, and may yet.
-func pending(s *watch.Switch) bool {
-	err := s.Err()
-	return s.On() != nil && !s.Synced() && !futile(err) && !apierrors.IsNotFound(err)
-}
+// searches says whether a watch that is on has not shown what there is, and may yet.
+func searches(s *watch.Switch) bool { return s.On() != nil && pending(s) }
 
 // futile says that objects may not be looked at. That may be so for ever, and nobody waits for it.
 func futile(err error) bool { return apierrors.IsForbidden(err) }

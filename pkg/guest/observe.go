@@ -44,6 +44,7 @@ func (c *Cluster) Observe() (desired.Guest, error) {
 	out := desired.Guest{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.ours(), Mode: c.mode.mode(), Unserved: c.unserved()}
 	out.InUse, out.InUseTotals = c.inUse()
 	out.Searching = c.searching()
+	out.Claims, out.Others = c.claims.held(), c.seenOthers()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = desired.Present
 	}
@@ -72,6 +73,17 @@ func (c *Cluster) known() error {
 	if c.mode.pending() {
 		missing, errs = append(missing, modeCRD), append(errs, c.mode.Err())
 	}
+	for _, w := range []struct {
+		resource string
+		watch    interface{ Err() error }
+		pending  bool
+	}{
+		{"leases", c.claims, c.claims.pending()}, {"deployments", c.others.istiod, pending(c.others.istiod)}, {istioCRD, c.others.istios, c.others.istiosPending()},
+	} {
+		if w.pending {
+			missing, errs = append(missing, w.resource), append(errs, w.watch.Err())
+		}
+	}
 	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
 	if !c.objects.Known() {
 		missing = append(missing, "objects of our own")
@@ -97,7 +109,7 @@ func (c *Cluster) classesUnserved() bool {
 
 // Check is the health check of this side: it is known, the watches that decide what is installed work, and so does its kubeconfig.
 func (c *Cluster) Check() error {
-	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.conn.Problem())
+	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.claims.Err(), c.conn.Problem())
 }
 
 // KubeconfigProblem is why the guest kubeconfig as it is now is not in use, but the one before; nil when it is.
@@ -105,7 +117,7 @@ func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }
 
 // WatchProblems are the kinds in the guest whose watch does not work, of our own objects and of others that something is decided by.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems())
+	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems(), c.others.watchProblems())
 }
 
 // Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them.

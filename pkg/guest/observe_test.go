@@ -25,6 +25,8 @@ import (
 var (
 	theCRDs       = fakeapi.Collection{Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
 	theNamespaces = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
+	theLeases     = fakeapi.Collection{Path: "/apis/coordination.k8s.io/v1/namespaces/openshift-ingress/leases", APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
+	theIstiods    = fakeapi.Collection{Path: "/apis/apps/v1/namespaces/openshift-ingress/deployments", APIVersion: "apps/v1", Kind: "Deployment"}
 	theClasses    = fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/v1/gatewayclasses", APIVersion: "gateway.networking.k8s.io/v1", Kind: "GatewayClass"}
 )
 
@@ -57,6 +59,8 @@ func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.Ro
 	t.Helper()
 	f := &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t), notified: make(chan struct{}, 1000)}
 	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	f.api.Put(theLeases)
+	f.api.Put(theIstiods)
 	prepare(f.api)
 	restConfig := f.api.Config()
 	if between != nil {

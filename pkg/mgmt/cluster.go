@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,6 +45,8 @@ type Cluster struct {
 	plane    shownPlane
 	// guestSecret is nil where the guest's kubeconfig comes from elsewhere.
 	guestSecret *guestSecret
+	// namespaceUID is the identity of our namespace, once it was asked for.
+	namespaceUID atomic.Pointer[types.UID]
 }
 
 // New connects to the management cluster. It makes no request.
@@ -206,6 +209,9 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 		return out, err
 	}
 	out.API = c.api
+	if uid := c.namespaceUID.Load(); uid != nil {
+		out.NamespaceUID = *uid
+	}
 	out.CA, out.Rotation, out.SpoiledCA = c.kept.ca, c.kept.rotation, c.kept.spoiledCA
 	if shown := c.shownCA(); shown != nil {
 		out.RotationRequest = shown.Annotations[desired.RotateAnnotation]
@@ -345,5 +351,6 @@ func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
 	}
+	c.namespaceUID.Store(&ns.UID)
 	return ns.UID, nil
 }

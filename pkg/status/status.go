@@ -47,6 +47,8 @@ const (
 	ReasonInstalled     = "Installed"
 	ReasonPending       = "Pending"
 	ReasonInstallFailed = "InstallFailed"
+	// ReasonHeldByAnother: another hypergate has this guest, or somebody else serves what it would.
+	ReasonHeldByAnother = "HeldByAnother"
 	// ReasonUnmanaged is also one of CRDsReady.
 	ReasonUnmanaged = "Unmanaged"
 )
@@ -170,6 +172,9 @@ func refused(o Outcome, version string) (status metav1.ConditionStatus, reason, 
 	if o.Istiod == desired.Available {
 		return metav1.ConditionTrue, ReasonInstalled, serves(o, version) + ", but nothing more is done for it: " + refusal(o.Refused)
 	}
+	if rivalled(o.Refused) {
+		return metav1.ConditionFalse, ReasonHeldByAnother, "nothing was changed: " + refusal(o.Refused)
+	}
 	return metav1.ConditionFalse, ReasonInstallFailed, refusal(o.Refused)
 }
 
@@ -206,6 +211,9 @@ func weakened(o Outcome) string {
 // refusal says why there is no plan. Its whole text may name management objects: it is in the log. What may be said is what a request ended
 // with: the management side is the only one that is asked anything before there is a plan.
 func refusal(err error) string {
+	if text := claimRefusal(err); text != "" {
+		return text
+	}
 	switch cause := apply.Classify(err, "", schema.GroupResource{}); cause.Class() {
 	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
 		return fmt.Sprintf("%s side: %s", desired.SideMgmt, words(desired.SideMgmt, cause))

@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// standby is what was found of another hypergate that has the guest: the refusal, and since when it has it no longer. The zero value is none.
+type standby struct {
+	refused desired.TakenError
+	vacant  time.Time
+}
+
+// standbyTime is for how long whoever stood by lets go before him the one who had the guest, when a claim is gone: that one has an installation, and whoever
+// deletes a claim by mistake shall not move it.
+const standbyTime = 5 * time.Second
+
+// claimedPlan is the plan, if this guest is ours to carry it out in. What is planned to be installed is claimed before anything of it is
+// applied; without anything to install there is only to clear away, which whoever has the guest does by himself.
+func (r *Reconciler) claimedPlan(ctx context.Context, p *pass) (desired.State, error) {
+	tenure := desired.TenureOf(r.config, p.hosted, p.seen.Claims)
+	switch t := tenure.(type) {
+	case desired.Unclear:
+		return desired.State{}, desired.ClaimError{Verb: "list", Err: t.Err}
+	case desired.Taken:
+		r.standby = standby{refused: desired.TakenError{Taken: t, Namespace: r.config.GuestNamespace}}
+		return desired.State{}, r.standby.refused
+	case desired.Vacant, desired.Held:
+	}
+	_, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active)
+	wanted := active && len(p.seen.Classes) > 0 && p.seen.ModeOr(r.config) == crds.Managed
+	if rivals := desired.RivalsOf(r.config, p.seen.Others); wanted && len(rivals) > 0 {
+		return desired.State{}, desired.RivalError{Config: r.config, Rivals: rivals}
+	}
+	plan, err := r.plan(ctx, p)
+	if vacant, is := tenure.(desired.Vacant); err == nil && plan.Installed && is {
+		err = r.claim(ctx, p, plan, vacant.Missing)
+	}
+	if err != nil {
+		return desired.State{}, err
+	}
+	r.standby = standby{}
+	return plan, nil
+}
+
+// claim takes what is missing of the guest for us.
+func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
+	if r.standby.refused.Namespace != "" {
+		now := r.clock.Now()
+		if r.standby.vacant.IsZero() {
+			r.standby.vacant = now
+		}
+		if wait := r.standby.vacant.Add(standbyTime).Sub(now); wait > 0 {
+			p.again(wait)
+			return r.standby.refused
+		}
+	}
+	// The Leases are in istiod's namespace.
+	if report := r.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
+		p.outcome.Guest = report
+		return desired.ClaimError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
+	}
+	holders := p.hosted.Holders(r.config)
+	if len(holders) == 0 {
+		return desired.ClaimError{Verb: "create", Err: fmt.Errorf("the identity of the management namespace is not known yet")}
+	}
+	for _, claim := range missing {
+		if err := r.guest.Claim(ctx, claim, holders[0]); err != nil {
+			return desired.ClaimError{Verb: "patch", Err: err}
+		}
+		logr.FromContextOrDiscard(ctx).Info("Claimed this guest", "what", claim.What, "lease", r.config.GuestNamespace+"/"+claim.Lease, "holder", holders[0])
+	}
+	return nil
+}
+
+// disclaim gives the guest back once nothing is installed and everything is cleared away, so that another hypergate may have it.
+func (r *Reconciler) disclaim(ctx context.Context, p *pass) {
+	o := &p.outcome
+	if o.Plan.Installed || !o.Mgmt.Complete() || !o.Guest.Complete() || p.hosted.Istiod != desired.Absent {
+		return
+	}
+	for _, held := range slices.Backward(desired.OwnClaims(r.config, p.hosted, p.seen.Claims)) {
+		log := logr.FromContextOrDiscard(ctx).WithValues("lease", r.config.GuestNamespace+"/"+held.Lease)
+		if err := r.guest.Disclaim(ctx, held); err != nil {
+			log.Info("This guest cannot be given back yet", "err", err.Error())
+			p.again(disclaimRetry)
+			return
+		}
+		log.Info("Gave this guest back")
+	}
+}
+
+// disclaimRetry is how soon a claim that could not be given back is tried again: nobody waits but another hypergate, and its admin can delete the Lease.
+const disclaimRetry = 5 * time.Minute

@@ -1,0 +1,190 @@
+package desired
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ClaimLabel is on the Leases in the guest that say which hypergate the guest belongs to. Its value is empty.
+const ClaimLabel = "gateway.hypergate.dev/claim"
+
+// Claim is something of a guest that one hypergate alone can have.
+type Claim struct {
+	// Lease is the name of the Lease in Config.GuestNamespace that stands for it, What is what it is, in words.
+	Lease, What string
+}
+
+// Claims are what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
+// the controller name, since two would serve the same GatewayClasses, and the revision, which is in the names of all that hypergate makes.
+func (c Config) Claims() []Claim {
+	return []Claim{
+		{Lease: "hypergate-claim-controller-" + digest(8, c.ControllerName), What: "the controller name " + c.ControllerName},
+		{Lease: "hypergate-claim-revision-" + c.Revision, What: "the revision " + c.Revision},
+	}
+}
+
+// digest are so many hexadecimal digits of a hash of some parts.
+func digest(digits int, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])[:digits]
+}
+
+// holderDigits are 128 bits.
+const holderDigits = 32
+
+// Holders are the names under which this installation holds claims; it takes new ones by the first. They say nothing of the management side that
+// the guest could not say itself: what is hashed is random, or the guest's own. The cluster ID goes before the namespace's UID, since a hosted cluster that is moved or
+// restored brings the claims in its etcd along; both count, since the HostedControlPlane may be there, or readable, only later.
+func (h Hosted) Holders(cfg Config) []string {
+	var out []string
+	add := func(kind, id string) {
+		if id != "" {
+			out = append(out, fmt.Sprintf("%s/%s/%s", cfg.Topology, cfg.Revision, digest(holderDigits, "hypergate installation", kind, id)))
+		}
+	}
+	if cfg.Topology == TopologyHosted {
+		add("cluster", h.ControlPlane.ClusterID)
+	}
+	add("namespace", string(h.NamespaceUID))
+	return out
+}
+
+// Claims are what a guest shows of claims.
+type Claims struct {
+	// Held are those that somebody has, sorted by name.
+	Held []HeldClaim
+	// Unknown is why there is no telling; Held is then empty.
+	Unknown error
+}
+
+// HeldClaim is a claim that somebody has.
+type HeldClaim struct {
+	Lease, Holder string
+	UID           types.UID
+	Since         time.Time
+}
+
+// Tenure is to whom belongs what an installation needs of a guest: Vacant, Held, Taken or Unclear.
+type Tenure interface{ tenure() }
+
+// Vacant says that nobody else has anything of it, and this is what we do not have yet.
+type Vacant struct{ Missing []Claim }
+
+// Held says that all is ours.
+type Held struct{}
+
+// Taken says that somebody else has some of it.
+type Taken struct{ By []TakenClaim }
+
+// TakenClaim is a claim that somebody else has.
+type TakenClaim struct {
+	Claim Claim
+	HeldClaim
+}
+
+// Unclear says that there is no telling.
+type Unclear struct{ Err error }
+
+func (Vacant) tenure()  {}
+func (Held) tenure()    {}
+func (Taken) tenure()   {}
+func (Unclear) tenure() {}
+
+// TenureOf decides to whom a guest belongs. A Lease without a holder is free.
+func TenureOf(cfg Config, hosted Hosted, seen Claims) Tenure {
+	if seen.Unknown != nil {
+		return Unclear{seen.Unknown}
+	}
+	holders := hosted.Holders(cfg)
+	var missing []Claim
+	var taken []TakenClaim
+	for _, claim := range cfg.Claims() {
+		i := slices.IndexFunc(seen.Held, func(h HeldClaim) bool { return h.Lease == claim.Lease && h.Holder != "" })
+		switch {
+		case i < 0:
+			missing = append(missing, claim)
+		case !slices.Contains(holders, seen.Held[i].Holder):
+			taken = append(taken, TakenClaim{claim, seen.Held[i]})
+		}
+	}
+	switch {
+	case len(taken) > 0:
+		return Taken{taken}
+	case len(missing) > 0:
+		return Vacant{missing}
+	default:
+		return Held{}
+	}
+}
+
+// OwnClaims are the claims of a guest that this installation has.
+func OwnClaims(cfg Config, hosted Hosted, seen Claims) []HeldClaim {
+	holders := hosted.Holders(cfg)
+	return slices.DeleteFunc(slices.Clone(seen.Held), func(h HeldClaim) bool {
+		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(cfg.Claims(), func(c Claim) bool { return c.Lease == h.Lease })
+	})
+}
+
+// TakenError refuses a plan because the guest belongs to another hypergate. Its text is fit for the guest.
+type TakenError struct {
+	Taken
+	// Namespace is where the Lease is.
+	Namespace string
+}
+
+// Error says who has the guest, and how to hand it over.
+func (e TakenError) Error() string {
+	var who []string
+	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
+	for _, by := range e.By {
+		what, leases = append(what, by.Claim.What), append(leases, by.Claim.Lease)
+		holder := "another hypergate (" + cmp.Or(printable(by.Holder), "unknown")
+		if !by.Since.IsZero() {
+			holder += ", since " + by.Since.UTC().Format(time.RFC3339)
+		}
+		if holder += ")"; !slices.Contains(who, holder) {
+			who = append(who, holder)
+		}
+	}
+	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then, in this cluster, kubectl -n %s delete lease %s; "+
+		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(who, " and "), e.Namespace, strings.Join(leases, " "))
+}
+
+// printable is a text of the guest's that may stand in a message: short, and without control characters.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, text)
+	const most = 100
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// ClaimError refuses a plan because whether the guest belongs to another hypergate cannot be found out, or it cannot be claimed.
+type ClaimError struct {
+	// Verb is what was tried of Leases, or of the namespace that they are to be in.
+	Verb string
+	Err  error
+}
+
+// Error is for the log.
+func (e ClaimError) Error() string {
+	return fmt.Sprintf("making sure that this guest belongs to no other hypergate (%s leases.coordination.k8s.io in it): %v", e.Verb, e.Err)
+}
+
+// Unwrap is why.
+func (e ClaimError) Unwrap() error { return e.Err }
+
+// Namespace is what is planned of the guest's namespace, in which the claims are: it comes before them.
+func (s State) Namespace() []GuestObject {
+	return slices.DeleteFunc(slices.Clone(s.Guest), func(o GuestObject) bool { return o.GVK().Kind != "Namespace" })
+}

@@ -1,0 +1,92 @@
+package desired
+
+import (
+	"fmt"
+	"strings"
+)
+
+// OpenShift's ingress operator serves GatewayClasses of this controller name, by an Istio resource, or an istiod, of this name
+// (cluster-ingress-operator pkg/operator/controller/names.go). Where it installs istiod itself, without OLM, it puts this finalizer on each of them before
+// anything else (pkg/operator/controller/gatewayclass/controller.go).
+const (
+	ingressOperatorController = "openshift.io/gateway-controller/v1"
+	ingressOperatorIstio      = "openshift-gateway"
+	IngressOperatorFinalizer  = "openshift.io/ingress-operator-sail-finalizer"
+)
+
+// Others is what a guest shows of others that may serve what is ours.
+type Others struct {
+	// Finalized are the GatewayClasses of our controller name with the ingress operator's finalizer, sorted.
+	Finalized []string
+	// Istios are the names of the Sail operator's Istio resources, sorted.
+	Istios []string
+	// Istiods are the Deployments of istiod's name in istiod's namespace.
+	Istiods []OtherDeployment
+}
+
+// OtherDeployment is a Deployment in the guest: its name, and the value of OwnerLabel on it, if it has one.
+type OtherDeployment struct{ Name, Owner string }
+
+// Rival is somebody else who serves what an installation would: an IngressOperator, or an OtherIstiod.
+type Rival interface {
+	// words say who it is, by what it was recognised, and what ends it.
+	words(Config) string
+}
+
+// IngressOperator is OpenShift's.
+type IngressOperator struct{ Seen string }
+
+// OtherIstiod is an istiod of the same revision that is not ours.
+type OtherIstiod struct{ Seen string }
+
+func (r IngressOperator) words(cfg Config) string {
+	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s): to hand over, give hypergate another --controller-name and another --revision, "+
+		"and make GatewayClasses of that name; or have the ingress operator clear its installation away, by spec.gatewayAPI.managementMode: Unmanaged in "+
+		"ingresses.operator.openshift.io cluster where its release knows that. hypergate follows that mode, too: set it back to Managed only once the ingress operator looks after "+
+		"the Gateway API no longer", cfg.ControllerName, r.Seen)
+}
+
+func (r OtherIstiod) words(cfg Config) string {
+	return fmt.Sprintf("an istiod of the revision %s that is not hypergate's runs in this cluster (%s): to hand over, remove it; or give hypergate another --revision and another --controller-name",
+		cfg.Revision, r.Seen)
+}
+
+// RivalsOf are those who serve what an installation would. An Istio resource that is there counts, whatever becomes of it: the Sail operator works at it. The
+// Subscription that the ingress operator makes does not: it never takes it back, and others use that operator, too.
+func RivalsOf(cfg Config, seen Others) []Rival {
+	var out []Rival
+	if len(seen.Finalized) > 0 {
+		out = append(out, IngressOperator{"its finalizer is on GatewayClass " + seen.Finalized[0]})
+	}
+	for _, istio := range seen.Istios {
+		switch where := "istios.sailoperator.io " + printable(istio); {
+		case istio == ingressOperatorIstio && cfg.ControllerName == ingressOperatorController:
+			out = append(out, IngressOperator{where})
+		case istio == cfg.Revision:
+			out = append(out, OtherIstiod{where})
+		}
+	}
+	for _, d := range seen.Istiods {
+		// Standalone our own istiod is in this cluster.
+		if cfg.Topology != TopologyStandalone || d.Owner != cfg.OwnerValue(SideMgmt) {
+			out = append(out, OtherIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, d.Name)})
+		}
+	}
+	return out
+}
+
+// RivalError refuses a plan because somebody else serves what it would. Its text is fit for the guest.
+type RivalError struct {
+	Config Config
+	// Rivals are not none.
+	Rivals []Rival
+}
+
+// Error says who that is, and how to hand over.
+func (e RivalError) Error() string {
+	out := make([]string, 0, len(e.Rivals))
+	for _, r := range e.Rivals {
+		out = append(out, r.words(e.Config))
+	}
+	return strings.Join(out, "; ")
+}

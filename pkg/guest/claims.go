@@ -1,0 +1,146 @@
+package guest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// claimView watches the Leases that say which hypergate the guest belongs to, and makes them. They are never renewed.
+type claimView struct {
+	*watch.Watch
+	client coordinationclient.LeaseInterface
+
+	// mu guards made: the claims that were taken and that the watch has not shown yet, by Lease.
+	mu   sync.Mutex
+	made map[string]desired.HeldClaim
+}
+
+func newClaimView(client coordinationclient.LeaseInterface, notify func()) *claimView {
+	v := &claimView{client: client, made: map[string]desired.HeldClaim{}}
+	v.Watch = watch.New(watch.Options{
+		Name: "leases",
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = desired.ClaimLabel
+			return client.List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.LabelSelector = desired.ClaimLabel
+			return client.Watch(ctx, o)
+		},
+		Example: &coordinationv1.Lease{}, Client: client, Transform: claimOnly,
+		OnEvent: func(e watch.Event) {
+			v.shown(e)
+			notify()
+		},
+		OnSynced: notify, OnTrouble: notify,
+	})
+	return v
+}
+
+// shown notes that the watch has shown a Lease, or its end.
+func (v *claimView) shown(e watch.Event) {
+	if item, ok := e.Object.(*claimItem); ok {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.made, item.Name)
+	}
+}
+
+// claimItem is what is kept of a Lease.
+type claimItem struct {
+	metav1.ObjectMeta
+	holder string
+}
+
+func claimOnly(obj any) (any, error) {
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return obj, nil
+	}
+	item := &claimItem{ObjectMeta: metav1.ObjectMeta{
+		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID, ResourceVersion: lease.ResourceVersion, CreationTimestamp: lease.CreationTimestamp,
+	}}
+	if lease.Spec.HolderIdentity != nil {
+		item.holder = *lease.Spec.HolderIdentity
+	}
+	return item, nil
+}
+
+// pending says of a watch that it may yet show something. One that is forbidden, or of what the API server does not know, never will, and that is known.
+func pending(w interface {
+	Synced() bool
+	Err() error
+},
+) bool {
+	err := w.Err()
+	return !w.Synced() && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
+}
+
+func (v *claimView) pending() bool { return pending(v) }
+
+// held are the claims that somebody has.
+func (v *claimView) held() desired.Claims {
+	if !v.Synced() {
+		return desired.Claims{Unknown: v.Err()}
+	}
+	v.mu.Lock()
+	made := maps.Clone(v.made)
+	v.mu.Unlock()
+	var out desired.Claims
+	for _, obj := range v.List() {
+		if item, ok := obj.(*claimItem); ok {
+			delete(made, item.Name)
+			out.Held = append(out.Held, desired.HeldClaim{Lease: item.Name, Holder: item.holder, UID: item.UID, Since: item.CreationTimestamp.Time})
+		}
+	}
+	out.Held = slices.AppendSeq(out.Held, maps.Values(made))
+	slices.SortFunc(out.Held, func(a, b desired.HeldClaim) int { return cmp.Compare(a.Lease, b.Lease) })
+	return out
+}
+
+// Claim takes a claim for a holder. It is an apply that is not forced, by a field manager of each holder's own: of two who try at once the API server lets the first
+// have it, and the other's is a conflict; and RBAC can allow it by name, as it cannot for what is created otherwise. What the holder has already is not written again.
+func (c *Cluster) Claim(ctx context.Context, claim desired.Claim, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	lease := coordinationapply.Lease(claim.Lease, c.cfg.GuestNamespace).WithLabels(map[string]string{desired.ClaimLabel: ""}).
+		WithSpec(coordinationapply.LeaseSpec().WithHolderIdentity(holder))
+	got, err := c.claims.client.Apply(ctx, lease, metav1.ApplyOptions{FieldManager: desired.FieldManager + "-" + path.Base(holder)})
+	if err != nil {
+		return fmt.Errorf("claiming %s in the guest: %w", claim.What, err)
+	}
+	c.claims.mu.Lock()
+	defer c.claims.mu.Unlock()
+	c.claims.made[claim.Lease] = desired.HeldClaim{Lease: claim.Lease, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
+	return nil
+}
+
+// Disclaim gives a claim back, unless it is not the one that was seen any more.
+func (c *Cluster) Disclaim(ctx context.Context, held desired.HeldClaim) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := c.claims.client.Delete(ctx, held.Lease, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &held.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("giving back the claim %s in the guest: %w", held.Lease, err)
+	}
+	return nil
+}
+
+// Writers are the field managers, but ours, that have written a condition of a GatewayClass, by its type, as far as the watch shows.
+func (c *Cluster) Writers(class string) map[string]string { return c.classes.writers(class) }

@@ -1,0 +1,117 @@
+package guest
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// istioCRD is the CRD of the resources by which the Sail operator is told to install Istio.
+const istioCRD = "istios.sailoperator.io"
+
+func istioKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "sailoperator.io", Version: "v1", Kind: "Istio"}
+}
+
+func istioResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "sailoperator.io", Version: "v1", Resource: "istios"}
+}
+
+func deploymentResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+}
+
+// otherView watches, by their metadata, for others who may serve what is ours: istiod's Deployment in its namespace, and Istio resources while there are such.
+type otherView struct {
+	istiod *watch.Watch
+	istios *watch.Switch
+}
+
+func newOtherView(client metadata.Interface, cfg desired.Config, notify func()) *otherView {
+	istios := metadataWatch(client, istioResource(), metav1.ListOptions{})
+	istios.Patience = servedPatience
+	deployments, selector := client.Resource(deploymentResource()).Namespace(cfg.GuestNamespace), "metadata.name="+cfg.IstiodName()
+	istiod := watch.Options{
+		Name: deploymentResource().Resource,
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return deployments.List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = selector
+			return deployments.Watch(ctx, o)
+		},
+		Example: &metav1.PartialObjectMetadata{}, Client: client, Transform: ownerOnly,
+	}
+	for _, o := range []*watch.Options{&istios, &istiod} {
+		o.OnEvent, o.OnSynced, o.OnTrouble = func(watch.Event) { notify() }, notify, notify
+	}
+	return &otherView{istiod: watch.New(istiod), istios: watch.NewSwitch(istios)}
+}
+
+// ownerOnly keeps of an object its identity and whose it is.
+func ownerOnly(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}
+	if owner := m.Labels[desired.OwnerLabel]; owner != "" {
+		kept.Labels = map[string]string{desired.OwnerLabel: owner}
+	}
+	return kept, nil
+}
+
+// seenOthers are the facts about others who may serve what is ours.
+func (c *Cluster) seenOthers() desired.Others {
+	var out desired.Others
+	for _, class := range c.classes.items() {
+		if class.finalized {
+			out.Finalized = append(out.Finalized, class.Name)
+		}
+	}
+	for _, obj := range c.others.istios.List() {
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			out.Istios = append(out.Istios, m.Name)
+		}
+	}
+	slices.Sort(out.Istios)
+	for _, obj := range c.others.istiod.List() {
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			out.Istiods = append(out.Istiods, desired.OtherDeployment{Name: m.Name, Owner: m.Labels[desired.OwnerLabel]})
+		}
+	}
+	return out
+}
+
+// istiosPending is whether there may yet be Istio resources. There are not where the API server does not know them in this version, and whoever may not see them
+// is told so, and goes on.
+func (v *otherView) istiosPending() bool {
+	on := v.istios.On()
+	return on != nil && pending(on)
+}
+
+// watchProblems are the watches that do not work.
+func (v *otherView) watchProblems() []apply.WatchProblem {
+	var out []apply.WatchProblem
+	if err := v.istiod.Err(); err != nil {
+		out = append(out, apply.WatchProblem{
+			GVK:   schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+			Cause: apply.Classify(err, "list", deploymentResource().GroupResource()),
+		})
+	}
+	if err := v.istios.Err(); err != nil && !apierrors.IsNotFound(err) {
+		out = append(out, apply.WatchProblem{GVK: istioKind(), Cause: apply.Classify(err, "list", istioResource().GroupResource())})
+	}
+	return out
+}

@@ -1,0 +1,339 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// another is a second hypergate for the same guest, with a management namespace of its own. change says what else differs.
+func (w *world) another(change func(*world)) *world {
+	w.Helper()
+	other := newWorld(w.T)
+	mine := other.cfg.MgmtNamespace
+	other.cfg = w.cfg
+	other.cfg.MgmtNamespace = mine
+	change(other)
+	return other
+}
+
+// holders are who has the claims, by Lease.
+func (w *world) holders() map[string]string {
+	w.Helper()
+	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.ClaimLabel})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	out := map[string]string{}
+	for _, lease := range list.Items {
+		out[lease.Name] = *lease.Spec.HolderIdentity
+	}
+	return out
+}
+
+// handOver does what a refusal says.
+func (w *world) handOver() {
+	w.Helper()
+	for _, claim := range w.cfg.Claims() {
+		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Lease, metav1.DeleteOptions{})).To(gomega.Succeed())
+	}
+}
+
+// inUse is what hypergate says when another one has its guest.
+const inUse = "is in use by another hypergate"
+
+// leavesAlone: since then, a hypergate has written nothing but what it may: that its own is refused.
+func (w *world) leavesAlone(mgmt, guest int, but ...string) {
+	w.Helper()
+	var out []string
+	for _, line := range writes(append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...)) {
+		allowed := false
+		for _, part := range but {
+			allowed = allowed || strings.Contains(line, part)
+		}
+		if !allowed {
+			out = append(out, line)
+		}
+	}
+	w.Expect(out).To(gomega.BeEmpty())
+}
+
+func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
+	first := newWorld(t)
+	second := first.another(func(*world) {})
+	first.cfg.IstioResources, second.cfg.IstioResources = nil, nil // without a webhook, which nobody here could answer
+	stop := map[*world]func(){}
+	var mu sync.Mutex
+	var starting sync.WaitGroup
+	for _, w := range []*world{first, second} {
+		starting.Go(func() {
+			end := w.run()
+			mu.Lock()
+			defer mu.Unlock()
+			stop[w] = end
+		})
+	}
+	starting.Wait()
+	first.createClass("contested")
+
+	has := func(w *world) func() bool { return func() bool { return w.istiod() != nil } }
+	first.Eventually(func() bool { return has(first)() || has(second)() }).Should(gomega.BeTrue())
+	winner, loser := first, second
+	if has(second)() {
+		winner, loser = second, first
+	}
+	winner.playIstiod(corev1.ConditionTrue)
+	first.Eventually(loser.log.String).Should(gomega.ContainSubstring(inUse))
+	first.Eventually(func() *metav1.Condition { return first.condition("contested", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	winner.settle()
+	loser.settle()
+	first.Expect(has(loser)()).To(gomega.BeFalse())
+	// The Gateway API's CRDs come before anybody has asked for anything, and so before there is a claim.
+	loser.leavesAlone(0, 0, ".gateway.networking.k8s.io?", "/hypergate-crds-", "/leases/", "/gatewayclasses/contested/status",
+		"PATCH /api/v1/namespaces/"+first.cfg.GuestNamespace+"?")
+	t.Log("what who stands by says is not in the way of who serves, and nobody rests the less")
+	first.Expect(first.condition("contested", "ControllerInstalled").Reason).To(gomega.Equal("Installed"))
+	mgmt, guest, otherMgmt, otherGuest := winner.mgmtRequests.count(), winner.guestRequests.count(), loser.mgmtRequests.count(), loser.guestRequests.count()
+	first.Consistently(func() []string {
+		all := append(winner.mgmtRequests.since(mgmt), winner.guestRequests.since(guest)...)
+		return append(append(all, loser.mgmtRequests.since(otherMgmt)...), loser.guestRequests.since(otherGuest)...)
+	}, "4s").Should(gomega.BeEmpty())
+
+	holder := first.holders()
+	for _, held := range holder {
+		for _, secret := range []string{first.cfg.MgmtNamespace, second.cfg.MgmtNamespace} {
+			first.Expect(held).NotTo(gomega.ContainSubstring(secret))
+		}
+	}
+	t.Log("a claim that is lost by mistake stays with who serves")
+	first.handOver()
+	first.Eventually(first.holders).Should(gomega.Equal(holder))
+	first.Consistently(has(loser), "6s").Should(gomega.BeFalse())
+	first.Expect(first.holders()).To(gomega.Equal(holder))
+
+	t.Log("handed over, as the message says")
+	stop[winner]()
+	first.Expect(winner.mgmt.AppsV1().Deployments(winner.cfg.MgmtNamespace).Delete(t.Context(), winner.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	first.handOver()
+	first.Eventually(has(loser)).Should(gomega.BeTrue())
+	loser.playIstiod(corev1.ConditionTrue)
+	first.Expect(first.holders()).NotTo(gomega.Equal(holder))
+	loser.settle()
+
+	t.Log("and it is given back at the end")
+	first.deleteClass("contested")
+	first.Eventually(first.holders).Should(gomega.BeEmpty())
+	first.Expect(has(loser)()).To(gomega.BeFalse())
+}
+
+// TestASecondHypergateRefusesWhole: whoever comes later writes nothing at all, whatever else differs about it, and says so where it is asked.
+func TestASecondHypergateRefusesWhole(t *testing.T) {
+	first := newWorld(t)
+	first.cfg.IstioResources = nil
+	first.run()
+	first.install("held")
+	before := first.versions()
+	for name, change := range map[string]func(*world){
+		"in another namespace": func(*world) {},
+		"of another revision": func(w *world) {
+			w.cfg.Revision += "-b"
+			w.cfg.WebhookHost = w.cfg.WebhookService()
+		},
+		"for another controller name": func(w *world) { w.cfg.ControllerName += "b" },
+		"unmanaged":                   func(w *world) { w.cfg.CRDs.Mode = "Unmanaged" },
+		"in the guest itself": func(w *world) {
+			w.cfg.Topology, w.cfg.MgmtNamespace = desired.TopologyStandalone, w.cfg.GuestNamespace
+			w.cfg.XDS = desired.HostPort{Host: w.cfg.IstiodName() + "." + w.cfg.GuestNamespace + ".svc", Port: 15012}
+			w.cfg.WebhookHost, w.cfg.GuestServer, w.cfg.NetworkPolicies = "", "", nil
+			w.mgmt, w.mgmtConfig = w.guest, counted(pair.Guest.Config, w.mgmtRequests)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := first.another(change)
+			second.T = t
+			second.run()
+			second.Eventually(second.log.String).Should(gomega.ContainSubstring(inUse))
+			second.settle()
+			second.leavesAlone(0, 0)
+		})
+	}
+	if diff := cmp.Diff(before, first.versions()); diff != "" {
+		t.Errorf("what the first has made has changed:\n%s", diff)
+	}
+	first.Expect(first.condition("held", "ControllerInstalled").Reason).To(gomega.Equal("Installed"))
+}
+
+func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.createNamespace(w.guest, w.cfg.GuestNamespace)
+	for _, claim := range w.cfg.Claims() {
+		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Lease + `","labels":{"` + desired.ClaimLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
+		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Patch(t.Context(), claim.Lease, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	w.createClass("orphan")
+	w.run()
+	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "HeldByAnother"),
+		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring("(gone, since 20"),
+			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+w.cfg.Claims()[0].Lease+" "+w.cfg.Claims()[1].Lease)))))
+	w.settle()
+	w.leavesAlone(0, 0, "/gatewayclasses/orphan/status")
+	w.handOver()
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+}
+
+// TestAGuestThatForbidsClaims: there is no telling whose the guest is, so nothing is written; once it is allowed, it goes on.
+func TestAGuestThatForbidsClaims(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	everything := []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "apiextensions.k8s.io", "gateway.networking.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
+	}
+	const user = "without-claims"
+	w.allowInGuest(user, everything)
+	w.guestConfig = rest.CopyConfig(w.guestConfig)
+	w.guestConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	w.createClass("forbidden")
+	w.run()
+	w.Eventually(func() *metav1.Condition { return w.condition("forbidden", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "InstallFailed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("guest side: may not patch leases.coordination.k8s.io, so that there is no telling whether this cluster belongs to another hypergate"))))
+	w.Expect(w.istiod()).To(gomega.BeNil())
+	w.leavesAlone(0, 0, "/leases/", "/gatewayclasses/forbidden/status", "PATCH /api/v1/namespaces/"+w.cfg.GuestNamespace+"?")
+	w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
+	w.Eventually(w.istiod, 40*time.Second).ShouldNot(gomega.BeNil())
+}
+
+// createIstiod makes an istiod of our revision in the guest, as somebody else.
+func (w *world) createIstiod() {
+	w.Helper()
+	labels := map[string]string{"app": "istiod"}
+	_, err := w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Create(w.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.IstiodName()},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "discovery", Image: "registry.example.com/pilot:1"}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Cleanup(func() {
+		_ = w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Delete(context.Background(), w.cfg.IstiodName(), metav1.DeleteOptions{})
+	})
+}
+
+func (w *world) deleteIstiod() {
+	w.Helper()
+	w.Expect(w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.createNamespace(w.guest, w.cfg.GuestNamespace)
+	w.createIstiod()
+	w.createClass("rival")
+	w.run()
+	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "HeldByAnother"),
+		gomega.HaveField("Message", gomega.ContainSubstring("Deployment "+w.cfg.GuestNamespace+"/"+w.cfg.IstiodName()))))
+	w.settle()
+	w.leavesAlone(0, 0, "/gatewayclasses/rival/status")
+
+	t.Log("once it is gone, nothing else is needed")
+	w.deleteIstiod()
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.settle()
+
+	t.Log("one that comes later does not end what serves, and is not fought")
+	before := w.versions()
+	w.createIstiod()
+	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it: an istiod of the revision"))))
+	w.writesNothing("beside a rival")
+	if diff := cmp.Diff(before, w.versions()); diff != "" {
+		t.Error(diff)
+	}
+	w.deleteIstiod()
+	w.Eventually(func() string { return w.condition("rival", "ControllerInstalled").Message }).ShouldNot(gomega.ContainSubstring("nothing more"))
+}
+
+// TestOpenShiftsIngressOperator: where it serves our controller name, its finalizer and its conditions stay as they are.
+func TestOpenShiftsIngressOperator(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.createClass("operated")
+	patch := func(body, subresource string) {
+		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "operated", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "ingress-operator"},
+			strings.Fields(subresource)...)
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	w.Cleanup(func() {
+		_, _ = w.gateway.GatewayClasses().Patch(context.Background(), "operated", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	patch(`{"metadata":{"finalizers":["`+desired.IngressOperatorFinalizer+`"]}}`, "")
+	theirs := []metav1.Condition{{Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed", LastTransitionTime: metav1.Now()}}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": theirs}})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	patch(string(body), "status")
+
+	w.run()
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("OpenShift's ingress operator serves the controller name"))
+	w.settle()
+	w.leavesAlone(0, 0, "/gatewayclasses/operated/status")
+	got, err := w.gateway.GatewayClasses().Get(t.Context(), "operated", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(meta.FindStatusCondition(got.Status.Conditions, "ControllerInstalled").Message).To(gomega.Equal("istiod v1 installed"))
+	w.Expect(got.Finalizers).To(gomega.HaveLen(1))
+	w.writesNothing("beside the ingress operator")
+
+	t.Log("it lets go")
+	patch(`{"metadata":{"finalizers":null}}`, "")
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).Should(gomega.ContainSubstring("serves since"))
+}
+
+// TestASecondWriterOfTheStatusIsNamed: what somebody else does to our conditions again and again is put right once in a while, and told once, with his name.
+func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.run()
+	w.install("rewritten")
+	const told = "Somebody else changes the conditions of a GatewayClass again and again"
+	rewrite := func() {
+		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "rewritten", types.MergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`),
+			metav1.PatchOptions{FieldManager: "the-other-one"}, "status")
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	before := w.guestRequests.count()
+	w.Eventually(func() string {
+		if w.condition("rewritten", "ControllerInstalled").Reason != "Mine" {
+			rewrite()
+		}
+		return w.log.String()
+	}).Should(gomega.And(gomega.ContainSubstring(told), gomega.ContainSubstring("the-other-one")))
+	w.Expect(len(writes(w.guestRequests.since(before)))).To(gomega.BeNumerically("<=", 12))
+	w.Eventually(func() string { return w.condition("rewritten", "ControllerInstalled").Reason }).Should(gomega.Equal("Installed"))
+	w.Expect(strings.Count(w.log.String(), told)).To(gomega.Equal(1))
+}
