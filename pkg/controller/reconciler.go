@@ -68,8 +68,9 @@ type Reconciler struct {
 	passing passing
 	// metrics shows the last outcome to who asks for it.
 	metrics crdMetrics
-	// life is what was said of the HostedControlPlane.
-	life life
+	// life is what was said of the HostedControlPlane, planeReport what was said to it.
+	life        life
+	planeReport planeReport
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -80,6 +81,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
 		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, weakened: len(o.weakened()),
+		planeReport: newPlaneReport(o.Reporting),
 	}
 }
 
@@ -113,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if unknown(err) {
 		// A watch will tell; nothing is decided on half of the facts.
 		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting to know both sides", "why", err.Error())
-		return reconcile.Result{}, nil
+		return r.reportUnseen(ctx, err), nil
 	}
 	if hold, held := errors.AsType[heldError](err); held {
 		return r.rest(ctx, hold), nil

@@ -34,6 +34,7 @@ func hostedControlPlanes() schema.GroupVersionResource {
 // at, that is the answer: it is asked again, but seldom.
 type controlPlanes struct {
 	watch  *watch.Watch
+	client dynamic.ResourceInterface
 	notify func()
 
 	// mu guards what the watch's goroutine writes and others read.
@@ -75,7 +76,7 @@ func (c *controlPlanes) run(ctx context.Context) {
 
 // watchControlPlanes prepares the watch of the namespace's HostedControlPlanes.
 func watchControlPlanes(client dynamic.ResourceInterface, deployment string, notify func()) *controlPlanes {
-	c := &controlPlanes{notify: notify}
+	c := &controlPlanes{client: client, notify: notify}
 	c.watch = watch.New(watch.Options{
 		Name: hostedControlPlanes().Resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -92,6 +93,7 @@ func watchControlPlanes(client dynamic.ResourceInterface, deployment string, not
 			}
 			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
 			out.value, out.err = readControlPlane(u, deployment)
+			out.addressee = readAddressee(u, out.value)
 			return out, nil
 		},
 	})
@@ -101,8 +103,9 @@ func watchControlPlanes(client dynamic.ResourceInterface, deployment string, not
 // shownControlPlane is what is kept of a HostedControlPlane, which is large.
 type shownControlPlane struct {
 	metav1.ObjectMeta
-	value desired.ControlPlane
-	err   error
+	value     desired.ControlPlane
+	err       error
+	addressee Addressee
 }
 
 // served makes a request, and again from time to time while the kind is not served or may not be looked at. Any other answer is returned.
