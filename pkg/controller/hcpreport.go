@@ -80,7 +80,7 @@ func (r *Reconciler) reportOf(p *pass, refused error) status.Report {
 		Rotation: string(p.hosted.Rotation.Phase),
 	}
 	if len(p.outcome.Classes) > 0 {
-		out.Token = r.mintErr
+		out.Token, out.Proof = r.mintErr, r.proof.err
 	}
 	if !r.guarded {
 		out.Unseen = refused

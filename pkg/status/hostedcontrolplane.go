@@ -66,8 +66,8 @@ type Report struct {
 	// GuestTrouble is what is wrong with watching the guest; nil when what is known of it is up to date. Kubeconfig is why the guest kubeconfig is
 	// not in use.
 	GuestTrouble, Kubeconfig error
-	// Token is why istiod's guest token could not be had.
-	Token error
+	// Token is why istiod's guest token could not be had, Proof why it could not be tried whether the guest's API server calls istiod's webhook.
+	Token, Proof error
 	// APIServer is what HyperShift says of the guest's kube-apiserver; empty when nothing.
 	APIServer metav1.ConditionStatus
 	// Rotation is the phase of a rotation of the mesh CA; empty when there is none.

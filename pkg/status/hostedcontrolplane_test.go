@@ -137,7 +137,7 @@ func TestControlPlane(t *testing.T) {
 		"its image cannot be pulled": {
 			with(serving(), func(r *status.Report) { r.Istiod, r.Rollout = desired.Unavailable, desired.Stuck }),
 			but(func(t *tell) {
-				const text = "rolling out istiod: its newest pods do not become ready [see why with kubectl describe pods -l app=istiod, and give an image with --pilot-image that can be pulled and runs]"
+				const text = "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs]"
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: " + text}
 				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod has stopped"}
 				t.degraded = want{metav1.ConditionTrue, "RolloutStuck", text}
@@ -250,6 +250,17 @@ func TestControlPlane(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
+		"the proof of the webhook is refused": {
+			with(serving(), func(r *status.Report) { r.Proof = mayNotList("destinationrules") }),
+			but(func(t *tell) {
+				const text = "proving in the guest that its webhook is called: may not list destinationrules [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
+				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
+			}),
+		},
+		"istiod's account is not there yet": {with(serving(), func(r *status.Report) {
+			r.Token = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
+		}), good()},
 		"a CRD is somebody else's, and somebody must decide": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *tell) {

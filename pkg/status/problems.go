@@ -63,11 +63,14 @@ func (r Report) problems() []problem {
 	out = append(out, r.failedObjects()...)
 	out = append(out, r.failedWatches()...)
 	if r.Token != nil {
-		out = append(out, r.tokenless())
+		out = append(out, lacking("getting istiod's token in the guest", r.Token))
+	}
+	if r.Proof != nil {
+		out = append(out, lacking("proving in the guest that its webhook is called", r.Proof))
 	}
 	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
-		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready" + nextStep(
-			"see why with kubectl describe pods -l app=istiod, and give an image with --pilot-image that can be pulled and runs")})
+		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
+			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
 	}
 	return append(out, r.troubledCRDs()...)
 }
@@ -112,11 +115,12 @@ func (r Report) refusedPlan() problem {
 	}
 }
 
-// tokenless is that istiod's token could not be had. Its account may be about to come, so that only what is refused is somebody's matter at once.
-func (r Report) tokenless() problem {
-	cause := apply.Classify(r.Token, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
-	p := ofCause("getting istiod's token in the guest", desired.SideGuest, cause)
-	if class := cause.Class(); class != apply.Forbidden && class != apply.Denied && !p.passes {
+// lacking is that something could not be had in the guest. What it is asked of may be about to come, so that only a right that is missing is somebody's matter
+// at once.
+func lacking(phase string, err error) problem {
+	cause := apply.Classify(err, "create", schema.GroupResource{Resource: "what is needed for it"})
+	p := ofCause(phase, desired.SideGuest, cause)
+	if cause.Class() != apply.Forbidden && !p.passes {
 		p.passes, p.waits = true, ReasonWaiting
 	}
 	return p
