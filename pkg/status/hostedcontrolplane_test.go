@@ -367,6 +367,11 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 		t.Fatalf("in its time: %s", got)
 	}
 
+	failing := with(down, func(r *status.Report) { r.Guest = apply.ReportOf(failed(configMap, unreachable())) })
+	if got := meta.FindStatusCondition(status.ControlPlane(failing, ailment, nil, later), status.ControlPlaneDegraded).Message; got != isDown {
+		t.Fatalf("what fails for it is told besides: %s", got)
+	}
+
 	previous := status.ControlPlane(down, ailment, nil, later)
 	if got := degraded(down, status.Ailment{}, previous, later); got != metav1.ConditionTrue {
 		t.Fatalf("after a restart: %s", got)
