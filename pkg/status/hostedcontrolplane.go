@@ -327,10 +327,10 @@ func (r Report) wouldDrop() string {
 		"(hypergate crds names them all)", someOf(out))
 }
 
-// unread says that a CRD was not read yet, so that more may stand in the way.
+// unread says that a CRD that is there was not read yet, so that more may stand in the way.
 func (r Report) unread() bool {
 	for _, s := range standsOf(r.Outcome) {
-		if s.standing == coming {
+		if s.standing == coming && s.Verdict != crds.Install {
 			return true
 		}
 	}

@@ -316,6 +316,7 @@ func TestControlPlane(t *testing.T) {
 				t.upgradeable = want{metav1.ConditionUnknown, "CRDsNotRead", "the guest's CRDs are being read"}
 			}),
 		},
+		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Nobody, crds.Install, crds.IsAbsent)), good()},
 		"it is paused": {
 			status.Report{Life: desired.Paused{Until: pausing}},
 			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until 2026-11-22T00:00:00Z: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
