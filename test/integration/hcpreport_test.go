@@ -50,7 +50,7 @@ func (w *world) conditionsOf(name string) []metav1.Condition {
 	return read.Status.Conditions
 }
 
-func (w *world) told(name, kind string) func() *metav1.Condition {
+func (w *world) hcpSays(name, kind string) func() *metav1.Condition {
 	return func() *metav1.Condition { return meta.FindStatusCondition(w.conditionsOf(name), kind) }
 }
 
@@ -58,8 +58,8 @@ func (w *world) told(name, kind string) func() *metav1.Condition {
 func (w *world) tells(name, kind string, within time.Duration, want gomega.OmegaMatcher) {
 	w.Helper()
 	since := time.Now()
-	w.Eventually(w.told(name, kind), within).Should(want)
-	w.Logf("%s: %s told after %s: %s", name, kind, time.Since(since).Round(time.Millisecond), w.told(name, kind)().Message)
+	w.Eventually(w.hcpSays(name, kind), within).Should(want)
+	w.Logf("%s: %s told after %s: %s", name, kind, time.Since(since).Round(time.Millisecond), w.hcpSays(name, kind)().Message)
 }
 
 // isWell waits until nothing is wrong, and nothing is under way but the proof of a webhook that here nobody answers.
@@ -159,7 +159,7 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	}
 	close(enough)
 	writing.Wait()
-	w.Expect(w.told("guest1", "Available")()).To(gomega.And(gomega.HaveField("Message", "12345"), gomega.HaveField("ObservedGeneration", int64(7))))
+	w.Expect(w.hcpSays("guest1", "Available")()).To(gomega.And(gomega.HaveField("Message", "12345"), gomega.HaveField("ObservedGeneration", int64(7))))
 	w.isWell("guest1")
 	version, _, err := unstructured.NestedString(w.plane("guest1").Object, "status", "version")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -212,7 +212,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 		w.tells(name, status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "PlanRefused",
 			"planning: refusing the plan, nothing was changed: the management namespace has more than one HostedControlPlane, and hypergate is for one: delete the one that does not belong there"))
 	}
-	w.Expect(w.told("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionTrue, "AsExpected"), "istiod serves on")
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionTrue, "AsExpected"), "istiod serves on")
 	w.Expect(w.controlPlanes().Delete(t.Context(), "guest2", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.isWell("guest1")
 
@@ -220,8 +220,8 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	pair.Guest.StopAPI()
 	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionUnknown, "GuestUnreachable",
 		"watching the guest: the API server cannot be reached: connection refused [see that the guest's kube-apiserver runs"))
-	w.Expect(w.told("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
-	w.Expect(w.told("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
 	w.Expect(pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 	w.isWell("guest1")
 
@@ -230,7 +230,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w.tells("guest1", status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "RolloutStuck", "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
-	w.Expect(w.told("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("nothing is wrong that somebody must mend"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("nothing is wrong that somebody must mend"))
 }
 
 // playStuck writes what the Deployment controller would once a rollout has taken too long.
@@ -255,8 +255,8 @@ func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "PlanRefused", "planning: "))
-	w.Expect(w.told("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(desired.CASecretName))
-	w.Expect(w.told("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionFalse, "Installing"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(desired.CASecretName))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionFalse, "Installing"))
 	w.Expect(secrets.Delete(t.Context(), desired.CASecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
@@ -289,7 +289,7 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("hostedcontrolplanes")))))
 	w.Eventually(w.log.String, 20*time.Second).Should(gomega.ContainSubstring("Cannot report to the HostedControlPlane; trying again from time to time"))
 	w.allow(user, append(core, all, report))
-	w.Eventually(w.told("guest1", status.ControlPlaneDegraded), 40*time.Second).Should(haveStatus(metav1.ConditionFalse, "AsExpected"))
+	w.Eventually(w.hcpSays("guest1", status.ControlPlaneDegraded), 40*time.Second).Should(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.Expect(strings.Count(w.log.String(), "Cannot report to the HostedControlPlane")).To(gomega.Equal(1), "it is said once")
 }
 
@@ -300,8 +300,8 @@ func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w.guestConfig.BearerToken = "expired"
 	w.run()
 	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionUnknown, "GuestUnauthorized", "the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"))
-	w.Expect(w.told("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
-	w.Expect(w.told("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
 	w.tells("guest1", status.ControlPlaneProgressing, withinMoments, haveStatus(metav1.ConditionFalse, "ReconciliationPaused"))
 }
