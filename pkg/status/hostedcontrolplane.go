@@ -37,6 +37,7 @@ const (
 	ReasonWaiting               = "Waiting"
 	ReasonWaitingForGuest       = "WaitingForGuest"
 	ReasonBlocked               = "Blocked"
+	ReasonNotReached            = "NotReached"
 	ReasonReconciliationPaused  = "ReconciliationPaused"
 	ReasonPlanRefused           = "PlanRefused"
 	ReasonGuestKubeconfig       = "GuestKubeconfig"
@@ -49,8 +50,12 @@ const (
 	ReasonManagementSideUnknown = "ManagementSideUnknown"
 )
 
-// lasts is how long what passes by itself must last until it is somebody's matter: a kube-apiserver of one replica is replaced in less.
-const lasts = 2 * time.Minute
+// How long what passes by itself must last until it is somebody's matter: a kube-apiserver of one replica is replaced in two minutes, and a load
+// balancer and its name are there in ten.
+const (
+	lasts          = 2 * time.Minute
+	lastsPublished = 10 * time.Minute
+)
 
 // Report is everything that a HostedControlPlane is told from. It is for the management side, whose objects it may name.
 type Report struct {
@@ -79,17 +84,23 @@ type Ailment struct{ since time.Time }
 
 // Ailing is what is to be remembered now. again is how soon it will be told as something that lasts; zero means never.
 func (a Ailment) Ailing(r Report, now time.Time) (next Ailment, again time.Duration) {
-	if !r.ails() {
+	passing := r.passing()
+	if len(passing) == 0 {
 		return Ailment{}, 0
 	}
 	if a.since.IsZero() {
 		a.since = now
 	}
-	return a, max(0, a.since.Add(lasts).Sub(now))
+	for _, p := range passing {
+		if left := a.since.Add(p.lasts()).Sub(now); left > 0 && (again == 0 || left < again) {
+			again = left
+		}
+	}
+	return a, again
 }
 
-func (a Ailment) lasted(now time.Time) bool {
-	return !a.since.IsZero() && now.Sub(a.since) >= lasts
+func (a Ailment) lasted(p problem, now time.Time) bool {
+	return !a.since.IsZero() && now.Sub(a.since) >= p.lasts()
 }
 
 // ControlPlane are the conditions of a HostedControlPlane that are to be set; what is not among them stays as it is. previous are those of ours that
@@ -153,6 +164,8 @@ func (r Report) available() metav1.Condition {
 		return say(metav1.ConditionTrue, ReasonNotRequested, "no GatewayClass of the guest asks for istiod")
 	case leftAlone(r.Outcome):
 		return say(metav1.ConditionTrue, ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says")
+	case r.Istiod == desired.Available && r.Reach != Reached():
+		return say(metav1.ConditionUnknown, ReasonNotReached, serves(r.Outcome, r.Version)+", but "+r.Reach.missing())
 	case r.Istiod == desired.Available:
 		return say(metav1.ConditionTrue, ReasonAsExpected, serves(r.Outcome, r.Version))
 	default:
@@ -206,6 +219,8 @@ func (r Report) underWay() metav1.Condition {
 		return say(metav1.ConditionTrue, ReasonClearing, "waiting for objects of the guest to be as they should be without an installation")
 	case r.Plan.Installed && r.Istiod != desired.Available:
 		return say(metav1.ConditionTrue, ReasonInstalling, "waiting for "+waiting(r.Outcome))
+	case r.Plan.Installed && r.Waiting == "" && complete && r.Reach != Reached():
+		return say(metav1.ConditionTrue, ReasonWaiting, "istiod "+r.Reach.missing())
 	case r.Plan.Installed && (r.Waiting != "" || !complete):
 		return say(metav1.ConditionTrue, ReasonWaiting, "waiting for "+waiting(r.Outcome))
 	default:
@@ -224,8 +239,10 @@ func pausedText(p desired.Paused) string {
 // hypergate that restarts in the middle of it does not start over.
 func (r Report) degraded(a Ailment, previous []metav1.Condition, now time.Time) metav1.Condition {
 	told := r.acting()
-	if a.lasted(now) || meta.IsStatusConditionTrue(previous, ControlPlaneDegraded) {
-		told = append(told, r.passing()...)
+	for _, p := range r.passing() {
+		if a.lasted(p, now) || meta.IsStatusConditionTrue(previous, ControlPlaneDegraded) {
+			told = append(told, p)
+		}
 	}
 	if len(told) == 0 {
 		return condition(ControlPlaneDegraded, metav1.ConditionFalse, ReasonAsExpected, "nothing is wrong that somebody must mend")

@@ -261,6 +261,14 @@ func TestControlPlane(t *testing.T) {
 		"istiod's account is not there yet": {with(serving(), func(r *status.Report) {
 			r.Token = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
 		}), good()},
+		"istiod is not reached where it is published": {
+			with(serving(), func(r *status.Report) { r.Reach = status.Unreached("no answer") }),
+			but(func(t *tell) {
+				const text = "was not yet seen to answer where it is published (management side: no answer)"
+				t.available = want{metav1.ConditionUnknown, "NotReached", serves + ", but " + text}
+				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
+			}),
+		},
 		"a CRD is somebody else's, and somebody must decide": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *tell) {
@@ -382,6 +390,15 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 	}
 	if ailment, again = ailment.Ailing(down, later); degraded(down, ailment, nil, later) != metav1.ConditionFalse || again == 0 {
 		t.Fatal("the next time counts anew")
+	}
+
+	unreached := with(serving(), func(r *status.Report) { r.Reach = status.Unreached("no answer") })
+	ailment, again = status.Ailment{}.Ailing(unreached, now)
+	if got := degraded(unreached, ailment, nil, now.Add(9*time.Minute)); got != metav1.ConditionFalse || again != 10*time.Minute {
+		t.Fatalf("a load balancer that is being made: %s, again in %s", got, again)
+	}
+	if got := degraded(unreached, ailment, nil, now.Add(10*time.Minute)); got != metav1.ConditionTrue {
+		t.Fatalf("one that never comes: %s", got)
 	}
 
 	starting := with(down, func(r *status.Report) { r.APIServer = metav1.ConditionFalse })

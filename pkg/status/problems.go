@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,8 +29,13 @@ func texts(problems []problem) string {
 	return someOf(list)
 }
 
-// ails says that something is wrong that mostly ends by itself, and that is ours to tell if it does not.
-func (r Report) ails() bool { return len(r.passing()) > 0 }
+// lasts is how long it must last until it is somebody's matter.
+func (p problem) lasts() time.Duration {
+	if p.reason == ReasonNotReached {
+		return lastsPublished
+	}
+	return lasts
+}
 
 // acting is what somebody must act on.
 func (r Report) acting() []problem {
@@ -71,6 +77,10 @@ func (r Report) problems() []problem {
 	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
 		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
 			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
+	}
+	if r.Istiod == desired.Available && r.Reach.state == unreached {
+		out = append(out, problem{reason: ReasonNotReached, text: "reaching istiod where it is published: it " + r.Reach.missing() + nextStep(
+			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), passes: true, waits: ReasonWaiting})
 	}
 	return append(out, r.troubledCRDs()...)
 }
