@@ -212,19 +212,31 @@ func (r Report) underWay() metav1.Condition {
 		return condition(ControlPlaneProgressing, status, reason, message)
 	}
 	complete := r.Mgmt.Complete() && r.Guest.Complete()
-	switch {
+	switch reason, what := r.installing(complete); {
+	case reason != "":
+		return say(metav1.ConditionTrue, reason, what)
 	case !r.Plan.Installed && r.Istiod != desired.Absent:
 		return say(metav1.ConditionTrue, ReasonClearing, "what is not asked for any more is being cleared away")
 	case !r.Plan.Installed && !complete:
 		return say(metav1.ConditionTrue, ReasonClearing, "waiting for objects of the guest to be as they should be without an installation")
-	case r.Plan.Installed && r.Istiod != desired.Available:
-		return say(metav1.ConditionTrue, ReasonInstalling, "waiting for "+waiting(r.Outcome))
-	case r.Plan.Installed && r.Waiting == "" && complete && r.Reach != Reached():
-		return say(metav1.ConditionTrue, ReasonWaiting, "istiod "+r.Reach.missing())
-	case r.Plan.Installed && (r.Waiting != "" || !complete):
-		return say(metav1.ConditionTrue, ReasonWaiting, "waiting for "+waiting(r.Outcome))
 	default:
 		return say(metav1.ConditionFalse, ReasonAsExpected, "everything is as it should be")
+	}
+}
+
+// installing is what an installation that is asked for waits for; empty when nothing.
+func (r Report) installing(complete bool) (reason, what string) {
+	switch {
+	case !r.Plan.Installed:
+		return "", ""
+	case r.Istiod != desired.Available:
+		return ReasonInstalling, "waiting for " + waiting(r.Outcome)
+	case r.Waiting != "" || !complete:
+		return ReasonWaiting, "waiting for " + waiting(r.Outcome)
+	case r.Reach != Reached():
+		return ReasonWaiting, "istiod " + r.Reach.missing()
+	default:
+		return "", ""
 	}
 }
 
