@@ -178,12 +178,6 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
 
-	t.Log("ingress is switched off")
-	w.patchControlPlane("guest1", `{"spec":{"capabilities":{"disabled":["Console","Ingress"]}}}`)
-	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionTrue, "IngressDisabled", "Ingress"))
-	w.isWell("guest1")
-	w.Expect(w.istiod()).To(gomega.BeNil())
-
 	t.Log("it is deleted: nothing more is said")
 	w.settle()
 	w.patchControlPlane("guest1", `{"metadata":{"finalizers":["hypershift.openshift.io/finalizer"]}}`)
@@ -243,6 +237,18 @@ func (w *world) playStuck() {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Patch(w.Context(), w.cfg.IstiodName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// TestAGuestWithoutIngressIsAvailable: what was there is cleared away, and that is told as it should be.
+func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.run()
+	w.install("demo")
+	w.createControlPlane("guest1", `, capabilities: {disabled: [Console, Ingress]}`)
+	w.Eventually(w.hcpSays("guest1", status.ControlPlaneAvailable), 60*time.Second).Should(saying(metav1.ConditionTrue, "IngressDisabled", "Ingress"))
+	w.isWell("guest1")
+	w.Expect(w.istiod()).To(gomega.BeNil())
 }
 
 // TestASpoiledCAReachesTheHostedControlPlane, and so does its end.
