@@ -55,6 +55,7 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 		p.again(r.trouble.tell(ctx, failureOf(p.outcome, nil)))
 	}
 	p.again(p.outcome.Mgmt.RetryAfter())
+	r.reportUnseen(ctx, p, err)
 	return reconcile.Result{RequeueAfter: p.next}
 }
 

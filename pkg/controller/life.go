@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // heldError says that the HostedControlPlane, or the Cluster, lets nothing be written now. It ends a pass before anything was.
@@ -64,8 +65,8 @@ func untilWhen(until time.Time) string {
 	return " until " + until.UTC().Format(time.RFC3339)
 }
 
-// rest ends a pass in which nothing may be written. The guest is not told either: its status would be a write. A pause that ends by time is no
-// event; all else is.
+// rest ends a pass in which nothing may be written. The guest is not told either: its status would be a write. The HostedControlPlane is told of a
+// pause; it is no part of what that protects. A pause that ends by time is no event; all else is.
 func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result {
 	if r.life.held != held.why {
 		told := []any{"why", held.why}
@@ -75,10 +76,12 @@ func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result 
 		logr.FromContextOrDiscard(ctx).Info("The "+held.kind+" lets nothing be written", told...)
 		r.life.held = held.why
 	}
+	p := &pass{}
 	if paused, is := held.phase.(desired.Paused); is && !paused.Until.IsZero() {
-		return reconcile.Result{RequeueAfter: max(paused.Until.Sub(r.clock.Now()), time.Second)}
+		p.again(max(paused.Until.Sub(r.clock.Now()), time.Second))
 	}
-	return reconcile.Result{}
+	r.tellControlPlanes(ctx, p, status.Report{Life: held.phase})
+	return reconcile.Result{RequeueAfter: p.next}
 }
 
 // unplanned says that nothing is to be installed, because the guest does without ingress, or cannot be, because the HostedControlPlane leaves it open

@@ -70,12 +70,13 @@ type Reconciler struct {
 	passing passing
 	// metrics shows the last outcome to who asks for it.
 	metrics crdMetrics
-	// life is what was said of the HostedControlPlane.
-	life life
 	// awaiting is what is missing of a guest that answers otherwise.
 	awaiting awaiting
 	// standby is what was found of another hypergate that has the guest.
 	standby standby
+	// life is what was said of the HostedControlPlane, planeReport what was said to it.
+	life        life
+	planeReport planeReport
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -86,7 +87,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
 		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, contested: contested{},
-		weakened: len(o.weakened()),
+		weakened: len(o.weakened()), planeReport: newPlaneReport(o.Reporting),
 	}
 }
 

@@ -38,6 +38,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 	} else {
 		untold = r.writeConditions(ctx, p)
 	}
+	r.tellControlPlanes(ctx, p, r.reportOf(p, refused))
 	p.again(o.Mgmt.And(o.Guest).RetryAfter())
 	p.again(r.trouble.tell(ctx, failureOf(o, untold)))
 	return reconcile.Result{RequeueAfter: p.next}

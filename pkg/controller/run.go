@@ -59,6 +59,8 @@ type Options struct {
 	// Probe is how it is proven that istiod answers where it is published. Standalone nobody looks: no cluster boundary is in between.
 	Probe          Probe
 	LeaderElection bool
+	// Reporting is whether the HostedControlPlane is told how things stand.
+	Reporting      Reporting
 	HealthAddress  string
 	MetricsAddress string
 }

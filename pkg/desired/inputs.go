@@ -222,7 +222,7 @@ const (
 	RolledOut Rollout = iota
 	// Rolling: not yet.
 	Rolling
-	// Stuck: its time is up (progressDeadlineSeconds), and it still is not ready.
+	// Stuck: its time is up (progressDeadlineSeconds), and it still is not ready; or its pods may not be made.
 	Stuck
 )
 

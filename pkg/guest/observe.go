@@ -109,7 +109,12 @@ func (c *Cluster) classesUnserved() bool {
 
 // Check is the health check of this side: it is known, the watches that decide what is installed work, and so does its kubeconfig.
 func (c *Cluster) Check() error {
-	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.claims.Err(), c.conn.Problem())
+	return cmp.Or(c.WatchTrouble(), c.conn.Problem())
+}
+
+// WatchTrouble is why what is known of the guest may be old, or is not known at all; nil when the watches that decide what is installed work.
+func (c *Cluster) WatchTrouble() error {
+	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.claims.Err())
 }
 
 // KubeconfigProblem is why the guest kubeconfig as it is now is not in use, but the one before; nil when it is.

@@ -269,10 +269,12 @@ func (c *Cluster) istiodStatus() desired.Hosted {
 	return out
 }
 
-// rollout is how far the newest version of istiod is. The Deployment controller gives up on it after progressDeadlineSeconds, ten minutes.
+// rollout is how far the newest version of istiod is. The Deployment controller gives up on it after progressDeadlineSeconds, ten minutes; that its pods
+// may not be made, it says at once.
 func rollout(d *appsv1.Deployment) desired.Rollout {
 	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse {
+		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse ||
+			condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
 			return desired.Stuck
 		}
 	}

@@ -109,6 +109,7 @@ func TestAvailability(t *testing.T) {
 		"available, rolled since":  {[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11), desired.RolledOut},
 		"available, still rolling": {[]string{strings.Replace(deployment(istiod, "", 2, 1, available, rolling), "replicas: 1", "replicas: 2", 1)}, desired.Available, at(10), desired.Rolling},
 		"available, gave up":       {[]string{deployment(istiod, "", 2, 1, available, stuck)}, desired.Available, at(10), desired.Stuck},
+		"no pods may be made":      {[]string{deployment(istiod, "", 2, 0, "{type: ReplicaFailure, status: 'True', reason: FailedCreate}")}, desired.Unavailable, time.Time{}, desired.Stuck},
 		"going":                    {[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)}, desired.Absent, time.Time{}, desired.RolledOut},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,8 +55,10 @@ func hyperShiftKind(deployment string) planeKind {
 // controlPlanes watches the HostedControlPlanes of the namespace, or a Cluster; nil where there can be none. Where the kind is not served, because no HyperShift is there, or may not be looked
 // at, that is the answer: it is asked again, but seldom.
 type controlPlanes struct {
-	of     planeKind
-	watch  *watch.Watch
+	of    planeKind
+	watch *watch.Watch
+	// client is for the objects, in the version that is asked for.
+	client func() dynamic.ResourceInterface
 	notify func()
 
 	// mu guards what the watch's goroutine writes and others read.
@@ -102,6 +104,7 @@ func (c *controlPlanes) run(ctx context.Context) {
 func watchControlPlanes(client dynamic.Interface, namespace string, of planeKind, notify func()) *controlPlanes {
 	c := &controlPlanes{of: of, notify: notify}
 	served := func() dynamic.ResourceInterface { return client.Resource(c.resource()).Namespace(namespace) }
+	c.client = served
 	c.watch = watch.New(watch.Options{
 		Name: of.resource.Resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -120,6 +123,7 @@ func watchControlPlanes(client dynamic.Interface, namespace string, of planeKind
 			}
 			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
 			out.value, out.err = of.read(u)
+			out.addressee = readAddressee(u, out.value)
 			return out, nil
 		},
 	})
@@ -143,8 +147,9 @@ func (c *controlPlanes) nextVersion() {
 // shownControlPlane is what is kept of a HostedControlPlane, which is large.
 type shownControlPlane struct {
 	metav1.ObjectMeta
-	value desired.ControlPlane
-	err   error
+	value     desired.ControlPlane
+	err       error
+	addressee Addressee
 }
 
 // whenServed makes a request, and again from time to time while the kind is served in no version or may not be looked at. Any other answer is returned.

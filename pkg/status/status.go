@@ -1,4 +1,5 @@
-// Package status turns what was planned and what became of it into the conditions of a GatewayClass: pure, with the time given.
+// Package status turns what was planned and what became of it into the conditions of a GatewayClass, and of the HostedControlPlane: pure, with the
+// time given.
 //
 // # Invariants
 //
@@ -7,6 +8,7 @@
 //   - observedGeneration is that of the class which the plan was computed from, never a newer one.
 //   - A message for the guest names no object, namespace or host of the management side. It does name the side, and the verb and resource of a
 //     missing permission: that is what whoever can help needs.
+//     What the HostedControlPlane is told, in hostedcontrolplane.go and problems.go, is for the management side, and names its objects.
 //   - A condition keeps its lastTransitionTime while its status stays the same.
 package status
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
@@ -122,7 +123,7 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 			T: t, Gomega: gomega.NewWithT(t),
 			mgmt: kubernetes.NewForConfigOrDie(mgmt.Config), guest: kubernetes.NewForConfigOrDie(guest.Config),
 			gateway:    gatewayclient.NewForConfigOrDie(guest.Config),
-			mgmtConfig: mgmt.Config, guestConfig: guest.Config,
+			mgmtConfig: mgmt.Config, guestConfig: guest.Config, ownMgmt: mgmt.Config,
 			cfg: desired.Config{
 				Topology: topology, MgmtNamespace: deployedMgmtNamespace, GuestNamespace: deployedGuestNamespace,
 				ControllerName: deployedController, Revision: deployedRevision,
@@ -242,6 +243,10 @@ func (d *deployed) start(more []string, env ...string) *proc.Process {
 func (d *deployed) tell() {
 	d.Log("a pod like this one is admitted where only restricted pods are")
 	d.admitPod()
+	if d.cfg.Topology == desired.TopologyHosted {
+		d.serveHyperShift()
+		d.createControlPlane("guest1", "")
+	}
 	d.Log("install, with the webhook that only --sidecar-injection asks for")
 	first := d.start([]string{"--sidecar-injection"})
 	d.createClass("demo")
@@ -249,6 +254,9 @@ func (d *deployed) tell() {
 	d.Eventually(func() *metav1.Condition { return d.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	d.Eventually(d.injector).Should(gomega.Succeed())
+	if d.cfg.Topology == desired.TopologyHosted {
+		d.tells("guest1", status.ControlPlaneAvailable, withinMoments, haveStatus(metav1.ConditionTrue, "AsExpected"))
+	}
 	granted := d.istiodRoles()
 
 	d.Log("drift: each object loses our label, and then goes unless it is a CRD; the guest's first, while istiod is there")

@@ -66,10 +66,13 @@ type world struct {
 	gateway                 gatewayclient.GatewayV1Interface
 	mgmtConfig, guestConfig *rest.Config
 	loadGuest               func() (*rest.Config, error)
-	mgmtRequests            *requests
-	guestRequests           *requests
-	caOverlap               time.Duration
-	clock                   clock.PassiveClock
+	// ownMgmt is a management cluster of the story's own, where it has one.
+	ownMgmt       *rest.Config
+	mgmtRequests  *requests
+	guestRequests *requests
+	caOverlap     time.Duration
+	clock         clock.PassiveClock
+	reporting     controller.Reporting
 	// health is the address of the health checks.
 	health string
 	// log is what the controller logged.
@@ -146,6 +149,7 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
 			Probe:         controller.Probe{Off: true},
 			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"), MetricsAddress: "0",
+			Reporting: w.reporting,
 		})
 	}()
 	return cancel, ended

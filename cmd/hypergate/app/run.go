@@ -24,7 +24,7 @@ type runOptions struct {
 	planOptions
 	mgmtKubeconfig, guestKubeconfig, guestSecret, istiodGuestServer string
 	tokenLifetime, caOverlap                                        time.Duration
-	leaderElect                                                     bool
+	leaderElect, reportToHCP                                        bool
 	healthAddress, metricsAddress                                   string
 	verbosity                                                       int
 	publishProbe                                                    string
@@ -58,6 +58,7 @@ func newRun() *cobra.Command {
 	flags.StringVar(&o.publishProbe, "publish-probe", "", "host:port to connect to for the proof that istiod answers where it is published, by the published name; "+probeOff+
 		": no proof is asked for, as where the management side cannot reach what the guest's nodes can (default: the published address, or for a name of HyperShift's private link its router)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "hold a Lease in --namespace while working")
+	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "tell the HostedControlPlane of the namespace, where there is one, how things stand, in conditions of its status")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 switches it off")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "log level: 0 says what is done, 1 why")
@@ -112,9 +113,17 @@ func (o *runOptions) run(ctx context.Context) error {
 		CAOverlap:      o.caOverlap,
 		Probe:          probe,
 		LeaderElection: o.leaderElect,
+		Reporting:      o.reporting(),
 		HealthAddress:  o.healthAddress,
 		MetricsAddress: o.metricsAddress,
 	})
+}
+
+func (o *runOptions) reporting() controller.Reporting {
+	if o.reportToHCP {
+		return controller.ReportToControlPlane
+	}
+	return controller.ReportNothing
 }
 
 func (o *runOptions) mgmtConfig() (*rest.Config, error) {

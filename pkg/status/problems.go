@@ -1,0 +1,277 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// problem is one thing that is wrong: during what, why, and what to do.
+type problem struct {
+	reason, text string
+	// passes says that it mostly ends by itself; waits is then what is waited for, a reason of Progressing.
+	passes bool
+	waits  string
+}
+
+func texts(problems []problem) string {
+	list := make([]string, 0, len(problems))
+	for _, p := range problems {
+		list = append(list, p.text)
+	}
+	return someOf(list)
+}
+
+// lasts is how long it must last until it is somebody's matter.
+func (p problem) lasts() time.Duration {
+	if p.reason == ReasonNotReached {
+		return lastsPublished
+	}
+	return lasts
+}
+
+// acting is what somebody must act on.
+func (r Report) acting() []problem {
+	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.passes })
+}
+
+// passing is what mostly ends by itself. That the guest does not answer while HyperShift says that its kube-apiserver is not available is not
+// among it: the guest is starting, or whoever looks after it knows.
+func (r Report) passing() []problem {
+	return slices.DeleteFunc(r.problems(), func(p problem) bool {
+		return !p.passes || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
+	})
+}
+
+// problems are all, what ends a pass first.
+func (r Report) problems() []problem {
+	var out []problem
+	if r.Kubeconfig != nil {
+		out = append(out, problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.Kubeconfig) + nextStep(
+			"put one into its Secret that works and leads to the guest")})
+	}
+	if unseen, is := r.unseen(); is {
+		out = append(out, unseen)
+	}
+	if r.Unseen != nil {
+		return out
+	}
+	if r.Refused != nil {
+		return append(out, r.refusedPlan())
+	}
+	out = append(out, r.failedObjects()...)
+	out = append(out, r.failedWatches()...)
+	if r.Token != nil {
+		out = append(out, lacking("getting istiod's token in the guest", r.Token))
+	}
+	if r.Proof != nil {
+		out = append(out, lacking("proving in the guest that its webhook is called", r.Proof))
+	}
+	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
+		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
+			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
+	}
+	if r.Istiod == desired.Available && r.Reach.state == unreached {
+		out = append(out, problem{reason: ReasonNotReached, text: "reaching istiod where it is published: it " + r.Reach.missing() + nextStep(
+			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), passes: true, waits: ReasonWaiting})
+	}
+	return append(out, r.troubledCRDs()...)
+}
+
+// Blind says that it is not known how things stand.
+func (r Report) Blind() bool {
+	_, blind := r.unseen()
+	return blind
+}
+
+// unseen is why it is not known how things stand.
+func (r Report) unseen() (problem, bool) {
+	err, phase := r.Unseen, "looking at both sides before anything is decided"
+	if err == nil {
+		err, phase = r.GuestTrouble, "watching the guest"
+	}
+	if err == nil {
+		return problem{}, false
+	}
+	cause := apply.Classify(err, "list", schema.GroupResource{})
+	switch class := cause.Class(); {
+	case r.Unseen != nil && r.UnseenSide == desired.SideMgmt:
+		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + gist(err), passes: true, waits: ReasonWaiting}, true
+	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized:
+		return ofCause(phase, desired.SideGuest, cause), true
+	case r.Unseen == nil:
+		return problem{}, false // one kind is not there: what that means is decided elsewhere
+	case r.UnseenSide == desired.SideGuest:
+		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + gist(err), passes: true, waits: ReasonWaitingForGuest}, true
+	default:
+		return problem{reason: ReasonPlanRefused, text: phase + ": " + err.Error()}, true
+	}
+}
+
+func (r Report) refusedPlan() problem {
+	cause := apply.Classify(r.Refused, "get", schema.GroupResource{})
+	switch cause.Class() {
+	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
+		return ofCause("observing both sides", desired.SideMgmt, cause)
+	default:
+		return problem{reason: ReasonPlanRefused, text: "planning: " + r.Refused.Error()}
+	}
+}
+
+// lacking is that something could not be had in the guest. What it is asked of may be about to come, so that only a right that is missing is somebody's matter
+// at once.
+func lacking(phase string, err error) problem {
+	cause := apply.Classify(err, "create", schema.GroupResource{Resource: "what is needed for it"})
+	p := ofCause(phase, desired.SideGuest, cause)
+	if cause.Class() != apply.Forbidden && !p.passes {
+		p.passes, p.waits = true, ReasonWaiting
+	}
+	return p
+}
+
+// failure is what went wrong with some objects of one side.
+type failure struct {
+	side desired.Side
+	apply.Outcome
+	more int
+}
+
+func (f failure) like(o failure) bool {
+	return f.side == o.side && f.Verdict() == o.Verdict() && f.Cause().String() == o.Cause().String() && f.Rival() == o.Rival()
+}
+
+// failedObjects are the objects that could not be made as they should be, those of one cause together.
+func (r Report) failedObjects() []problem {
+	var failures []*failure
+	for _, f := range append(failuresOf(desired.SideMgmt, r.Mgmt), failuresOf(desired.SideGuest, r.Guest)...) {
+		if f.side == desired.SideGuest && r.GuestTrouble != nil && f.Cause().Class().Passes() && f.Verdict() == apply.VerdictFailed {
+			continue // told of the guest
+		}
+		if i := slices.IndexFunc(failures, func(other *failure) bool { return f.like(*other) }); i >= 0 {
+			failures[i].more++
+			continue
+		}
+		failures = append(failures, &f)
+	}
+	out := make([]problem, 0, len(failures))
+	for _, f := range failures {
+		out = append(out, f.problem())
+	}
+	return out
+}
+
+func failuresOf(side desired.Side, report apply.Report) []failure {
+	var out []failure
+	for _, o := range report.Outcomes() {
+		if v := o.Verdict(); v == apply.VerdictDamped || v == apply.VerdictFailed && o.Cause().Class() != apply.Cancelled {
+			out = append(out, failure{side: side, Outcome: o})
+		}
+	}
+	return out
+}
+
+func (f failure) problem() problem {
+	what := f.ID().String()
+	if f.more > 0 {
+		what += fmt.Sprintf(" and %d more", f.more)
+	}
+	phase := fmt.Sprintf("applying %s on the %s side", what, f.side)
+	if f.Verdict() == apply.VerdictDamped {
+		return problem{reason: ReasonUndoneAgain, text: phase + ": " + cmp.Or(f.Rival(), "somebody") +
+			" changes it again and again, so that it is put right once in a while only" + nextStep("stop whoever does")}
+	}
+	return ofCause(phase, f.side, f.Cause())
+}
+
+// failedWatches are the kinds that may not be watched. That a side does not answer is told once, of the side.
+func (r Report) failedWatches() []problem {
+	var out []problem
+	for _, side := range []struct {
+		side    desired.Side
+		watches []apply.WatchProblem
+	}{{desired.SideMgmt, r.MgmtWatches}, {desired.SideGuest, r.GuestWatches}} {
+		for _, w := range side.watches {
+			if w.Cause.Class() == apply.Forbidden {
+				out = append(out, ofCause(fmt.Sprintf("watching the %s side", side.side), side.side, w.Cause))
+			}
+		}
+	}
+	return slices.CompactFunc(out, func(a, b problem) bool { return a == b })
+}
+
+// troubledCRDs are the CRDs about which somebody must decide, where a GatewayClass asks for what needs them. A write that failed is told as such.
+func (r Report) troubledCRDs() []problem {
+	if len(r.Classes) == 0 || leftAlone(r.Outcome) {
+		return nil
+	}
+	stands := slices.DeleteFunc(standsOf(r.Outcome), func(s stand) bool { return s.standing == denied || s.standing == failing || s.standing > missing })
+	if len(stands) == 0 {
+		return nil
+	}
+	return []problem{{reason: precedence()[stands[0].standing].reason, text: "looking after the guest's CRDs: " + toldOf(stands)}}
+}
+
+// ofCause is a problem with a request.
+func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
+	p := problem{reason: cause.Class().String(), text: phase + ": " + cause.String(), passes: cause.Class().Passes()}
+	if class := cause.Class(); class == apply.Denied || class == apply.Invalid || class == apply.Other {
+		p.text += said(cause)
+	}
+	if p.passes {
+		p.waits = ReasonWaiting
+		if class := cause.Class(); side == desired.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized) {
+			p.reason, p.waits = "Guest"+class.String(), ReasonWaitingForGuest
+		}
+	}
+	p.text += next(side, cause)
+	return p
+}
+
+// next is what to do about a cause.
+func next(side desired.Side, cause apply.Cause) string {
+	guest := side == desired.SideGuest
+	switch cause.Class() {
+	case apply.Unreachable:
+		if guest {
+			return nextStep("see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig")
+		}
+		return nextStep("see that the management cluster's API server answers")
+	case apply.Unauthorized:
+		if guest {
+			return nextStep("put a kubeconfig into its Secret that the guest accepts")
+		}
+		return nextStep("see that hypergate's service account is there")
+	case apply.Forbidden:
+		if guest {
+			return nextStep("grant it to hypergate's user in the guest (deploy/hosted/guest)")
+		}
+		return nextStep("grant it to hypergate's service account (deploy/hosted/management)")
+	case apply.Denied:
+		return nextStep("let hypergate by, or change what it is denied for")
+	case apply.Conflict:
+		return nextStep("if nobody needs the object, delete it, and hypergate makes its own")
+	case apply.NamespaceMissing:
+		return nextStep("make the namespace")
+	case apply.Invalid, apply.Other, apply.NotServed, apply.Refused:
+		return nextStep("see hypergate's log for the whole answer")
+	default:
+		return ""
+	}
+}
+
+func nextStep(text string) string { return " [" + text + "]" }
+
+// gist is an error in words that stay the same from try to try, where its cause is a request's; else all of it.
+func gist(err error) string {
+	if cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() != apply.Other {
+		return cause.String()
+	}
+	return err.Error()
+}

@@ -1,0 +1,325 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// withinMoments is how soon a HostedControlPlane must tell of an error after its cause.
+const withinMoments = 5 * time.Second
+
+// plane is a HostedControlPlane as it is now.
+func (w *world) plane(name string) *unstructured.Unstructured {
+	w.Helper()
+	u, err := w.controlPlanes().Get(context.Background(), name, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return u
+}
+
+// conditionsOf are all conditions of a HostedControlPlane.
+func (w *world) conditionsOf(name string) []metav1.Condition {
+	w.Helper()
+	var read struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	w.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(w.plane(name).Object, &read)).To(gomega.Succeed())
+	return read.Status.Conditions
+}
+
+func (w *world) hcpSays(name, kind string) func() *metav1.Condition {
+	return func() *metav1.Condition { return meta.FindStatusCondition(w.conditionsOf(name), kind) }
+}
+
+// tells waits for a HostedControlPlane to say something, and notes how long that took.
+func (w *world) tells(name, kind string, within time.Duration, want gomega.OmegaMatcher) {
+	w.Helper()
+	since := time.Now()
+	w.Eventually(w.hcpSays(name, kind), within).Should(want)
+	w.Logf("%s: %s told after %s: %s", name, kind, time.Since(since).Round(time.Millisecond), w.hcpSays(name, kind)().Message)
+}
+
+// isWell waits until nothing is wrong, and nothing is under way but the proof of a webhook that here nobody answers.
+func (w *world) isWell(name string) {
+	w.Helper()
+	w.Eventually(func() []metav1.Condition { return w.conditionsOf(name) }, 30*time.Second).Should(gomega.SatisfyAll(
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneAvailable), gomega.HaveField("Status", metav1.ConditionTrue))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneProgressing), gomega.Or(haveStatus(metav1.ConditionFalse, "AsExpected"), provingWebhook()))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneDegraded), gomega.HaveField("Status", metav1.ConditionFalse))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneUpgradeable), gomega.HaveField("Status", metav1.ConditionTrue))),
+	))
+}
+
+func provingWebhook() gomega.OmegaMatcher {
+	return saying(metav1.ConditionTrue, "Waiting", "its webhook to be seen rejecting an object")
+}
+
+func saying(status metav1.ConditionStatus, reason, part string) gomega.OmegaMatcher {
+	return gomega.And(haveStatus(status, reason), gomega.HaveField("Message", gomega.ContainSubstring(part)))
+}
+
+// others writes a condition as HyperShift does: the whole status, with what was read.
+func (w *world) others(name string, count int) {
+	u := w.plane(name)
+	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	c := map[string]any{
+		"type": "Available", "status": "True", "reason": "AsExpected", "message": fmt.Sprint(count), "lastTransitionTime": "2026-11-21T10:00:00Z", "observedGeneration": int64(7),
+	}
+	at := -1
+	for i, item := range list {
+		if item.(map[string]any)["type"] == "Available" {
+			at = i
+		}
+	}
+	if at < 0 {
+		list = append(list, c)
+	} else {
+		list[at] = c
+	}
+	w.Expect(unstructured.SetNestedSlice(u.Object, list, "status", "conditions")).To(gomega.Succeed())
+	for field, value := range map[string]any{"ready": true, "initialized": true, "version": "4.21.0"} {
+		w.Expect(unstructured.SetNestedField(u.Object, value, "status", field)).To(gomega.Succeed())
+	}
+	_, err = w.controlPlanes().UpdateStatus(context.Background(), u, metav1.UpdateOptions{FieldManager: "control-plane-operator"})
+	if !apierrors.IsConflict(err) {
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+}
+
+// newReport is a story with a HostedControlPlane that knows of nothing yet.
+func newReport(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
+	return w
+}
+
+// TestAHostedControlPlaneIsTold through its life, and nothing is written that does not say anything new.
+func TestAHostedControlPlaneIsTold(t *testing.T) {
+	w := newReport(t)
+	w.others("guest1", 0)
+	w.run()
+	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionTrue, "NotRequested", "no GatewayClass"))
+	w.isWell("guest1")
+	w.createClass("demo")
+	w.tells("guest1", status.ControlPlaneProgressing, withinMoments, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
+	w.install("demo2")
+	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionTrue, "AsExpected", "istiod 1.29.1 serves since"))
+	w.tells("guest1", status.ControlPlaneProgressing, 30*time.Second, provingWebhook())
+	w.isWell("guest1")
+	w.settle()
+
+	t.Log("somebody else writes to it, and hypergate's own write is an event: neither makes another")
+	requests := w.mgmtRequests.count()
+	w.others("guest1", 1)
+	w.Consistently(func() []string { return w.mgmtRequests.since(requests) }, "3s").Should(gomega.BeEmpty())
+
+	t.Log("both write at the same time")
+	var writing sync.WaitGroup
+	enough := make(chan struct{})
+	writing.Go(func() {
+		for i := 2; ; i++ {
+			select {
+			case <-enough:
+				w.others("guest1", 12345)
+				return
+			default:
+				w.others("guest1", i)
+			}
+		}
+	})
+	for _, state := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
+		w.playIstiod(state)
+		w.tells("guest1", status.ControlPlaneAvailable, withinMoments, gomega.HaveField("Status", metav1.ConditionStatus(state)))
+	}
+	close(enough)
+	writing.Wait()
+	w.Expect(w.hcpSays("guest1", "Available")()).To(gomega.And(gomega.HaveField("Message", "12345"), gomega.HaveField("ObservedGeneration", int64(7))))
+	w.isWell("guest1")
+	version, _, err := unstructured.NestedString(w.plane("guest1").Object, "status", "version")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(version).To(gomega.Equal("4.21.0"))
+
+	t.Log("a pause is told, and nothing else is said while it lasts")
+	before, class := w.conditionsOf("guest1"), w.condition("demo", "ControllerInstalled")
+	until := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339)
+	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"`+until+`"}}`)
+	w.tells("guest1", status.ControlPlaneProgressing, withinMoments, saying(metav1.ConditionFalse, "ReconciliationPaused", until))
+	w.playIstiod(corev1.ConditionFalse)
+	w.Consistently(func() string { return cmp.Diff(before, w.conditionsOf("guest1"), butProgressing()) }, "2s").Should(gomega.BeEmpty())
+	w.Expect(w.condition("demo", "ControllerInstalled")).To(gomega.Equal(class))
+	t.Log("it ends by time")
+	w.tells("guest1", status.ControlPlaneAvailable, 10*time.Second, saying(metav1.ConditionFalse, "Installing", "istiod"))
+	w.playIstiod(corev1.ConditionTrue)
+	w.isWell("guest1")
+
+	t.Log("it is deleted: nothing more is said")
+	w.settle()
+	w.patchControlPlane("guest1", `{"metadata":{"finalizers":["hypershift.openshift.io/finalizer"]}}`)
+	w.Expect(w.controlPlanes().Delete(t.Context(), "guest1", metav1.DeleteOptions{})).To(gomega.Succeed())
+	requests = w.mgmtRequests.count()
+	w.deleteClass("demo")
+	w.Consistently(func() []string { return w.mgmtRequests.since(requests) }, "2s").Should(gomega.BeEmpty())
+}
+
+func butProgressing() cmp.Option {
+	return cmp.FilterPath(func(p cmp.Path) bool { return len(p) == 2 }, cmp.Comparer(func(a, b metav1.Condition) bool {
+		return cmp.Equal([]string{a.Type, b.Type}, []string{status.ControlPlaneProgressing, status.ControlPlaneProgressing}) || cmp.Equal(a, b)
+	}))
+}
+
+// TestErrorsReachTheHostedControlPlane within five seconds of their cause, and say during what, why, and what to do; once mended, it says that, too.
+func TestErrorsReachTheHostedControlPlane(t *testing.T) {
+	w := newReport(t)
+	w.run()
+	w.install("demo")
+	w.isWell("guest1")
+
+	t.Log("two HostedControlPlanes: both are told")
+	w.createControlPlane("guest2", "")
+	for _, name := range []string{"guest1", "guest2"} {
+		w.tells(name, status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "PlanRefused",
+			"planning: refusing the plan, nothing was changed: the management namespace has more than one HostedControlPlane, and hypergate is for one: delete the one that does not belong there"))
+	}
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionTrue, "AsExpected"), "istiod serves on")
+	w.Expect(w.controlPlanes().Delete(t.Context(), "guest2", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.isWell("guest1")
+
+	t.Log("the guest does not answer")
+	pair.Guest.StopAPI()
+	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionUnknown, "GuestUnreachable",
+		"watching the guest: the API server cannot be reached: connection refused [see that the guest's kube-apiserver runs"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
+	w.Expect(pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
+	w.isWell("guest1")
+
+	t.Log("istiod does not come up: its image, say")
+	w.playStuck()
+	w.tells("guest1", status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "RolloutStuck", "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe"))
+	w.playIstiod(corev1.ConditionTrue)
+	w.isWell("guest1")
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("nothing is wrong that somebody must mend"))
+}
+
+// playStuck writes what the Deployment controller would once a rollout has taken too long.
+func (w *world) playStuck() {
+	w.Helper()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", LastTransitionTime: metav1.Now()},
+	}}})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Patch(w.Context(), w.cfg.IstiodName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// TestAGuestWithoutIngressIsAvailable: what was there is cleared away, and that is told as it should be.
+func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
+	w := newWorld(t)
+	w.serveHyperShift()
+	w.run()
+	w.install("demo")
+	w.createControlPlane("guest1", `, capabilities: {disabled: [Console, Ingress]}`)
+	w.Eventually(w.hcpSays("guest1", status.ControlPlaneAvailable), 60*time.Second).Should(saying(metav1.ConditionTrue, "IngressDisabled", "Ingress"))
+	w.isWell("guest1")
+	w.Expect(w.istiod()).To(gomega.BeNil())
+}
+
+// TestASpoiledCAReachesTheHostedControlPlane, and so does its end.
+func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
+	w := newReport(t)
+	w.run()
+	w.isWell("guest1")
+	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
+	_, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName}, Data: map[string][]byte{"ca-cert.pem": []byte("none")}}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.createClass("demo")
+	w.tells("guest1", status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "PlanRefused", "planning: "))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(desired.CASecretName))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionFalse, "Installing"))
+	w.Expect(secrets.Delete(t.Context(), desired.CASecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.playIstiod(corev1.ConditionTrue)
+	w.isWell("guest1")
+}
+
+// TestAForbiddenWriteReachesTheHostedControlPlane. Without the right to report nothing is told, and nothing else suffers.
+func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
+	w := newReport(t)
+	user := "limited-" + w.cfg.Revision
+	core := []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "deployments", "networkpolicies"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "services"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"get", "list", "watch"}},
+	}
+	report := rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes/status"}, Verbs: []string{"patch"}}
+	w.allow(user, append(core, report))
+	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
+	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	w.run()
+	w.isWell("guest1")
+	w.createClass("demo")
+	w.tells("guest1", status.ControlPlaneDegraded, withinMoments, saying(metav1.ConditionTrue, "Forbidden",
+		"and 1 more on the management side: may not patch services [grant it to hypergate's service account (deploy/hosted/management)]"))
+
+	t.Log("it may not report any more, and what it could not do is allowed: it does that all the same")
+	all := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"*"}}
+	w.allow(user, append(core, all))
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 30*time.Second).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("hostedcontrolplanes")))))
+	w.Eventually(w.log.String, 20*time.Second).Should(gomega.ContainSubstring("Cannot report to the HostedControlPlane; trying again from time to time"))
+	w.allow(user, append(core, all, report))
+	w.Eventually(w.hcpSays("guest1", status.ControlPlaneDegraded), 40*time.Second).Should(haveStatus(metav1.ConditionFalse, "AsExpected"))
+	w.Expect(strings.Count(w.log.String(), "Cannot report to the HostedControlPlane")).To(gomega.Equal(1), "it is said once")
+}
+
+// TestAGuestThatWasNeverSeenReachesTheHostedControlPlane: its credentials are too old, and hypergate has just started.
+func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
+	w := newReport(t)
+	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
+	w.guestConfig.BearerToken = "expired"
+	w.run()
+	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionUnknown, "GuestUnauthorized", "the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
+	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
+	w.tells("guest1", status.ControlPlaneProgressing, withinMoments, haveStatus(metav1.ConditionFalse, "ReconciliationPaused"))
+}
+
+// TestNothingIsToldWhereThatIsSwitchedOff.
+func TestNothingIsToldWhereThatIsSwitchedOff(t *testing.T) {
+	w := newReport(t)
+	w.reporting = controller.ReportNothing
+	w.run()
+	w.install("demo")
+	w.Consistently(func() []metav1.Condition { return w.conditionsOf("guest1") }, "2s").Should(gomega.BeEmpty())
+	for _, request := range w.mgmtRequests.since(0) {
+		w.Expect(isReport(request)).To(gomega.BeFalse(), request)
+	}
+}
