@@ -63,21 +63,12 @@ func (c *Cluster) known() error {
 	}
 	var missing []string
 	var errs []error
-	if !c.namespace.Synced() {
-		missing, errs = append(missing, "namespaces"), append(errs, c.namespace.Err())
-	}
-	// Without the CRD there is nothing to wait for.
-	if _, exists := c.crds.Get(classCRD); exists && !c.classes.Synced() && !c.classesUnserved() {
-		missing, errs = append(missing, "gatewayclasses"), append(errs, c.classes.Err())
-	}
-	if c.mode.pending() {
-		missing, errs = append(missing, modeCRD), append(errs, c.mode.Err())
-	}
 	for _, w := range []struct {
 		resource string
 		watch    interface{ Err() error }
 		pending  bool
 	}{
+		{"namespaces", c.namespace, !c.namespace.Synced()}, {"gatewayclasses", c.classes, c.classesPending()}, {modeCRD, c.mode, c.mode.pending()},
 		{"leases", c.claims, c.claims.pending()}, {"deployments", c.others.istiod, pending(c.others.istiod)}, {istioCRD, c.others.istios, c.others.istiosPending()},
 	} {
 		if w.pending {
@@ -92,6 +83,12 @@ func (c *Cluster) known() error {
 		return NotSyncedError{Missing: missing, Answers: c.answers(errs), err: errors.Join(errs...)}
 	}
 	return nil
+}
+
+// classesPending says that GatewayClasses may yet be shown. Without their CRD there is nothing to wait for.
+func (c *Cluster) classesPending() bool {
+	_, exists := c.crds.Get(classCRD)
+	return exists && !c.classes.Synced() && !c.classesUnserved()
 }
 
 // answers says whether the guest does, though something cannot be listed. A CRD that has just come is not served yet, and that passes.
