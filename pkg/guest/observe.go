@@ -68,8 +68,12 @@ func (c *Cluster) known() error {
 		watch    interface{ Err() error }
 		pending  bool
 	}{
-		{"namespaces", c.namespace, !c.namespace.Synced()}, {"gatewayclasses", c.classes, c.classesPending()}, {modeCRD, c.mode, c.mode.pending()},
-		{"leases", c.claims, c.claims.pending()}, {"deployments", c.others.istiod, pending(c.others.istiod)}, {istioCRD, c.others.istios, c.others.istiosPending()},
+		{"namespaces", c.namespace, !c.namespace.Synced()},
+		{"gatewayclasses", c.classes, c.classesPending()},
+		{modeCRD, c.mode, c.mode.pending()},
+		{"leases", c.claims, c.claims.pending()},
+		{"deployments", c.others.istiod, pending(c.others.istiod)},
+		{istioCRD, c.others.istios, c.others.istiosPending()},
 	} {
 		if w.pending {
 			missing, errs = append(missing, w.resource), append(errs, w.watch.Err())
