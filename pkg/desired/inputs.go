@@ -11,6 +11,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/values"
 )
 
 // Topology says which clusters play the two sides.
@@ -56,6 +57,8 @@ type Config struct {
 	XDS HostPort
 	// Publish is who publishes istiod to the guest's nodes, and how; unless somebody else does it, XDS follows from it and may be empty here.
 	Publish Publish
+	// Values are what the user adds to the charts' values.
+	Values values.Values
 	// WebhookHost is the host that the guest's kube-apiserver calls istiod's webhooks at, on port 443. Hosted only.
 	WebhookHost string
 	// IstioResources are the Istio kinds that istiod serves, in any order.

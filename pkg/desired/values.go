@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hypergate/hypergate/pkg/values"
 )
 
 // Paths of the files in istiod's pod. Istio looks for mesh configuration and injection templates relative to its working directory, /, and
@@ -30,7 +33,7 @@ const (
 
 // mgmtValues are the chart values of the istiod release: a control plane for the Gateway API and nothing else.
 func mgmtValues(cfg Config) map[string]any {
-	return map[string]any{
+	return overlay(map[string]any{
 		"revision":         cfg.Revision,
 		"image":            cfg.PilotImage,
 		"autoscaleEnabled": false,
@@ -60,7 +63,7 @@ func mgmtValues(cfg Config) map[string]any {
 				"image": cfg.ProxyImage,
 			},
 		}),
-	}
+	}, cfg.Values.Istiod)
 }
 
 // guestValues are the chart values of the istiod-remote release.
@@ -75,7 +78,7 @@ func guestValues(cfg Config, hosted Hosted, guest Guest) map[string]any {
 		// The marker of the default revision, as a Service: istiod looks for tag Services in its own system namespace only
 		// (pkg/revisions/tag_watcher.go), so ours makes unlabelled Gateways and routes ours and is invisible to any other mesh.
 		"revisionTags":   []any{"default"},
-		"gatewayClasses": classDefaults(guest.Classes),
+		"gatewayClasses": classDefaults(guest.Classes, cfg.Values.Classes),
 		"global":         merge(globalValues(cfg), map[string]any{"configCluster": true}),
 	}
 }
@@ -156,18 +159,45 @@ func certificateHosts(cfg Config) []string {
 	return slices.Compact(hosts)
 }
 
+// overlay is a tree of values with others in it, which come first. Neither is changed.
+func overlay(base, over map[string]any) map[string]any {
+	out := maps.Clone(base)
+	for key, value := range over {
+		below, isTree := value.(map[string]any)
+		if under, both := out[key].(map[string]any); isTree && both {
+			out[key] = overlay(under, below)
+		} else {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// inTree says whether a tree of values has something at a path.
+func inTree(tree map[string]any, path ...string) bool {
+	_, found, _ := unstructured.NestedFieldNoCopy(tree, path...)
+	return found
+}
+
 // classDefaults gives the gateways of each class a disruption budget and a second replica. The name of a class becomes a label value in the
-// ConfigMap that carries its defaults; a class whose name is no label value has gateways without defaults.
-func classDefaults(classes []GatewayClass) map[string]any {
+// ConfigMap that carries its defaults; a class whose name is no label value has gateways without defaults. What the user gives for all classes, and then for
+// this one, comes first.
+func classDefaults(classes []GatewayClass, given map[string]map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, class := range classes {
 		if len(validation.IsValidLabelValue(class.Name)) > 0 {
 			continue
 		}
-		out[class.Name] = map[string]any{
+		usual := map[string]any{
 			"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{"minReplicas": int64(2), "maxReplicas": int64(10)}},
 			"podDisruptionBudget":     map[string]any{"spec": map[string]any{"minAvailable": int64(1)}},
 		}
+		for _, name := range []string{values.AllClasses, class.Name} {
+			if inTree(given[name], "podDisruptionBudget", "spec", "maxUnavailable") {
+				delete(usual, "podDisruptionBudget") // it has one of the two
+			}
+		}
+		out[class.Name] = overlay(overlay(usual, given[values.AllClasses]), given[class.Name])
 	}
 	return out
 }

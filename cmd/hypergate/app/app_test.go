@@ -69,6 +69,8 @@ func TestBadFlags(t *testing.T) {
 		"bad guest namespace":    {flags("--guest-namespace=a.b"), []string{"--guest-namespace", `"a.b"`}},
 		"no images":              {flags("--pilot-image=", "--proxy-image="), []string{"--pilot-image must be given, such as", "--proxy-image must be given, such as"}},
 		"bad image":              {flags("--pilot-image=pilot"), []string{"--pilot-image", `"pilot"`, "registry"}},
+		"no values file":         {flags("--values=/does/not/exist.yaml"), []string{"--values", "/does/not/exist.yaml", "no such file"}},
+		"a value not ours":       {flags("--values=" + file(t, "v.yaml", "meshConfig:\n  rootNamespace: x\n")), []string{"--values", "v.yaml:2:3: meshConfig.rootNamespace is no value that may be given"}},
 		"two publishers":         {flags("--publish=route"), []string{"--xds-address and --publish=route exclude each other"}},
 		"no way":                 {flags("--xds-address=", "--publish="), []string{"--publish", "auto, route, loadbalancer, nodeport, tlsroute"}},
 		"unknown way":            {flags("--xds-address=", "--publish=ingress"), []string{"--publish", `"ingress"`, "route"}},

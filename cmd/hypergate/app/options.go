@@ -11,6 +11,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/values"
 )
 
 // planOptions are the flags that decide what is computed: run and render have them in common.
@@ -25,6 +26,7 @@ type planOptions struct {
 	networkPolicies                     peerOptions
 	crds                                crdOptions
 	chartsDir, releaseVersion           string
+	valuesFile                          string
 }
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
@@ -40,6 +42,8 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	o.networkPolicies.addFlags(flags)
 	flags.StringVar(&o.releaseVersion, "release-version", "", "version of the OpenShift release that hypergate and istiod's image came with, for those that wait until istiod is of a release (default: what the HostedControlPlane says, "+
 		"which during an upgrade may be ahead of the images)")
+	flags.StringVar(&o.valuesFile, "values", "", "file with values for Istio's charts, of those that may be given: resources, global.logging.level, global.logAsJson, meshConfig's access log, and gatewayClasses "+
+		"with the replicas and the disruption budget of each class's gateways. It is checked before anything is done, and read once")
 	o.crds.addProtectionFlags(flags)
 }
 
@@ -86,9 +90,11 @@ func (o *planOptions) config() (desired.Config, error) {
 	var resourcesErr, peersErr error
 	crdsErr := o.crds.into(&cfg)
 	publishErr := o.publish.into(&cfg)
+	var valuesErr error
+	cfg.Values, valuesErr = readValues(o.valuesFile)
 	cfg.IstioResources, resourcesErr = parseIstioResources(o.istioResources)
 	cfg.NetworkPolicies, peersErr = o.networkPolicies.config()
-	if err := errors.Join(o.missing(), publishErr, resourcesErr, peersErr, crdsErr); err != nil {
+	if err := errors.Join(o.missing(), publishErr, valuesErr, resourcesErr, peersErr, crdsErr); err != nil {
 		return desired.Config{}, err
 	}
 	return cfg, cfg.Validate()
@@ -133,6 +139,22 @@ func knownResources() string {
 		out = append(out, r.Resource)
 	}
 	return strings.Join(out, ", ")
+}
+
+// readValues are the user's values; none without a file.
+func readValues(file string) (values.Values, error) {
+	if file == "" {
+		return values.Values{}, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return values.Values{}, fmt.Errorf("--values: %w", err)
+	}
+	out, err := values.Parse(file, data)
+	if err != nil {
+		return values.Values{}, fmt.Errorf("--values: %w", err)
+	}
+	return out, nil
 }
 
 // chartSource is the embedded charts, or those of a directory.
