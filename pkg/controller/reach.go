@@ -98,6 +98,16 @@ func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.Stat
 	return r.known, 0
 }
 
+// last is what is known of an istiod that serves, in a pass that has no plan: nobody looks again, and what was known holds.
+func (r *reach) last(hosted desired.Hosted) status.Reach {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if hosted.Istiod != desired.Available || r.probe.Off {
+		return status.Reached()
+	}
+	return r.known
+}
+
 // look makes the handshake, notes what came of it, and wakes the controller.
 func (r *reach) look(ctx context.Context, about looked) {
 	err := handshake(ctx, r.probe.at(about.at), about)

@@ -22,7 +22,9 @@ import (
 
 // report logs what was done, writes the conditions that changed, and says when to try again what failed. refused is why there is no plan.
 func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconcile.Result {
-	p.outcome.Refused, p.outcome.Weakened = refused, r.weakened
+	if p.outcome.Refused, p.outcome.Weakened = refused, r.weakened; refused != nil {
+		p.outcome.Reach = r.reach.last(p.hosted)
+	}
 	o := p.outcome
 	r.metrics.keep(o)
 	if changes(o.Mgmt)+changes(o.Guest) > 0 {

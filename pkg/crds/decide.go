@@ -161,9 +161,9 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 // read. What tells a change from an upgrade that somebody else has made is the claim of a newer version, or of another channel.
 func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	update, claim := Decision{Update, IsOurs}, claimOf(f.Marks, w)
-	switch refused, no := refusedByServer(f); {
-	case no:
-		return refused
+	switch decision, refused := refusedByServer(f); {
+	case refused:
+		return decision
 	case claim != claimsNothing && f.Content != Read:
 		return unread(f)
 	case f.Content == Read && f.Difference.onlyAdds():
@@ -220,9 +220,9 @@ func decideOthers(f Fact, w Wanted, consent Consent) Decision {
 // decideLoss lets a decision to write pass if nothing is lost by it.
 func decideLoss(f Fact, w Wanted, write Decision) Decision {
 	claim := compareVersions(f.Marks.Version, w.Version)
-	switch refused, no := refusedByServer(f); {
-	case no:
-		return refused
+	switch decision, refused := refusedByServer(f); {
+	case refused:
+		return decision
 	case f.Difference.onlyAdds():
 		return write // whatever it claims to be, ours has all that it has
 	case claim == newer:

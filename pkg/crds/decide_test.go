@@ -106,7 +106,7 @@ func TestWords(t *testing.T) {
 		{crds.IsUnknown, routes, crds.Fact{Marks: crds.Marks{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}}, "which", "kubectl label crd " + routes + " olm.managed-"},
 		{crds.IsGarbled, routes, crds.Fact{}, "says neither true nor false", annotate + "true (or =false)"},
 		{crds.IsUnreadable, routes, crds.Fact{Why: "it has no versions"}, "cannot be read: it has no versions", "kubectl get crd " + routes + " -o yaml"},
-		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}}, "and the same; it is not served: names taken", ""},
+		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}}, "and the same; it is not served: names taken", "at status.conditions"},
 		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Established, Converts: crds.ConvertsByWebhook}}, "and the same; a webhook converts", ""},
 		{crds.HasConsent, routes, read, "taken over from third party: helm, with consent", ""},
 		{"OfTomorrow", routes, crds.Fact{}, "OfTomorrow", ""},

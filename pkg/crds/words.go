@@ -30,7 +30,21 @@ func (c CRD) Reason() string {
 }
 
 // NextStep is what a person can do about it, as a command where there is one; empty when there is nothing to do.
-func (c CRD) NextStep() string { return c.words().nextStep }
+func (c CRD) NextStep() string {
+	step := c.words().nextStep
+	if step == "" && c.Definition.State == Rejected {
+		step = "take the names that it shares from the other CRD: kubectl get crd " + c.Name + " -o yaml, at status.conditions"
+	}
+	return step
+}
+
+// whoNames is what names the objects that use fields.
+func (c CRD) whoNames() string {
+	if c.Owner.Kind == Ours {
+		return "hypergate crds names them"
+	}
+	return "hypergate crds --dry-run adopt names them"
+}
 
 // words are a decision for people.
 type words struct{ reason, nextStep string }
@@ -77,7 +91,7 @@ func (c CRD) words() words {
 		},
 		WouldLoseFields: {
 			"objects use fields that ours does not have: " + few(c.Difference.Lost),
-			"take those fields out of the objects (hypergate crds --dry-run adopt names them)",
+			"take those fields out of the objects (" + c.whoNames() + ")",
 		},
 	}[c.Because]
 }

@@ -3,7 +3,7 @@
 // # Workflow
 //
 //	Config (flags) ─┐
-//	Hosted (mgmt)  ─┼─► Compute ─► State{ CRDs · Guest · Mgmt · Workload · Admission · Dropped }
+//	Hosted (mgmt)  ─┼─► Compute ─► State{ CRDs · Adopted · Protection · Guest · Mgmt · Exposure · Workload · Admission · Dropped }
 //	Guest  (guest) ─┘
 //
 // Compute renders Istio's istio-discovery chart twice, as the release "istiod" and as the release "istiod-remote" (profile remote), and sends
@@ -18,6 +18,6 @@
 //     Secret and never a workload. Minting refuses, and Compute then returns no State at all.
 //   - Nothing of the management side can be read in a GuestObject (leak.go): no key of the mesh CA, no name of the management namespace but in
 //     the URLs of webhooks, no address and no CA of the management API; as it is, or encoded, or in text within text. Compute refuses such a plan.
-//   - No GatewayClass asks for us: State holds nothing but CRDs. Pruning does the rest.
+//   - No GatewayClass asks for us: State holds nothing but CRDs and what protects them. Pruning does the rest.
 //   - Same input, same bytes. No clock, no environment, no network, no file.
 package desired

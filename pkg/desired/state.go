@@ -17,7 +17,7 @@ import (
 
 // State is everything that should exist. Its stages are applied in the order of the fields; see docs/design.md.
 type State struct {
-	// Installed is whether a GatewayClass asks for us. If not, all lists but CRDs are empty and what is left of an installation is pruned.
+	// Installed is whether a GatewayClass asks for us. If not, all lists but CRDs, Adopted and Protection are empty and what is left of an installation is pruned.
 	Installed bool
 	// Mode is whether the installation and the CRDs are looked after at all. If not, Installed is false, and the mesh CA is all that is planned.
 	Mode crds.Mode

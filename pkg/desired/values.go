@@ -189,7 +189,7 @@ func classDefaults(classes []GatewayClass, given map[string]map[string]any) map[
 			continue
 		}
 		usual := map[string]any{
-			"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{"minReplicas": int64(2), "maxReplicas": int64(10)}},
+			"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{"minReplicas": values.UsualMinReplicas, "maxReplicas": values.UsualMaxReplicas}},
 			"podDisruptionBudget":     map[string]any{"spec": map[string]any{"minAvailable": int64(1)}},
 		}
 		for _, name := range []string{values.AllClasses, class.Name} {

@@ -26,7 +26,7 @@ func Unreached(why string) Reach { return Reach{unreached, why} }
 // Settles says that this is mostly a matter of moments.
 func (r Reach) Settles() bool { return r.state == proving }
 
-// missing is what is not known, in words that go on after what istiod does; empty when nothing is.
+// missing is what is not known of istiod, in words that go on after its name; empty when nothing is.
 func (r Reach) missing() string {
 	const text = "was not yet seen to answer where it is published"
 	switch r.state {

@@ -151,6 +151,9 @@ func installed(o Outcome, version string) metav1.Condition {
 	default:
 		c.Status, c.Reason, c.Message = undisturbed(o, version)
 	}
+	if c.Status == metav1.ConditionTrue && o.Reach != Reached() {
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, c.Message+"; it "+o.Reach.missing()
+	}
 	c.Message += weakened(o)
 	return c
 }
@@ -160,8 +163,6 @@ func undisturbed(o Outcome, version string) (status metav1.ConditionStatus, reas
 	switch {
 	case o.Istiod != desired.Available || !o.Mgmt.Complete() || !o.Guest.Complete():
 		return metav1.ConditionUnknown, ReasonPending, "waiting for " + waiting(o)
-	case o.Reach != Reached():
-		return metav1.ConditionUnknown, ReasonPending, serves(o, version) + ", but " + o.Reach.missing()
 	case o.Waiting != "":
 		return metav1.ConditionTrue, ReasonInstalled, serves(o, version) + ", but waits for " + o.Waiting
 	default:

@@ -152,11 +152,15 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Unreached("no answer")},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but was not yet seen to answer where it is published (management side: no answer)"},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published (management side: no answer)"},
+		},
+		"the same, and something else fails": {
+			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Reach: status.Unreached("no answer")},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but not everything is as it should be: management side: may not patch deployments.apps; it was not yet seen to answer where it is published (management side: no answer)"},
 		},
 		"that is being found out": {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Proving()},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but was not yet seen to answer where it is published"},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published"},
 		},
 		"an object is being deleted": {
 			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},

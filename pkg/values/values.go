@@ -43,6 +43,9 @@ func Parse(name string, data []byte) (Values, error) {
 	}
 	r := reader{file: name}
 	read, _ := r.read(document.Content[0], table(), nil).(map[string]any)
+	if len(r.errs) == 0 {
+		r.checkReplicas(read)
+	}
 	if err := r.err(); err != nil {
 		return Values{}, err
 	}
@@ -57,10 +60,51 @@ func Parse(name string, data []byte) (Values, error) {
 	return out, nil
 }
 
+// The replicas of gateways where a user says nothing.
+const (
+	UsualMinReplicas int64 = 2
+	UsualMaxReplicas int64 = 10
+)
+
+// checkReplicas holds the fewest and the most replicas of each class against each other, with what is said for all classes, and what nobody says.
+func (r *reader) checkReplicas(read map[string]any) {
+	classes, _ := read["gatewayClasses"].(map[string]any)
+	replicas := func(name string, usual int64) map[string]int64 {
+		out := map[string]int64{"": usual}
+		for class, tree := range classes {
+			level, _ := tree.(map[string]any)
+			for _, key := range []string{"horizontalPodAutoscaler", "spec"} {
+				level, _ = level[key].(map[string]any)
+			}
+			if n, given := level[name].(int64); given {
+				out[class] = n
+			}
+		}
+		return out
+	}
+	fewest, largest := replicas("minReplicas", UsualMinReplicas), replicas("maxReplicas", UsualMaxReplicas)
+	of := func(all map[string]int64, class string) int64 {
+		for _, name := range []string{class, AllClasses} {
+			if n, given := all[name]; given {
+				return n
+			}
+		}
+		return all[""]
+	}
+	for _, class := range slices.Sorted(maps.Keys(classes)) {
+		if low, high := of(fewest, class), of(largest, class); low > high {
+			path := "gatewayClasses." + class + ".horizontalPodAutoscaler.spec"
+			r.errs = append(r.errs, fmt.Errorf("%s:%d: %s: minReplicas would be %d and maxReplicas %d (they are %d and %d unless given): give both", r.file, r.lines[class], path, low, high, UsualMinReplicas, UsualMaxReplicas))
+		}
+	}
+}
+
 // reader collects mistakes.
 type reader struct {
 	file string
 	errs []error
+	// lines are where classes are.
+	lines map[string]int
 }
 
 func (r *reader) wrong(n *yaml.Node, path []string, format string, args ...any) any {
@@ -102,6 +146,10 @@ func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 			return nil, "is no value that may be given; there are " + strings.Join(slices.Sorted(maps.Keys(want)), ", ")
 		})
 	case each:
+		r.lines = map[string]int{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			r.lines[n.Content[i].Value] = n.Content[i].Line
+		}
 		return r.mapping(n, path, func(key string) (shape, string) { return want.of, want.key(key) })
 	}
 	return r.wrong(n, path, "is of a shape that nobody knows")

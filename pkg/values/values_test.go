@@ -76,6 +76,8 @@ func TestMistakes(t *testing.T) {
 		"no such word":        {"meshConfig: {accessLogEncoding: XML}", []string{`is "XML", and should be one of TEXT, JSON`}},
 		"no replicas":         {"gatewayClasses: {a: {horizontalPodAutoscaler: {spec: {minReplicas: 0}}}}", []string{"should be a number from 1 to 1000"}},
 		"too many percent":    {"gatewayClasses: {a: {podDisruptionBudget: {spec: {minAvailable: 101%}}}}", []string{"or a percentage such as 50%"}},
+		"fewer than usual":    {"gatewayClasses:\n  a: {horizontalPodAutoscaler: {spec: {maxReplicas: 1}}}", []string{"v.yaml:2: gatewayClasses.a.horizontalPodAutoscaler.spec: minReplicas would be 2 and maxReplicas 1 (they are 2 and 10 unless given)"}},
+		"more than for all":   {"gatewayClasses:\n  '*': {horizontalPodAutoscaler: {spec: {maxReplicas: 3}}}\n  a: {horizontalPodAutoscaler: {spec: {minReplicas: 4}}}", []string{"v.yaml:3: gatewayClasses.a.", "4 and maxReplicas 3"}},
 		"no class":            {"gatewayClasses: {'a b': {}}", []string{`v.yaml:1:18: gatewayClasses.a b is neither the name of a GatewayClass nor "*"`}},
 		"twice":               {"resources: {}\nresources: {}", []string{"v.yaml:2:1: resources is given twice"}},
 		"an anchor":           {"resources: &a {}\n", []string{"v.yaml:1:12: resources has an anchor or an alias: write it out"}},

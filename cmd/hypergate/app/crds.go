@@ -46,7 +46,7 @@ first, whether hypergate would do it with consent, which objects use what would 
 Exit codes:
   0  there is nothing to do for anybody
   1  an error: a flag, no kubeconfig, no answer, a missing permission
-  2  somebody must act: a verdict is Blocked or HandsOff (with --dry-run adopt: something could not be taken over)`,
+  2  somebody must act: a verdict is Blocked or HandsOff, or the API server does not serve a CRD (with --dry-run adopt: something could not be taken over)`,
 		Example: `  # Who owns the CRDs, and what is to be done?
   hypergate crds --guest-kubeconfig guest.kubeconfig
 
@@ -54,7 +54,7 @@ Exit codes:
   kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --guest-kubeconfig /etc/kubernetes
 
   # In a script: the CRDs that somebody must look at
-  hypergate crds --guest-kubeconfig guest.kubeconfig -o json | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "HandsOff") | .name'
+  hypergate crds --guest-kubeconfig guest.kubeconfig -o json | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "HandsOff" or .notServed) | .name'
 
   # What would happen if hypergate took over the CRDs of others?
   hypergate crds --guest-kubeconfig guest.kubeconfig --dry-run adopt`,

@@ -98,7 +98,8 @@ func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject
 		return nil, nil
 	}
 	if _, known := state.Publication.(desired.Published); !known {
-		return nil, errors.New("where istiod will be published is for the management cluster to say, which render does not ask: give --xds-address")
+		return nil, errors.New("where istiod will be published is for the management cluster to say, which render does not ask: in place of --publish give --xds-address " +
+			"(what publishes it is not shown then)")
 	}
 	secret, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())})
 	return []desired.MgmtObject{secret}, err
