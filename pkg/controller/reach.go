@@ -75,7 +75,12 @@ type looked struct {
 // of is what is known now, and when to ask again; zero: when woken, or not at all.
 func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.State, now time.Time) (status.Reach, time.Duration) {
 	published, known := plan.Publication.(desired.Published)
-	if r.probe.Off || !known || hosted.Istiod != desired.Available {
+	switch _, awaited := plan.Publication.(desired.Awaited); {
+	case hosted.Istiod != desired.Available:
+		return status.Reached(), 0
+	case awaited:
+		return status.Unreached("it has no address"), 0
+	case r.probe.Off || !known:
 		return status.Reached(), 0
 	}
 	about := looked{published.At, string(slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)), hosted.IstiodSince}

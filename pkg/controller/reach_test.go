@@ -148,13 +148,22 @@ func TestWhereNobodyLooks(t *testing.T) {
 	for name, edit := range map[string]func(*looker){
 		"switched off":     func(l *looker) { l.reach.probe.Off = true },
 		"istiod is away":   func(l *looker) { l.hosted.Istiod = desired.Unavailable },
-		"no address known": func(l *looker) { l.plan.Publication = desired.Awaited{} },
+		"nothing planned":  func(l *looker) { l.plan.Publication = nil },
 	} {
 		l := newLooker(t, "127.0.0.1:1", nil)
 		edit(l)
 		if l.sees() != status.Reached() || l.reach.running {
 			t.Errorf("%s: %v", name, l.sees())
 		}
+	}
+}
+
+// TestAnIstiodWithoutAnAddress: nobody can reach it, whoever looks.
+func TestAnIstiodWithoutAnAddress(t *testing.T) {
+	l := newLooker(t, "127.0.0.1:1", nil)
+	l.reach.probe.Off, l.plan.Publication = true, desired.Awaited{Why: "an address"}
+	if got := l.sees(); got != status.Unreached("it has no address") {
+		t.Errorf("%v", got)
 	}
 }
 

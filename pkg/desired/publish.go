@@ -50,12 +50,17 @@ type Exposure struct {
 	// NodePort and LoadBalancer are what the cluster handed out to Service Config.XDSService; 0 and empty before.
 	NodePort     uint16
 	LoadBalancer string
-	// ControlPlaneRoute is the control plane operator's Route, RouteRefused why a router does not serve ours: the reason in its status.
+	// ControlPlaneRoute is the control plane operator's Route, Refused what routers say of ours.
 	ControlPlaneRoute FoundRoute
-	RouteRefused      string
+	Refused           RefusedRoute
+	// Problem is why the way cannot be gone at all, in words for the management side; empty when it can.
+	Problem string
 	// TLSRouteVersion is the version of TLSRoutes that the cluster serves, where they are the way.
 	TLSRouteVersion string
 }
+
+// RefusedRoute is a Route of ours that no router serves: the host that it has, and the reason in its status. The zero value: there is none.
+type RefusedRoute struct{ Host, Reason string }
 
 // FoundRoute is a Route that somebody else made; the zero value: there is none.
 type FoundRoute struct {
@@ -143,6 +148,9 @@ func publication(cfg Config, hosted Hosted) Publication {
 	if err != nil {
 		return Impossible{err.Error()}
 	}
+	if problem := hosted.Exposure.Problem; problem != "" {
+		return Impossible{problem}
+	}
 	var out Publication
 	switch way {
 	case WayRoute:
@@ -163,6 +171,9 @@ func publication(cfg Config, hosted Hosted) Publication {
 		switch {
 		case !isHost(at.At.Host):
 			return Impossible{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", at.At.Host)}
+		case namesNamespace(cfg, at.At.Host) && hosted.Exposure.ControlPlaneRoute.Exists:
+			return Impossible{fmt.Sprintf("%q, the host of Route %s, names the management namespace, and every gateway of the guest shows it: let the HostedControlPlane publish Ignition "+
+				"under a hostname, from which that of the Route follows, or publish istiod yourself and give --xds-address", at.At.Host, ControlPlaneRoute)}
 		case namesNamespace(cfg, at.At.Host):
 			return Impossible{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", at.At.Host)}
 		}
@@ -181,10 +192,11 @@ func routePublication(cfg Config, hosted Hosted) Publication {
 		return Impossible{"the guest's nodes reach their control plane by a private link, behind which HyperShift's own router serves Routes that it knows by name, and it knows none for istiod: " +
 			"HyperShift needs a Route \"" + ControlPlaneRoute + "\" of the control plane operator, and a case for it in control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go " +
 			"(see deploy/cpo); or publish istiod yourself and give --xds-address"}
-	case seen.RouteRefused != "":
-		return Impossible{fmt.Sprintf("the router refuses Route %s (%s): give another --publish-host", cfg.XDSService(), seen.RouteRefused)}
 	}
 	host := cfg.routeHost(plane)
+	if seen.Refused.Reason != "" && seen.Refused.Host == host {
+		return Impossible{fmt.Sprintf("the router refuses Route %s for %s (%s): give another --publish-host", cfg.XDSService(), host, seen.Refused.Reason)}
+	}
 	if host == "" {
 		return Impossible{fmt.Sprintf("HostedControlPlane %s names no host from which one for istiod could follow (spec.services: Ignition or APIServer, by Route with a hostname): "+
 			"give --publish-host, a name that leads to the management cluster's router", plane.Name)}

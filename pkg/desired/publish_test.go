@@ -67,8 +67,22 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"a router refuses the Route": {
 			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}},
-			exposure: desired.Exposure{RouteRefused: "HostAlreadyClaimed"},
-			want:     "impossible: the router refuses Route xds-openshift-gateway (HostAlreadyClaimed): give another --publish-host",
+			exposure: desired.Exposure{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
+			want:     "impossible: the router refuses Route xds-openshift-gateway for x.example.com (HostAlreadyClaimed): give another --publish-host",
+		},
+		"it refused the host that it had before": {
+			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "y.example.com"}},
+			exposure: desired.Exposure{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
+			want:     "at y.example.com:443",
+		},
+		"the way is not there": {
+			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "y.example.com"}},
+			exposure: desired.Exposure{Problem: "the management cluster serves no Routes"}, want: "impossible: the management cluster serves no Routes",
+		},
+		"the control plane operator's Route names the namespace": {
+			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = byRoute },
+			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
+			want:     "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, names the management namespace",
 		},
 		"the control plane operator's Route": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },

@@ -147,8 +147,8 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 
 // endpointAccess is who may reach the control plane in a cloud that has private links.
 func endpointAccess(u *unstructured.Unstructured) string {
-	for _, cloud := range []string{"aws", "gcp"} {
-		if access, _, _ := unstructured.NestedString(u.Object, "spec", "platform", cloud, "endpointAccess"); access != "" {
+	for _, at := range [][]string{{"aws", "endpointAccess"}, {"gcp", "endpointAccess"}, {"azure", "topology"}} {
+		if access, _, _ := unstructured.NestedString(u.Object, append([]string{"spec", "platform"}, at...)...); access != "" {
 			return access
 		}
 	}

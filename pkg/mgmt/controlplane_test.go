@@ -171,7 +171,7 @@ func TestReadControlPlane(t *testing.T) {
 func TestEachPlatformIsRead(t *testing.T) {
 	for platform, more := range map[hypershiftv1beta1.PlatformType]string{
 		hypershiftv1beta1.AWSPlatform:       `aws: {region: us-east-1, endpointAccess: Private}`,
-		hypershiftv1beta1.AzurePlatform:     `azure: {location: eastus}`,
+		hypershiftv1beta1.AzurePlatform:     `azure: {location: eastus, topology: Private}`,
 		hypershiftv1beta1.GCPPlatform:       `gcp: {project: p, region: us-central1, endpointAccess: Private}`,
 		hypershiftv1beta1.AgentPlatform:     `agent: {agentNamespace: agents}`,
 		hypershiftv1beta1.KubevirtPlatform:  `kubevirt: {generateID: x, baseDomainPassthrough: true}`,
@@ -183,7 +183,7 @@ func TestEachPlatformIsRead(t *testing.T) {
 		t.Run(string(platform), func(t *testing.T) {
 			want := plain()
 			want.Platform = string(platform)
-			if strings.Contains(more, "endpointAccess") {
+			if strings.Contains(more, "Private") {
 				want.EndpointAccess = "Private"
 			}
 			got, err := readControlPlane(hcp(t, "", `platform: {type: `+string(platform)+`, `+more+`}`, ""), "istiod")

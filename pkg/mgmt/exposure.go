@@ -7,17 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -35,9 +32,10 @@ type exposure struct {
 	rest   *rest.Config
 	client dynamic.Interface
 	// service is what the cluster hands out to our Service; theirs and ours are the Routes. All are off but those of the way.
-	service, theirs, ours *watch.Watch
-	// begin takes a way: its watches run from then on.
+	service, theirs, ours *watch.Switch
+	// begin takes a way: its watches run from then on. open begins to write its route.
 	begin func(desired.Way) error
+	open  func(desired.Way) error
 	// served says which resources of a group and version the cluster serves.
 	served discovery.ServerResourcesInterface
 
@@ -46,8 +44,8 @@ type exposure struct {
 	tlsRoutes string
 	// objects writes the route; nil for a way without one.
 	objects *apply.Cluster
-	// cleared is whether the routes of an earlier run, which went another way, are gone.
-	cleared atomic.Bool
+	// cleared are the kinds of routes of other ways of which none is left from an earlier run.
+	cleared map[schema.GroupVersionKind]bool
 }
 
 // newExposure prepares it, where anybody publishes anything.
@@ -63,17 +61,20 @@ func newExposure(restConfig *rest.Config, httpClient *http.Client, core coreclie
 	if err != nil {
 		return nil, err
 	}
-	e := &exposure{cfg: cfg, rest: restConfig, client: client, served: served}
+	e := &exposure{cfg: cfg, rest: restConfig, client: client, served: served, cleared: map[schema.GroupVersionKind]bool{}}
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
 	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
-	e.service = watch.New(service)
-	for name, into := range map[string]**watch.Watch{desired.ControlPlaneRoute: &e.theirs, cfg.XDSService(): &e.ours} {
+	e.service = watch.NewSwitch(service)
+	for name, into := range map[string]**watch.Switch{desired.ControlPlaneRoute: &e.theirs, cfg.XDSService(): &e.ours} {
 		o := namedWatch("routes", name, client.Resource(routes()).Namespace(cfg.MgmtNamespace), notify)
-		o.Example, o.OnTrouble = &unstructured.Unstructured{}, notify
-		*into = watch.New(o)
+		o.Example, o.OnTrouble, o.Patience = &unstructured.Unstructured{}, notify, routesPatience
+		*into = watch.NewSwitch(o)
 	}
 	return e, nil
 }
+
+// routesPatience is for how long Routes are asked for without a rest where the management cluster serves none.
+const routesPatience = 30 * time.Second
 
 func routes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}
@@ -101,23 +102,27 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 		if err := e.findTLSRoutes(way); err != nil {
 			return err
 		}
-		if kinds := e.cfg.ExposureKinds(way, e.tlsRoutes); len(kinds) > 0 {
-			objects, err := apply.New(e.rest, apply.Options{
-				Name: string(desired.SideMgmt), Namespace: e.cfg.MgmtNamespace, NamespacedOnly: true, FieldManager: desired.FieldManager,
-				OwnerKey: desired.OwnerLabel, OwnerValue: e.cfg.OwnerValue(desired.SideMgmt), Kinds: applyKinds(kinds),
-			})
-			if err == nil {
-				err = objects.Start(ctx, notify)
-			}
-			if err != nil {
-				return fmt.Errorf("publishing istiod: %w", err)
-			}
-			e.objects = objects
-		}
 		for _, w := range e.watches(way) {
-			go w.Run(ctx)
+			w.Set(ctx, string(way), "")
 		}
-		go e.clear(ctx, way, notify)
+		return nil
+	}
+	e.open = func(way desired.Way) error {
+		kinds := e.cfg.ExposureKinds(way, e.tlsRoutes)
+		if len(kinds) == 0 || e.objects != nil {
+			return nil
+		}
+		objects, err := apply.New(e.rest, apply.Options{
+			Name: string(desired.SideMgmt), Namespace: e.cfg.MgmtNamespace, NamespacedOnly: true, FieldManager: desired.FieldManager,
+			OwnerKey: desired.OwnerLabel, OwnerValue: e.cfg.OwnerValue(desired.SideMgmt), Kinds: applyKinds(kinds),
+		})
+		if err == nil {
+			err = objects.Start(ctx, notify)
+		}
+		if err != nil {
+			return fmt.Errorf("publishing istiod: %w", err)
+		}
+		e.objects = objects
 		return nil
 	}
 }
@@ -144,19 +149,19 @@ func (e *exposure) findTLSRoutes(way desired.Way) error {
 }
 
 // watches are what tells whether a way leads anywhere.
-func (e *exposure) watches(way desired.Way) []*watch.Watch {
+func (e *exposure) watches(way desired.Way) []*watch.Switch {
 	switch way {
 	case desired.WayRoute:
-		return []*watch.Watch{e.theirs, e.ours}
+		return []*watch.Switch{e.theirs, e.ours}
 	case desired.WayLoadBalancer, desired.WayNodePort:
-		return []*watch.Watch{e.service}
+		return []*watch.Switch{e.service}
 	default:
 		return nil
 	}
 }
 
 // observe takes the way that the HostedControlPlane leads to, unless one was taken before, and adds what there is to see of it. A way that cannot be found
-// is told by the plan.
+// or gone is told by the plan, where anybody asks for one.
 func (e *exposure) observe(into *desired.Hosted) error {
 	if e == nil {
 		return nil
@@ -165,24 +170,31 @@ func (e *exposure) observe(into *desired.Hosted) error {
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	switch {
-	case e.taken == nil:
+	if e.taken == nil {
 		if err := e.begin(way); err != nil {
-			return err
+			into.Exposure.Problem = err.Error()
+			return nil
 		}
 		e.taken = &way
-	case *e.taken != way:
-		return fmt.Errorf("istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a way once", *e.taken, way)
+	}
+	if *e.taken != way {
+		into.Exposure.Problem = fmt.Sprintf("istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a way once", *e.taken, way)
+		return nil
 	}
 	for _, w := range e.watches(way) {
 		err := w.Err()
 		switch {
 		case w.Synced():
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("publishing istiod: the management cluster serves no Routes (%s): give another --publish: %w", routes().GroupResource(), err)
+			into.Exposure.Problem = fmt.Sprintf("the management cluster serves no Routes (%s): give another --publish", routes().GroupResource())
+			return nil
 		default:
 			return NotSyncedError{err: err}
 		}
+	}
+	// Not before the kind is known to be served: who writes it asks for it again and again.
+	if err := e.open(way); err != nil {
+		return err
 	}
 	into.Exposure = e.seen(way)
 	into.Exposure.TLSRouteVersion = e.tlsRoutes
@@ -211,7 +223,10 @@ func (e *exposure) seen(way desired.Way) (out desired.Exposure) {
 	}
 	obj, _ = e.ours.Get(e.key(e.cfg.XDSService()))
 	if u, is := obj.(*unstructured.Unstructured); is {
-		out.RouteRefused = refusal(u)
+		if reason := refusal(u); reason != "" {
+			host, _, _ := unstructured.NestedString(u.Object, "spec", "host")
+			out.Refused = desired.RefusedRoute{Host: host, Reason: reason}
+		}
 	}
 	return out
 }
@@ -272,17 +287,16 @@ func (e *exposure) apply(ctx context.Context, objects []desired.MgmtObject) appl
 	return apply.Apply(ctx, e.objects, objects)
 }
 
-// prune deletes the route unless it is kept. Until it is gone, its Service must stay.
+// prune deletes the route unless it is kept, and those that an earlier run made in other ways. Until they are gone, their Service must stay.
 func (e *exposure) prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
-	switch {
-	case e == nil || e.taken == nil:
-		return apply.Report{}
-	case !e.cleared.Load():
-		return apply.ReportOf(apply.Waiting(apply.ID{GVK: schema.GroupVersionKind{Group: routes().Group, Version: routes().Version, Kind: "Route"}}))
-	case e.objects == nil:
+	if e == nil {
 		return apply.Report{}
 	}
-	return e.objects.Prune(ctx, apply.IDs(keep)...)
+	report := e.clear(ctx)
+	if e.objects == nil || !report.Complete() {
+		return report
+	}
+	return report.And(e.objects.Prune(ctx, apply.IDs(keep)...))
 }
 
 // problems are the watches of the route that do not work.
@@ -293,18 +307,17 @@ func (e *exposure) problems() []apply.WatchProblem {
 	return e.objects.WatchProblems()
 }
 
-// clearDelays are the waits between tries to clear away what an earlier run left.
-func clearDelays() wait.Backoff {
-	return wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 10 * time.Second}
-}
-
-// others are the kinds of all ways but one.
-func (e *exposure) others(way desired.Way) []desired.Kind {
+// others are the kinds of all ways but the one that was taken.
+func (e *exposure) others() []desired.Kind {
+	taken := desired.WayAddress
+	if e.taken != nil {
+		taken = *e.taken
+	}
 	out := []desired.Kind{}
-	if way != desired.WayRoute {
+	if taken != desired.WayRoute {
 		out = append(out, e.cfg.ExposureKinds(desired.WayRoute, "")...)
 	}
-	if way != desired.WayTLSRoute {
+	if taken != desired.WayTLSRoute {
 		for _, version := range desired.TLSRouteVersions() {
 			out = append(out, e.cfg.ExposureKinds(desired.WayTLSRoute, version)...)
 		}
@@ -312,27 +325,21 @@ func (e *exposure) others(way desired.Way) []desired.Kind {
 	return out
 }
 
-// clear deletes the routes of an earlier run that went another way. A kind that is not served, or may not be looked at, has none.
-func (e *exposure) clear(ctx context.Context, way desired.Way, notify func()) {
-	delays := clearDelays()
-	for _, kind := range e.others(way) {
-		for {
-			err := e.clearOne(ctx, kind)
-			if err == nil {
-				break
-			}
-			logr.FromContextOrDiscard(ctx).Info("A route of an earlier run cannot be cleared away yet", "err", err.Error())
-			timer := time.NewTimer(delays.Step())
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
+// clear deletes the routes of an earlier run that went another way, once. A kind that is not served, or may not be looked at, has none.
+func (e *exposure) clear(ctx context.Context) apply.Report {
+	var outcomes []apply.Outcome
+	for _, kind := range e.others() {
+		if e.cleared[kind.GVK] {
+			continue
 		}
+		if err := e.clearOne(ctx, kind); err != nil {
+			resource := schema.GroupResource{Group: kind.GVK.Group, Resource: kind.Resource}
+			outcomes = append(outcomes, apply.Failed(apply.ID{GVK: kind.GVK}, apply.Classify(err, "delete", resource), err))
+			continue
+		}
+		e.cleared[kind.GVK] = true
 	}
-	e.cleared.Store(true)
-	notify()
+	return apply.ReportOf(outcomes...)
 }
 
 func (e *exposure) clearOne(ctx context.Context, kind desired.Kind) error {

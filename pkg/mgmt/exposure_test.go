@@ -65,9 +65,9 @@ func TestRoutes(t *testing.T) {
 	}
 	is(desired.Exposure{})
 
-	refused := ", status: {ingress: [{conditions: [{type: Admitted, status: 'False', reason: HostAlreadyClaimed}]}]}}"
+	refused := ", spec: {host: x.example.com}, status: {ingress: [{conditions: [{type: Admitted, status: 'False', reason: HostAlreadyClaimed}]}]}}"
 	f.api.Put(theRoutes, ourRoute+refused)
-	is(desired.Exposure{RouteRefused: "HostAlreadyClaimed"})
+	is(desired.Exposure{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}})
 
 	t.Log("one of two routers serves it")
 	f.api.Put(theRoutes, ourRoute+strings.Replace(refused, "ingress: [", "ingress: [{host: x, conditions: [{type: Admitted, status: 'True'}]}, ", 1))
@@ -87,7 +87,7 @@ func TestRoutes(t *testing.T) {
 // TestNoRoutesOnThisCluster: that is told, and not waited for.
 func TestNoRoutesOnThisCluster(t *testing.T) {
 	f := publishing(t, desired.WayRoute, func(*fakeapi.Server) {})
-	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("serves no Routes"), gomega.ContainSubstring("--publish"))))
+	f.Eventually(func() string { return f.observed().Exposure.Problem }).Should(gomega.And(gomega.ContainSubstring("serves no Routes"), gomega.ContainSubstring("--publish")))
 }
 
 // TestAnotherWayThanBefore: a Route of ours is deleted before its Service may go; anybody else's stays.
@@ -105,12 +105,10 @@ func TestAnotherWayThanBefore(t *testing.T) {
 			asked := func(method string) bool {
 				return slices.ContainsFunc(f.api.Requests(theRoutes), func(r string) bool { return strings.HasPrefix(r, method+" ") })
 			}
-			f.Eventually(asked).WithArguments(http.MethodGet).Should(gomega.BeTrue())
-			if tc.deleted {
-				f.Eventually(asked).WithArguments(http.MethodDelete).Should(gomega.BeTrue())
-			} else {
-				f.Consistently(asked, "300ms").WithArguments(http.MethodDelete).Should(gomega.BeFalse())
-			}
+			f.Expect(asked(http.MethodGet)).To(gomega.BeFalse(), "looking on writes nothing, and asks for nothing")
+			f.mgmt.Prune(f.Context(), nil)
+			f.Expect(asked(http.MethodGet)).To(gomega.BeTrue())
+			f.Expect(asked(http.MethodDelete)).To(gomega.Equal(tc.deleted))
 		})
 	}
 }
