@@ -31,8 +31,11 @@ type life struct{ held, warned string }
 // hold looks at the life of the hosted control plane, and is an error while nothing may be written. What is not followed in the HostedControlPlane is
 // told, when it changes. observing is what went wrong with looking.
 func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing error) error {
-	if unknown(observing) || hosted.DoubtfulControlPlane != nil {
-		return nil //nolint:nilerr // nothing is done, or nothing is planned and that is told
+	if unknown(observing) {
+		return nil // nothing is done
+	}
+	if hosted.DoubtfulControlPlane != nil {
+		return r.holdInDoubt(hosted)
 	}
 	c := hosted.ControlPlane
 	log := logr.FromContextOrDiscard(ctx)
@@ -54,6 +57,23 @@ func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing 
 	if r.life.held != "" {
 		log.Info("The " + c.Kind() + " lets things be written again")
 		r.life.held = ""
+	}
+	return nil
+}
+
+// holdInDoubt is an error while any of several HostedControlPlanes, or one that cannot be read as a whole, is paused, or the one that was followed is being
+// deleted: which of them counts is not to be guessed. Otherwise nothing is planned, and that is told.
+func (r *Reconciler) holdInDoubt(hosted desired.Hosted) error {
+	for _, c := range append(hosted.Doubted, hosted.ControlPlane) {
+		switch phase := c.Phase(r.clock.Now()).(type) {
+		case desired.Paused:
+			return heldError{c.Kind(), phase, fmt.Sprintf("%s is paused%s (%s)", c.Name, untilWhen(phase.Until), hosted.DoubtfulControlPlane)}
+		case desired.Deleting:
+			if c.UID == hosted.ControlPlane.UID || len(hosted.Doubted) == 1 {
+				return heldError{c.Kind(), phase, c.Name + " is being deleted"}
+			}
+		default:
+		}
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		{name: "paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true, says: "it is paused, until it no longer says so"},
 		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
 		{name: "nobody knows", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
-		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two")},
+		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two"), held: true, says: "guest1 is paused, until it no longer says so (there are two)"},
 		{name: "paused for a time", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }), held: true, again: 30 * time.Minute, says: "until 2026-11-21T12:30:00Z"},
 		{name: "no more", plane: plane, says: "lets things be written again"},
 		{name: "what nobody can read", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }), says: `neither true nor false`},

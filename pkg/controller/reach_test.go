@@ -146,9 +146,9 @@ func TestWhyIstiodIsNotSeen(t *testing.T) {
 // TestWhereNobodyLooks: there is nothing to say.
 func TestWhereNobodyLooks(t *testing.T) {
 	for name, edit := range map[string]func(*looker){
-		"switched off":     func(l *looker) { l.reach.probe.Off = true },
-		"istiod is away":   func(l *looker) { l.hosted.Istiod = desired.Unavailable },
-		"nothing planned":  func(l *looker) { l.plan.Publication = nil },
+		"switched off":    func(l *looker) { l.reach.probe.Off = true },
+		"istiod is away":  func(l *looker) { l.hosted.Istiod = desired.Unavailable },
+		"nothing planned": func(l *looker) { l.plan.Publication = nil },
 	} {
 		l := newLooker(t, "127.0.0.1:1", nil)
 		edit(l)

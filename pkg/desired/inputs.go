@@ -165,6 +165,8 @@ type Hosted struct {
 	ControlPlane ControlPlane
 	// DoubtfulControlPlane is why there is no telling what that says, though there is one; nothing is planned then.
 	DoubtfulControlPlane error
+	// Doubted are the HostedControlPlanes then, each as far as it could be read.
+	Doubted []ControlPlane
 	// Exposure is what there is of the ways to istiod.
 	Exposure Exposure
 	// CA signs istiod's serving certificate and the gateways' certificates.

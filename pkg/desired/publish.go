@@ -167,16 +167,23 @@ func publication(cfg Config, hosted Hosted) Publication {
 	default:
 		return Published{cfg.XDS}
 	}
-	if at, known := out.(Published); known {
-		switch {
-		case !isHost(at.At.Host):
-			return Impossible{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", at.At.Host)}
-		case namesNamespace(cfg, at.At.Host) && hosted.Exposure.ControlPlaneRoute.Exists:
-			return Impossible{fmt.Sprintf("%q, the host of Route %s, names the management namespace, and every gateway of the guest shows it: let the HostedControlPlane publish Ignition "+
-				"under a hostname, from which that of the Route follows, or publish istiod yourself and give --xds-address", at.At.Host, ControlPlaneRoute)}
-		case namesNamespace(cfg, at.At.Host):
-			return Impossible{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", at.At.Host)}
-		}
+	return checked(cfg, hosted, out)
+}
+
+// checked refuses a place that gateways could not use, or that tells them too much.
+func checked(cfg Config, hosted Hosted, out Publication) Publication {
+	published, known := out.(Published)
+	host := published.At.Host
+	switch {
+	case !known:
+		return out
+	case !isHost(host):
+		return Impossible{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", host)}
+	case namesNamespace(cfg, host) && hosted.Exposure.ControlPlaneRoute.Exists:
+		return Impossible{fmt.Sprintf("%q, the host of Route %s, names the management namespace, and every gateway of the guest shows it: let the HostedControlPlane publish Ignition "+
+			"under a hostname, from which that of the Route follows, or publish istiod yourself and give --xds-address", host, ControlPlaneRoute)}
+	case namesNamespace(cfg, host):
+		return Impossible{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", host)}
 	}
 	return out
 }

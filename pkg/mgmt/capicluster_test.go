@@ -209,8 +209,9 @@ func TestWithoutClusterAPI(t *testing.T) {
 	})
 	t.Run("it may not be looked at", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theClusters("v1beta2"), mayNotListClusters()) })
-		f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
-		f.Expect(f.mgmt.WatchProblems()).To(gomega.ContainElement(gomega.And(
+		f.Eventually(f.mgmt.Check).Should(gomega.MatchError(gomega.ContainSubstring("clusters")))
+		f.Expect(f.observeError()).To(gomega.HaveOccurred(), "it may be paused")
+		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "Cluster"),
 			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("may not list clusters.cluster.x-k8s.io"))))))
 	})

@@ -191,8 +191,8 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 // Observe reads what the management side shows. An error means "unknown", never "absent"; with one, the HostedControlPlane is what it is, since that also
 // says whether anything may be written meanwhile, and the rest is not to be used.
 func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
-	if !c.planes.known() || !c.guestSecret.known() {
-		return desired.Hosted{}, NotSyncedError{} // whatever the cause: it ends, and then it is known
+	if !c.planesKnown() {
+		return desired.Hosted{}, NotSyncedError{} // without the cause: nothing may be written then, whatever it is
 	}
 	out := c.istiodStatus()
 	if err := c.observeControlPlane(ctx, &out); err != nil {
@@ -221,6 +221,11 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 		}
 	}
 	return out, nil
+}
+
+// planesKnown says whether it is known what there is of a HostedControlPlane, and where there is none, of a Cluster.
+func (c *Cluster) planesKnown() bool {
+	return c.planes.known() && (c.planes.shows() || c.plane.Exists() || c.guestSecret.known())
 }
 
 // shownCA is the Secret of the mesh CA as the watch shows it; nil when there is none.
@@ -333,8 +338,8 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem {
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {
 	err := cmp.Or(c.istiod.Err(), c.theCA.Err(), c.guestSecret.err())
-	if !c.istiod.Synced() || !c.theCA.Synced() || !c.planes.known() || !c.guestSecret.known() {
-		return NotSyncedError{err: err}
+	if !c.istiod.Synced() || !c.theCA.Synced() || !c.planesKnown() {
+		return NotSyncedError{err: cmp.Or(err, c.planes.err(), c.guestSecret.err())}
 	}
 	return err
 }

@@ -173,7 +173,7 @@ func (e *exposure) observe(into *desired.Hosted) error {
 	if e.taken == nil {
 		if err := e.begin(way); err != nil {
 			into.Exposure.Problem = err.Error()
-			return nil
+			return nil //nolint:nilerr // see above
 		}
 		e.taken = &way
 	}

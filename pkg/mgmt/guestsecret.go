@@ -2,6 +2,7 @@ package mgmt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func (s *guestSecret) err() error {
 	if s == nil {
 		return nil
 	}
-	return s.watch.Err()
+	return cmp.Or(s.watch.Err(), s.following().err())
 }
 
 // following is the watch of the Cluster; nil where there is none to look for.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,7 +123,9 @@ func watchControlPlanes(client dynamic.Interface, namespace string, of planeKind
 				return obj, nil
 			}
 			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
-			out.value, out.err = of.read(u)
+			if out.value, out.err = of.read(u); out.err != nil {
+				out.value = whatIsSure(u)
+			}
 			out.addressee = readAddressee(u, out.value)
 			return out, nil
 		},
@@ -135,6 +138,23 @@ func (c *controlPlanes) resource() schema.GroupVersionResource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of.resource.WithVersion(c.of.versions[c.version])
+}
+
+// whatIsSure is what is read of one that cannot be read as a whole: who it is, and whether anything may be written.
+func whatIsSure(u *unstructured.Unstructured) desired.ControlPlane {
+	out := desired.ControlPlane{Name: u.GetName(), UID: u.GetUID(), Deleting: u.GetDeletionTimestamp() != nil}
+	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
+	switch told := spec["pausedUntil"].(type) {
+	case nil:
+	case string:
+		out.PausedUntil = told
+	default:
+		out.PausedUntil = "true" // of another form: whatever it means, it means something
+	}
+	if paused, _ := spec["paused"].(bool); paused {
+		out.PausedUntil = "true"
+	}
+	return out
 }
 
 // nextVersion goes on to another version, because the one that was asked for is not served.
@@ -154,7 +174,7 @@ type shownControlPlane struct {
 
 // whenServed makes a request, and again from time to time while the kind is served in no version or may not be looked at. Any other answer is returned.
 func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T, error)) (T, error) {
-	for missing := 0; ; {
+	for missing, denied := 0, 0; ; {
 		out, err := request()
 		switch {
 		case apierrors.IsNotFound(err):
@@ -167,6 +187,11 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 				c.refuse(nil)
 			}
 			return out, err
+		default:
+			if denied++; denied == believeRefusals {
+				logr.FromContextOrDiscard(ctx).Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which hypergate may not look at: "+
+					"give its service account the roles of deploy/")
+			}
 		}
 		timer := time.NewTimer(c.refuse(err))
 		select {
@@ -198,8 +223,8 @@ func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
 		c.refusals, c.delay = 0, 0
 	case apierrors.IsForbidden(err) && c.refusals < believeRefusals:
 		wait = forbiddenDelay << (c.refusals - 1)
-	case c.watch.Synced():
-		wait = absentDelay // it was there, and may be again
+	case apierrors.IsForbidden(err), c.watch.Synced():
+		wait = absentDelay // a role is given, or it was there and may be again
 	default:
 		c.delay = min(max(2*c.delay, absentDelay), longestAbsence)
 		wait = c.delay
@@ -207,10 +232,25 @@ func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
 	return wait, before != c.knownLocked()
 }
 
-// knownLocked says whether the answer is that there is nothing to see.
-func (c *controlPlanes) knownLocked() bool {
-	return apierrors.IsNotFound(c.refused) || c.refused != nil && c.refusals >= believeRefusals
+// knownLocked says whether the answer is that there is nothing to see. Who may not look does not know: one that is there may be paused, and says where
+// istiod's pods belong.
+func (c *controlPlanes) knownLocked() bool { return apierrors.IsNotFound(c.refused) }
+
+// err is why it is not known what there is, where that is a right that is missing.
+func (c *controlPlanes) err() error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if apierrors.IsForbidden(c.refused) {
+		return c.refused
+	}
+	return nil
 }
+
+// shows says whether there is one, or was.
+func (c *controlPlanes) shows() bool { return c != nil && len(c.watch.List()) > 0 }
 
 // known says whether it is known what there is.
 func (c *controlPlanes) known() bool {
@@ -236,7 +276,7 @@ func (c *controlPlanes) problems() []apply.WatchProblem {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !apierrors.IsForbidden(c.refused) || !c.knownLocked() {
+	if !apierrors.IsForbidden(c.refused) || c.refusals < believeRefusals {
 		return nil
 	}
 	gvk := c.of.resource.WithVersion(c.of.versions[c.version]).GroupVersion().WithKind(c.of.kind)
@@ -246,6 +286,16 @@ func (c *controlPlanes) problems() []apply.WatchProblem {
 // ErrControlPlanes says that the namespace has more than one HostedControlPlane.
 var ErrControlPlanes = errors.New("the management namespace has more than one HostedControlPlane, and hypergate is for one: " +
 	"delete the one that does not belong there, or run hypergate in the namespace of each")
+
+// all are those that are shown, each as far as it could be read.
+func (c *controlPlanes) all() (out []desired.ControlPlane) {
+	for _, obj := range c.watch.List() {
+		if s, is := obj.(*shownControlPlane); is {
+			out = append(out, s.value)
+		}
+	}
+	return out
+}
 
 // the is the one of the namespace; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
 // the kind went does not.
@@ -301,7 +351,8 @@ func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted)
 	switch {
 	case doubt != nil:
 		into.ControlPlane = c.plane.ControlPlane // what is there already stays its
-		return nil                               //nolint:nilerr // it is one of the things that are observed
+		into.Doubted = c.planes.all()
+		return nil //nolint:nilerr // it is one of the things that are observed
 	case found.Owns():
 		c.plane.ControlPlane = found
 	case c.plane.Owns():

@@ -106,6 +106,9 @@ func TestOneThatCannotBeRead(t *testing.T) {
 		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: {year: 2027}"))
 	})
 	f.Expect(f.observed().DoubtfulControlPlane).To(gomega.MatchError(gomega.ContainSubstring("reading HostedControlPlane guest1")))
+	f.Expect(f.observed().Doubted).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true"))), "whatever it means, it means something")
+	f.api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: '2030-01-01T00:00:00Z', infraID: 5"))
+	f.Eventually(func() []desired.ControlPlane { return f.observed().Doubted }).Should(gomega.ConsistOf(gomega.HaveField("PausedUntil", "2030-01-01T00:00:00Z")))
 }
 
 // TestWithoutHyperShift the kind is not served: that is an answer, and is not asked for again and again.
@@ -135,13 +138,14 @@ func mayNotList() *apierrors.StatusError {
 		errors.New(`User "hypergate" cannot list resource "hostedcontrolplanes" in API group "hypershift.openshift.io" in the namespace "clusters-guest1"`))
 }
 
-// TestWithoutPermission it is as if there was none, and that is told; what was seen before still counts.
+// TestWithoutPermission it is not known whether there is one, which may be paused: nothing is done, and that is told. What was seen before still counts.
 func TestWithoutPermission(t *testing.T) {
 	t.Run("from the start", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theControlPlanes, mayNotList()) })
-		f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
-		f.Expect(f.api.Requests(theControlPlanes)).To(gomega.HaveLen(4), "an API server that starts forbids everything")
-		f.Expect(f.mgmt.WatchProblems()).To(gomega.ContainElement(gomega.And(
+		f.Eventually(func() []string { return f.api.Requests(theControlPlanes) }).Should(gomega.HaveLen(4), "an API server that starts forbids everything")
+		f.Eventually(f.mgmt.Check).Should(gomega.MatchError(gomega.ContainSubstring(`cannot list resource "hostedcontrolplanes"`)))
+		f.Expect(f.observeError()).To(gomega.MatchError("the management side is not known yet"))
+		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "HostedControlPlane"),
 			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("may not list hostedcontrolplanes.hypershift.openshift.io"))))))
 		f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.Equal(4))
