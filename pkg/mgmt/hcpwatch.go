@@ -61,6 +61,8 @@ type controlPlanes struct {
 	// client is for the objects, in the version that is asked for.
 	client func() dynamic.ResourceInterface
 	notify func()
+	// log is set when it runs.
+	log logr.Logger
 
 	// mu guards what the watch's goroutine writes and others read.
 	mu sync.Mutex
@@ -97,6 +99,7 @@ func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg desi
 // run watches until ctx ends.
 func (c *controlPlanes) run(ctx context.Context) {
 	if c != nil {
+		c.log = logr.FromContextOrDiscard(ctx) // what a request's context has is silent
 		c.watch.Run(ctx)
 	}
 }
@@ -189,7 +192,7 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 			return out, err
 		default:
 			if denied++; denied == believeRefusals {
-				logr.FromContextOrDiscard(ctx).Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which hypergate may not look at: "+
+				c.log.Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which hypergate may not look at: "+
 					"give its service account the roles of deploy/")
 			}
 		}
