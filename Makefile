@@ -82,7 +82,7 @@ tools:
 ##@ Test
 
 .PHONY: test
-test: ## Everything that CI runs: the six below, each with its time.
+test: ## Everything that CI runs: check-generated, lint, servers, unit, integration, e2e, each with its time.
 	@hack/step.sh check-generated $(MAKE) check-generated
 	@hack/step.sh lint $(MAKE) lint
 	@hack/step.sh servers $(MAKE) servers
