@@ -50,6 +50,8 @@ const (
 	requestServing = domain + "request-serving-component"
 	safeToEvict    = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 	tmp            = "tmp-dir"
+	managedBy      = domain + "managed-by"
+	operator       = "control-plane-operator"
 )
 
 // Broken are the rules that a Deployment breaks, each with what is wrong. mgmt says that its pods are among those that may talk to the management cluster.
@@ -174,24 +176,33 @@ func placed(c checked, say func(string, ...any)) {
 		say("it has no affinities")
 		return
 	}
-	for _, want := range []corev1.PreferredSchedulingTerm{
-		{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")}}},
-		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"cluster", c.Namespace)}}},
-	} {
+	for _, want := range preferredNodes(c.ControlPlane) {
 		if !slices.ContainsFunc(c.pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.PreferredSchedulingTerm) bool {
 			return equality.Semantic.DeepEqual(t, want)
 		}) {
 			say("it does not prefer nodes with %s", want.Preference.MatchExpressions[0].Key)
 		}
 	}
-	together := corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
-		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": c.Namespace}},
-	}}
 	if !slices.ContainsFunc(c.pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.WeightedPodAffinityTerm) bool {
-		return equality.Semantic.DeepEqual(t, together)
+		return equality.Semantic.DeepEqual(t, together(c.ControlPlane))
 	}) {
 		say("it does not prefer nodes of the control plane's other pods")
 	}
+}
+
+// preferredNodes are the nodes that pods of a control plane prefer.
+func preferredNodes(plane ControlPlane) []corev1.PreferredSchedulingTerm {
+	return []corev1.PreferredSchedulingTerm{
+		{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")}}},
+		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"cluster", plane.Namespace)}}},
+	}
+}
+
+// together says that pods of a control plane prefer each other's nodes.
+func together(plane ControlPlane) corev1.WeightedPodAffinityTerm {
+	return corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": plane.Namespace}},
+	}}
 }
 
 func in(key, value string) corev1.NodeSelectorRequirement {
@@ -281,7 +292,11 @@ func labels(c checked, say func(string, ...any)) {
 	if c.labels[domain+"control-plane-component"] == "" {
 		say("there is no %scontrol-plane-component", domain)
 	}
-	for _, where := range []map[string]string{c.labels, c.deployment.Labels} {
+	labelled := []map[string]string{c.labels}
+	if c.deployment.Labels[managedBy] != operator { // the framework labels pods only
+		labelled = append(labelled, c.deployment.Labels)
+	}
+	for _, where := range labelled {
 		if where[domain+"hosted-control-plane"] != c.Namespace {
 			say("%shosted-control-plane is %q", domain, where[domain+"hosted-control-plane"])
 		}

@@ -81,6 +81,9 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 			}
 		})
 	}
+	for _, u := range checkComponent(t, own) {
+		seen[u.GetKind()+" "+u.GetName()] = true
+	}
 	for _, name := range written(t) {
 		if !seen[name] {
 			t.Errorf("%s is in no kustomization", name)

@@ -1,0 +1,185 @@
+package hypershift_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hypershift"
+)
+
+// component is what the framework makes of deploy/cpo.
+func component(t *testing.T, plane hypershift.ControlPlane) []*unstructured.Unstructured {
+	t.Helper()
+	c, err := hypershift.Hypergate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := c.Render(plane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// only is the one object of a kind.
+func only(t *testing.T, objects []*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	t.Helper()
+	var found []*unstructured.Unstructured
+	for _, u := range objects {
+		if u.GetKind() == kind {
+			found = append(found, u)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("there are %d objects of kind %s", len(found), kind)
+	}
+	return found[0]
+}
+
+// TestComponent: what the framework applies, as goldens: all of it for one control plane, and the Deployment for others.
+func TestComponent(t *testing.T) {
+	golden := func(t *testing.T, name string, objects ...*unstructured.Unstructured) {
+		t.Helper()
+		var got []byte
+		for _, u := range objects {
+			data, err := yaml.Marshal(u.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(append(got, "---\n"...), data...)
+		}
+		file := filepath.Join("testdata", "cpo", strings.ReplaceAll(name, " ", "-")+".yaml")
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, got, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("UPDATE=1 accepts it (-want +got):\n%s", diff)
+		}
+	}
+	golden(t, "single replica", component(t, variants()["single replica"].rules)...)
+	for _, name := range []string{"highly available", "dedicated nodes", "custom", "all at once"} {
+		golden(t, name, only(t, component(t, variants()[name].rules), "Deployment"))
+	}
+}
+
+// TestComponentKeepsTheRules, all of them, in each kind of control plane: unlike deploy/hosted, nothing is left to whoever deploys it.
+func TestComponentKeepsTheRules(t *testing.T) {
+	for name, v := range variants() {
+		t.Run(name, func(t *testing.T) {
+			for _, broken := range hypershift.Broken(deploymentOf(t, only(t, component(t, v.rules), "Deployment")), v.rules, true) {
+				t.Error(broken)
+			}
+		})
+	}
+}
+
+// TestServiceBeforeRoute: HyperShift's routers stop at a Route whose Service is missing. The Service leads to istiod and must not be one that webhooks
+// of the guest may be aimed at; nor may its name begin the host of hypergate's own, which HyperShift would delete.
+func TestServiceBeforeRoute(t *testing.T) {
+	objects := component(t, hypershift.ControlPlane{Namespace: namespace})
+	service, route := only(t, objects, "Service"), only(t, objects, "Route")
+	if slices.Index(objects, service) > slices.Index(objects, route) {
+		t.Error("the Route is made first")
+	}
+	if to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name"); to != service.GetName() || route.GetName() != desired.ControlPlaneRoute {
+		t.Errorf("Route %s leads to %s, and the Service is %s; hypergate looks for Route %s", route.GetName(), to, service.GetName(), desired.ControlPlaneRoute)
+	}
+	if webhook := "gw-webhook-openshift-gateway"; len(service.GetLabels()) != 0 || strings.HasPrefix(webhook, service.GetName()) {
+		t.Errorf("Service %s with labels %v and webhooks", service.GetName(), service.GetLabels())
+	}
+	pods, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	labels := istiod(t, newPlanner(t), variants()["highly available"].plane).Spec.Template.Labels
+	for key, value := range pods {
+		if labels[key] != value {
+			t.Errorf("the Service is for pods with %s %q, and istiod's have %q", key, value, labels[key])
+		}
+	}
+}
+
+// TestComponentMayDoWhatHostedMay: the one Role of deploy/cpo is the Roles of deploy/hosted but for TLSRoutes.
+func TestComponentMayDoWhatHostedMay(t *testing.T) {
+	lines := func(objects []*unstructured.Unstructured) []string {
+		roles, err := audit.RolesOf(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.Sorted(slices.Values(audit.Lines(audit.Permissions(roles))))
+		return slices.DeleteFunc(slices.Compact(all), func(line string) bool { return strings.Contains(line, "tlsroutes") })
+	}
+	hosted, err := deploy.Render("hosted/example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := lines(component(t, hypershift.ControlPlane{Namespace: namespace}))
+	if diff := cmp.Diff(lines(hosted), got); diff != "" || len(got) < 20 {
+		t.Errorf("%d permissions (-deploy/hosted +deploy/cpo):\n%s", len(got), diff)
+	}
+}
+
+// substance is what of a Deployment must be the same however it gets there.
+type substance struct {
+	Spec      appsv1.DeploymentSpec
+	Container corev1.Container
+	Volumes   map[string]string
+}
+
+// TestComponentRunsAsHostedDoes: what the framework makes of deploy/cpo is the Deployment of deploy/hosted, but for who says where istiod is published.
+func TestComponentRunsAsHostedDoes(t *testing.T) {
+	of := func(d *appsv1.Deployment) substance {
+		pod := &d.Spec.Template
+		container := pod.Spec.Containers[0]
+		out := substance{Volumes: map[string]string{}}
+		source := map[string]string{}
+		for _, v := range pod.Spec.Volumes {
+			source[v.Name] = "empty"
+			if v.Secret != nil {
+				source[v.Name] = v.Secret.SecretName
+			}
+		}
+		for _, m := range container.VolumeMounts {
+			out.Volumes[m.MountPath] = source[m.Name]
+		}
+		container.Image, container.VolumeMounts = "", nil
+		for i := range container.Env {
+			container.Env[i].Value = ""
+			container.Env[i].Name = strings.Replace(container.Env[i].Name, "XDS_ADDRESS", "PUBLISH", 1)
+		}
+		slices.SortFunc(container.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+		for i := range container.Args {
+			container.Args[i] = strings.Replace(container.Args[i], "--xds-address=$(XDS_ADDRESS)", "--publish=$(PUBLISH)", 1)
+		}
+		// The pod's in one, the container's in the other.
+		security := container.SecurityContext
+		if whole := pod.Spec.SecurityContext; whole != nil {
+			security.RunAsNonRoot, security.SeccompProfile = whole.RunAsNonRoot, whole.SeccompProfile
+		}
+		for _, stamped := range []string{"hypershift.openshift.io/release-image", "component.hypershift.openshift.io/config-hash"} {
+			delete(pod.Annotations, stamped)
+		}
+		pod.Spec.SecurityContext, pod.Spec.Volumes, pod.Spec.Containers = nil, nil, nil
+		out.Spec, out.Container = d.Spec, container
+		return out
+	}
+	got := of(deploymentOf(t, only(t, component(t, hypershift.ControlPlane{Namespace: namespace}), "Deployment")))
+	if diff := cmp.Diff(of(hypergate(t)), got); diff != "" {
+		t.Errorf("(-deploy/hosted +deploy/cpo):\n%s", diff)
+	}
+}

@@ -1,0 +1,227 @@
+package hypershift
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Component is a component of HyperShift's control plane operator: its assets, and what its Go code tells the framework of it. Render does what
+// that framework does (support/controlplane-component, as of August 2026), as far as one Deployment that is no request-serving component needs it.
+type Component struct {
+	Name string
+	// Assets is the folder with the manifests; the one of the Deployment is deployment.yaml.
+	Assets string
+	// ManagementAccess is what NeedsManagementKASAccess answers.
+	ManagementAccess bool
+	// KubeconfigMount is where InjectServiceAccountKubeConfig puts the guest's kubeconfig.
+	KubeconfigMount string
+	// Images are those of the release, by the keys that manifests name them with.
+	Images map[string]string
+	// Adapt are the component's own functions, by the manifest that each is for.
+	Adapt map[string]func(*unstructured.Unstructured) error
+}
+
+// Names of what every hosted control plane has, as the framework finds it.
+const (
+	planeName    = "guest1"
+	planeUID     = "7f3a0000-0000-4000-8000-000000000000"
+	releaseImage = "quay.io/r:4.21"
+	deployment   = "deployment.yaml"
+)
+
+// Render is what the framework applies for a hosted control plane, in its order: manifests by name, the kubeconfig, the Deployment.
+func (c Component) Render(plane ControlPlane) ([]*unstructured.Unstructured, error) {
+	entries, err := os.ReadDir(c.Assets)
+	if err != nil {
+		return nil, fmt.Errorf("rendering component %s: %w", c.Name, err)
+	}
+	var out []*unstructured.Unstructured
+	for _, entry := range entries { // sorted by name, as the framework walks them
+		if entry.Name() == deployment {
+			continue
+		}
+		u, err := c.manifest(entry.Name(), plane)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	workload, err := c.manifest(deployment, plane)
+	if err != nil {
+		return nil, err
+	}
+	d := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(workload.Object, d, true); err != nil {
+		return nil, fmt.Errorf("reading %s of component %s: %w", deployment, c.Name, err)
+	}
+	c.stamp(d, plane)
+	if workload.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(d); err != nil {
+		return nil, fmt.Errorf("writing %s of component %s: %w", deployment, c.Name, err)
+	}
+	unstructured.RemoveNestedField(workload.Object, "status")
+	return append(out, c.kubeconfig(plane), workload), nil
+}
+
+// manifest is the one object of a file, in the control plane's namespace and belonging to it. The framework reads no second one.
+func (c Component) manifest(file string, plane ControlPlane) (*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(filepath.Join(c.Assets, file))
+	if err != nil {
+		return nil, fmt.Errorf("rendering component %s: %w", c.Name, err)
+	}
+	u, second := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
+	if err := decoder.Decode(u); err != nil {
+		return nil, fmt.Errorf("reading %s of component %s: %w", file, c.Name, err)
+	}
+	if err := decoder.Decode(second); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("reading %s of component %s: the framework reads one object per file, and there are more", file, c.Name)
+	}
+	u.SetNamespace(plane.Namespace)
+	own(u)
+	switch u.GetKind() {
+	case "RoleBinding":
+		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
+		for _, s := range subjects {
+			if subject, is := s.(map[string]any); is && subject["kind"] == "ServiceAccount" {
+				subject["namespace"] = plane.Namespace
+			}
+		}
+		u.Object["subjects"] = subjects
+	case "ServiceAccount":
+		u.Object["imagePullSecrets"] = []any{map[string]any{"name": "pull-secret"}}
+	}
+	if adapt := c.Adapt[file]; adapt != nil {
+		if err := adapt(u); err != nil {
+			return nil, fmt.Errorf("adapting %s of component %s: %w", file, c.Name, err)
+		}
+	}
+	return u, nil
+}
+
+// own makes an object the control plane's.
+func own(u *unstructured.Unstructured) {
+	u.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{ //nolint:forcetypeassert // SetNamespace has just made it
+		"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane", "name": planeName, "uid": planeUID,
+		"controller": true, "blockOwnerDeletion": true,
+	}}
+}
+
+// KubeconfigSecret is the Secret that the framework makes of a client certificate for the guest.
+func (c Component) KubeconfigSecret() string { return c.Name + "-service-account-kubeconfig" }
+
+func (c Component) kubeconfig(plane ControlPlane) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": string(corev1.SecretTypeOpaque),
+		"data": map[string]any{"kubeconfig": "", "ca.crt": "", "tls.crt": "", "tls.key": ""}, // what is in it, nobody looks at
+	}}
+	u.SetName(c.KubeconfigSecret())
+	u.SetNamespace(plane.Namespace)
+	return u
+}
+
+// stamp makes the Deployment one of the framework's.
+func (c Component) stamp(d *appsv1.Deployment, plane ControlPlane) {
+	setDefault(&d.Labels)[managedBy] = operator
+	replicas := int32(1)
+	if plane.HighlyAvailable {
+		replicas = 2
+	}
+	if d.Spec.Replicas == nil {
+		d.Spec.Replicas = &replicas
+	}
+	d.Spec.RevisionHistoryLimit = new(int32(2))
+
+	pod := &d.Spec.Template.Spec
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "service-account-kubeconfig", VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: c.KubeconfigSecret(), DefaultMode: new(int32(0o640))},
+	}})
+	for i := range pod.Containers {
+		pod.Containers[i].VolumeMounts = append(pod.Containers[i].VolumeMounts, corev1.VolumeMount{Name: "service-account-kubeconfig", MountPath: c.KubeconfigMount})
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: tmp, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	for i := range pod.Containers {
+		c.stampContainer(&pod.Containers[i])
+	}
+	pod.AutomountServiceAccountToken = new(c.ManagementAccess)
+	if plane.User != 0 {
+		pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(plane.User)} // whatever was there
+	}
+	pod.PriorityClassName = "hypershift-control-plane"
+	if plane.PriorityClass != "" {
+		pod.PriorityClassName = plane.PriorityClass
+	}
+	c.stampMeta(&d.Spec.Template, plane)
+	place(pod, plane)
+}
+
+func (c Component) stampContainer(container *corev1.Container) {
+	if image, known := c.Images[container.Image]; known {
+		container.Image = image
+	}
+	container.ImagePullPolicy = corev1.PullIfNotPresent
+	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	if container.SecurityContext == nil {
+		container.SecurityContext = &corev1.SecurityContext{}
+	}
+	container.SecurityContext.ReadOnlyRootFilesystem = new(true)
+	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/tmp" }) {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: tmp, MountPath: "/tmp"})
+	}
+}
+
+// stampMeta sets a pod's labels and annotations.
+func (c Component) stampMeta(pod *corev1.PodTemplateSpec, plane ControlPlane) {
+	labels, annotations := setDefault(&pod.Labels), setDefault(&pod.Annotations)
+	labels[domain+"control-plane-component"] = c.Name
+	labels[domain+"hosted-control-plane"] = plane.Namespace
+	if c.ManagementAccess {
+		labels[domain+"need-management-kas-access"] = "true"
+	}
+	maps.Copy(labels, plane.Labels)
+	annotations[domain+"release-image"] = releaseImage
+	var local []string
+	hash := fnv.New32a() // of what is mounted; a new kubeconfig is a new pod
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.EmptyDir != nil, v.HostPath != nil:
+			local = append(local, v.Name)
+		case v.Secret != nil:
+			fmt.Fprint(hash, v.Secret.SecretName)
+		case v.ConfigMap != nil:
+			fmt.Fprint(hash, v.ConfigMap.Name)
+		}
+	}
+	annotations[safeToEvict] = strings.Join(local, ",")
+	annotations["component."+domain+"config-hash"] = fmt.Sprintf("%x", hash.Sum32())
+}
+
+// place says where pods go. Nodes for what serves requests are not for a component that serves none.
+func place(pod *corev1.PodSpec, plane ControlPlane) {
+	pod.Tolerations = append([]corev1.Toleration{toleration(domain+"control-plane", "true"), toleration(domain+"cluster", plane.Namespace)}, plane.Tolerations...)
+	pod.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferredNodes(plane)},
+		PodAffinity:  &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{together(plane)}},
+	}
+}
+
+// setDefault makes a map if there is none.
+func setDefault(m *map[string]string) map[string]string {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	return *m
+}

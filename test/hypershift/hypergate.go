@@ -1,0 +1,58 @@
+package hypershift
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+)
+
+// Hypergate is hypergate as a component of the control plane operator, for a control plane whose parts are published by Route: what component.go in
+// deploy/cpo/README.md says, of which nothing can be compiled here.
+func Hypergate() (Component, error) {
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		return Component{}, err
+	}
+	return Component{
+		Name: "hypergate", Assets: filepath.Join(root, "deploy", "cpo", "assets", "hypergate"),
+		ManagementAccess: true, KubeconfigMount: "/etc/kubernetes",
+		Images: map[string]string{"hypergate": "quay.io/r/hypergate@sha256:1111"},
+		Adapt: map[string]func(*unstructured.Unstructured) error{
+			"deployment.yaml": func(u *unstructured.Unstructured) error {
+				return fillIn(u, map[string]string{
+					"PUBLISH": "route", "PILOT_IMAGE": "quay.io/r/istio-pilot@sha256:2222", "PROXY_IMAGE": "quay.io/r/istio-proxyv2@sha256:3333", "RELEASE_VERSION": "4.21.0",
+				})
+			},
+			"route.yaml": func(u *unstructured.Unstructured) error {
+				u.SetLabels(map[string]string{domain + "hosted-control-plane": u.GetNamespace()})
+				return unstructured.SetNestedField(u.Object, "istiod-guest1-abcde.apps.mgmt.example.com", "spec", "host")
+			},
+		},
+	}, nil
+}
+
+// fillIn gives the container's environment its values. A name that it does not have is a mistake here or there.
+func fillIn(u *unstructured.Unstructured, values map[string]string) error {
+	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		return fmt.Errorf("filling in the environment: %d containers: %w", len(containers), err)
+	}
+	container, _ := containers[0].(map[string]any)
+	env, _ := container["env"].([]any)
+	filled := 0
+	for _, entry := range env {
+		variable, _ := entry.(map[string]any)
+		name, _ := variable["name"].(string)
+		if value, known := values[name]; known {
+			variable["value"] = value
+			filled++
+		}
+	}
+	if filled != len(values) {
+		return fmt.Errorf("filling in the environment: the container has %d of %d variables", filled, len(values))
+	}
+	return unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers")
+}

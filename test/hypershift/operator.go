@@ -1,0 +1,21 @@
+package hypershift
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// OperatorRules is what the control plane operator may do in a control plane's namespace and thus may grant there, as far as it concerns hypergate: all of
+// its Role (control-plane-operator/controllers/hostedcontrolplane/v2/assets/control-plane-operator/role.yaml, as of August 2026) about these API groups.
+func OperatorRules() []rbacv1.PolicyRule {
+	all := []string{rbacv1.VerbAll}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"hypershift.openshift.io", "route.openshift.io"}, Resources: all, Verbs: all},
+		{APIGroups: []string{""}, Resources: []string{
+			"events", "configmaps", "configmaps/finalizers", "persistentvolumeclaims", "pods", "pods/log", "secrets", "nodes", "serviceaccounts", "services", "endpoints",
+		}, Verbs: all},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets", "statefulsets"}, Verbs: all},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all},
+		{
+			APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"roles", "rolebindings"},
+			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		},
+	}
+}
