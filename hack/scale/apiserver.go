@@ -46,7 +46,7 @@ func startAPIServer(ctx context.Context, name, dir string) (s *apiServer, err er
 	}
 	s = &apiServer{name: name, plane: plane}
 	config := rest.CopyConfig(s.plane.Config)
-	config.UserAgent = "scale"
+	config.UserAgent, config.WarningHandler = "scale", rest.NoWarnings{} // the CRD has formats that are no formats
 	if s.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", name, err)
 	}
