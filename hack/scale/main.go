@@ -61,7 +61,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, f.stop()) }()
 	measured, err := f.measure(ctx)
 	if err != nil {
-		return err
+		return errors.Join(err, printSoFar(out, measured))
 	}
 	figures := figuresOf(measured)
 	if err := printTable(out, sizes(o.clusters), figures); err != nil {
@@ -72,6 +72,22 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		"At rest: %s each. Upgrades: %d processes at a time. The run took %s; load before %s, after %s.\n",
 		o.clusters, len(f.guests), o.share, o.rest, o.atOnce, time.Since(start).Round(time.Second), loadBefore, load())
 	return verdict(figures)
+}
+
+// printSoFar shows what was measured before a run failed, without a verdict.
+func printSoFar(out io.Writer, measured []measurement) error {
+	if len(measured) == 0 {
+		return nil
+	}
+	figures := figuresOf(measured)
+	for i := range figures {
+		figures[i].bar = stated{}
+	}
+	var ns []int
+	for _, m := range measured {
+		ns = append(ns, m.clusters)
+	}
+	return printTable(out, ns, figures)
 }
 
 // load is for the reader's information: other users of the machine make times longer, and CPU figures a little larger.

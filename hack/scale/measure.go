@@ -44,11 +44,12 @@ type measurement struct {
 }
 
 // measure grows the fleet from size to size. At each, all rest; then every HostedControlPlane asks for a restart at once; then all are upgraded.
+// With an error come the measurements before it.
 func (f *fleet) measure(ctx context.Context) ([]measurement, error) {
 	var out []measurement
 	for _, n := range sizes(f.opts.clusters) {
 		if err := f.grow(ctx, n); err != nil {
-			return nil, err
+			return out, err
 		}
 		m := measurement{clusters: n, empty: f.before}
 		for _, step := range []struct {
@@ -61,7 +62,7 @@ func (f *fleet) measure(ctx context.Context) ([]measurement, error) {
 		} {
 			progress("%d hosted clusters: %s", n, step.what)
 			if err := step.do(ctx); err != nil {
-				return nil, fmt.Errorf("%d hosted clusters: %s: %w", n, step.what, err)
+				return out, fmt.Errorf("%d hosted clusters: %s: %w", n, step.what, err)
 			}
 		}
 		out = append(out, m)

@@ -130,7 +130,7 @@ func TestFigures(t *testing.T) {
 	}
 	for _, want := range []string{
 		"PER HOSTED CLUSTER N=1 N=2 N=4 N=8 N / (N/4) BAR MET",
-		"at rest: Lease writes in 26 s, management 1.00 1.00 1.00 1.00 1.00 stated",
+		"at rest: Lease writes in 26 s, management 1.00 1.00 1.00 1.00 stated",
 		"open watches, management 14.00 14.00 14.00 14.00 1.00 N <= 1.2 x N/4 yes",
 		"hypergate: CPU 1.04 m 1.04 m 1.04 m 1.04 m 1.00 N <= 1.2 x N/4 yes",
 		"management API server: live memory 1.00 MiB 1.00 MiB 1.00 MiB 1.12 MiB 1.12 N <= 1.2 x N/4 yes",

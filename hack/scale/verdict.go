@@ -99,8 +99,11 @@ func (u unit) show(v float64) string {
 	return fmt.Sprintf(string(u), v)
 }
 
-// growth is the ratio by which linearity is judged; empty where there is none.
+// growth is the ratio by which linearity is judged; empty where it is not, or where there is none.
 func (f figure) growth() string {
+	if f.bar != (linear{}) {
+		return ""
+	}
 	quarter, all := ends(f.values)
 	if r := all / quarter; !math.IsNaN(r) && !math.IsInf(r, 0) {
 		return fmt.Sprintf("%.2f", r)
