@@ -45,7 +45,7 @@ func restFigures(all []measurement) []figure {
 		line(all, "  open watches, management", unitCount, linear{}, func(m measurement) float64 { return m.perCluster(m.rest.mgmt.watches - m.empty.watches) }),
 		line(all, "  hypergate: RssAnon", unitMiB, linear{}, func(m measurement) float64 { return mean(m.rest.after, needs.anonMiB) }),
 		line(all, "  hypergate: RSS", unitMiB, linear{}, func(m measurement) float64 { return mean(m.rest.after, needs.rssMiB) }),
-		line(all, "  hypergate: CPU", unitMilli, linear{}, func(m measurement) float64 {
+		line(all, "  hypergate: CPU", unitMilli, linear{trifle: 1}, func(m measurement) float64 {
 			return milli * (mean(m.rest.after, cpu) - mean(m.rest.before, cpu)) / m.rest.took.Seconds()
 		}),
 		line(all, "  management API server: live memory", unitMiB, linear{}, func(m measurement) float64 { return m.perCluster(m.rest.mgmt.live-m.empty.live) / mib }),
@@ -70,7 +70,7 @@ func changeFigures(all []measurement, name string, of func(measurement) change, 
 		line(all, "  writes, guest", unitCount, guestWrites, requests(guest, writes)),
 		line(all, "  status writes, guest", unitCount, stated{}, requests(guest, status)),
 		line(all, "  reads, guest", unitCount, linear{}, requests(guest, reads)),
-		line(all, "  hypergate: CPU time", unitSec, linear{}, func(m measurement) float64 { return mean(of(m).cpu, func(s float64) float64 { return s }) }),
+		line(all, "  hypergate: CPU time", unitSec, linear{trifle: 0.05}, func(m measurement) float64 { return mean(of(m).cpu, func(s float64) float64 { return s }) }),
 		line(all, "  hypergate: RssAnon afterwards", unitMiB, linear{}, func(m measurement) float64 { return mean(of(m).after, needs.anonMiB) }),
 		line(all, "  hypergate: largest RSS since its start", unitMiB, linear{}, func(m measurement) float64 { return mean(of(m).after, needs.peakMiB) }),
 		line(all, "  management API server: CPU time", unitSec, stated{}, func(m measurement) float64 { return m.perCluster(of(m).mgmtCPU) }),

@@ -219,9 +219,6 @@ func (n needs) anonMiB() float64 { return n.rssAnon / mib }
 func (n needs) rssMiB() float64  { return n.rss / mib }
 func (n needs) peakMiB() float64 { return n.peak / mib }
 
-// clockTick is the unit of CPU times in /proc: it is the same on every Linux.
-const clockTick = 100
-
 func (h *hosted) needs() (out needs, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.process.PID()))
 	if err != nil {
@@ -239,21 +236,33 @@ func (h *hosted) needs() (out needs, err error) {
 			out.rssAnon = kib * 1024
 		}
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.process.PID()))
+	if out.rssAnon == 0 {
+		return out, fmt.Errorf("reading the memory of a hypergate: /proc shows %q", status)
+	}
+	out.cpu, err = h.cpu()
+	return out, err
+}
+
+// cpu is what the process's threads have used. The kernel's figure for the whole process is in hundredths of a second, more than one needs at rest.
+func (h *hosted) cpu() (seconds float64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", h.process.PID()))
 	if err != nil {
-		return out, fmt.Errorf("reading the CPU time of a hypergate: %w", err)
+		return 0, fmt.Errorf("reading the CPU time of a hypergate: %w", err)
 	}
-	// The name, in parentheses, may hold anything; after it utime and stime are the 12th and 13th.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 13 || out.rssAnon == 0 {
-		return out, fmt.Errorf("reading the memory and CPU time of a hypergate: /proc shows %q", stat)
-	}
-	for _, field := range fields[11:13] {
-		ticks, err := strconv.ParseFloat(field, 64)
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
 		if err != nil {
-			return out, fmt.Errorf("reading the CPU time of a hypergate: %w", err)
+			continue // it has just ended
 		}
-		out.cpu += ticks / clockTick
+		first, _, _ := strings.Cut(string(stat), " ")
+		nanoseconds, err := strconv.ParseFloat(first, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the CPU time of a hypergate: %w", err)
+		}
+		seconds += nanoseconds / 1e9
 	}
-	return out, nil
+	if seconds == 0 {
+		return 0, fmt.Errorf("reading the CPU time of a hypergate: /proc shows %d threads and no time", len(threads))
+	}
+	return seconds, nil
 }

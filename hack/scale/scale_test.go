@@ -84,6 +84,9 @@ func TestBars(t *testing.T) {
 		"something of nothing": {linear{}, []float64{0, 0, 0, 0.1}, verdictNo},
 		"of four":              {linear{}, []float64{1, 2, 1.2}, verdictYes},
 		"of four, above":       {linear{}, []float64{1, 1, 1.3}, verdictNo},
+		"a trifle":             {linear{trifle: 1}, []float64{1, 0.2, 0.5, 1}, verdictYes},
+		"more than a trifle":   {linear{trifle: 1}, []float64{1, 0.2, 0.5, 1.1}, verdictNo},
+		"an unknown trifle":    {linear{trifle: 1}, []float64{1, unknown, 0.5, 0.1}, verdictNo},
 		"not measured":         {linear{}, []float64{1, unknown, 1, 1}, verdictNo},
 		"none":                 {exactly(0), []float64{0, 0, 0, 0}, verdictYes},
 		"one at one size":      {exactly(0), []float64{0, 1, 0, 0}, verdictNo},
@@ -132,7 +135,7 @@ func TestFigures(t *testing.T) {
 		"PER HOSTED CLUSTER N=1 N=2 N=4 N=8 N / (N/4) BAR MET",
 		"at rest: Lease writes in 26 s, management 1.00 1.00 1.00 1.00 stated",
 		"open watches, management 14.00 14.00 14.00 14.00 1.00 N <= 1.2 x N/4 yes",
-		"hypergate: CPU 1.04 m 1.04 m 1.04 m 1.04 m 1.00 N <= 1.2 x N/4 yes",
+		"hypergate: CPU 1.04 m 1.04 m 1.04 m 1.04 m 1.00 N <= 1.2 x N/4, or <= 1 yes",
 		"management API server: live memory 1.00 MiB 1.00 MiB 1.00 MiB 1.12 MiB 1.12 N <= 1.2 x N/4 yes",
 		"restart-date on all: writes, management 3.00 3.00 3.00 3.00 1.00 N <= 1.2 x N/4 yes",
 	} {
