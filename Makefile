@@ -10,6 +10,8 @@ FUZZTIME ?= 10s
 BENCH_FLAGS ?=
 DEMO_FLAGS ?=
 GATEWAYS ?= 200
+CLUSTERS ?= 100
+SCALE_FLAGS ?=
 IMAGE ?= registry.example.com/hypergate:dev
 
 # Which package is tested where. The I/O shell and everything in test/ talk to real servers: those tests skip with -short. What starts a
@@ -117,3 +119,7 @@ fuzz: ## Each fuzz test for FUZZTIME (10s).
 .PHONY: bench
 bench: servers build ## Time, writes and memory against the floor, as a table and as JSON. BENCH_FLAGS are passed on.
 	go run ./hack/bench $(BENCH_FLAGS)
+
+.PHONY: scale
+scale: servers ## Many hosted clusters (CLUSTERS=100) on one management API server: what each costs, and whether that grows. SCALE_FLAGS are passed on.
+	go run ./hack/scale -clusters $(CLUSTERS) $(SCALE_FLAGS)

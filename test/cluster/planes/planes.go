@@ -193,8 +193,8 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 		"kube-apiserver": append(plane.APIServerFlags(p.name, dir, p.AuditLog),
 			"--etcd-servers="+url("http", 1),
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
-			"--endpoint-reconciler-type=none", // a loopback address is refused as an endpoint, and nobody needs this one
-			"--service-cluster-ip-range=10.0.0.0/24"),
+			"--endpoint-reconciler-type=none",         // a loopback address is refused as an endpoint, and nobody needs this one
+			"--service-cluster-ip-range=10.0.0.0/16"), // for a hundred hosted clusters with three Services each
 		"kube-controller-manager": append(plane.ControllerManagerFlags(dir), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3])),
 	}
 	if !controllers {
