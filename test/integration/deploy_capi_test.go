@@ -30,6 +30,7 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 
 	d := newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"cluster-api/example"}, []string{"hosted/guest", "sidecar-injection"})
+	d.later = true
 	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig(own.Guest.Config, deploy.GuestNamespace))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	secret, err := capi.KubeconfigSecret(deployedMgmtNamespace, "guest1", config)

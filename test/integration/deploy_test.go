@@ -110,6 +110,8 @@ type deployed struct {
 	deployment  *appsv1.Deployment
 	// began is when the story did.
 	began time.Time
+	// later: a story before had the same guest, where the CRDs have stayed.
+	later bool
 	// args start it as its container would.
 	args []string
 }
@@ -137,7 +139,7 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 	}
 	d.SetDefaultEventuallyTimeout(20 * time.Second)
 	d.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	go d.playGarbageCollector(d.cfg.MgmtNamespace)
+	go playGarbageCollector(d.Context(), d.mgmt, d.cfg.MgmtNamespace)
 	d.deploy(desired.SideMgmt, mgmt.Config, mgmtDirs)
 	d.deploy(desired.SideGuest, guest.Config, guestDirs)
 	d.args = d.containerArgs(

@@ -115,7 +115,7 @@ func newWorld(t *testing.T) *world {
 	w.mgmtConfig = counted(pair.Mgmt.Config, w.mgmtRequests)
 	w.guestConfig = counted(pair.Guest.Config, w.guestRequests)
 	w.createNamespace(w.mgmt, w.cfg.MgmtNamespace)
-	go w.playGarbageCollector(w.cfg.MgmtNamespace)
+	go playGarbageCollector(w.Context(), w.mgmt, w.cfg.MgmtNamespace)
 	return w
 }
 
@@ -254,15 +254,15 @@ func (w *world) playIstiod(status corev1.ConditionStatus) {
 }
 
 // playGarbageCollector lets a Deployment that is deleted in the foreground go, as if its pods were gone.
-func (w *world) playGarbageCollector(namespace string) {
-	deployments := w.mgmt.AppsV1().Deployments(namespace)
-	changes, err := deployments.Watch(w.Context(), metav1.ListOptions{})
+func playGarbageCollector(ctx context.Context, client kubernetes.Interface, namespace string) {
+	deployments := client.AppsV1().Deployments(namespace)
+	changes, err := deployments.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return
 	}
 	for change := range changes.ResultChan() {
 		if d, ok := change.Object.(*appsv1.Deployment); ok && d.DeletionTimestamp != nil && len(d.Finalizers) > 0 {
-			_, _ = deployments.Patch(w.Context(), d.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_, _ = deployments.Patch(ctx, d.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
 	}
 }
