@@ -5,6 +5,8 @@ var (
 	Told      = told
 	FailureOf = failureOf
 	CheckPair = guard
+	// KubeconfigProblem is kubeconfigProblem.
+	KubeconfigProblem = kubeconfigProblem
 )
 
 // Passing, Trouble and WaitingRotation are what a Reconciler remembers of what it said.

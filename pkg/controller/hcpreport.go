@@ -7,13 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -31,24 +28,22 @@ const (
 // What is told must have stood for a moment, so that a status does not come and go with each request that fails once; but what goes on changing is
 // told, too, in time for an error to be there within five seconds.
 const (
-	steadyFor   = time.Second
-	tellWithin  = 3 * time.Second
-	lookEvery   = 3 * time.Second
-	longestWait = 30 * time.Second
+	steadyFor  = time.Second
+	tellWithin = 3 * time.Second
+	lookEvery  = 3 * time.Second
 )
 
 // planeReport is what was said, and is to be said, to the HostedControlPlane.
 type planeReport struct {
 	reporting Reporting
-	says      *rate.Limiter
+	says      Budget
 	ailment   status.Ailment
 	steady    Steady
-	failing   string
-	delay     time.Duration
+	retry     Retry
 }
 
 func newPlaneReport(reporting Reporting) planeReport {
-	return planeReport{reporting: reporting, says: rate.NewLimiter(rate.Every(sayEvery), sayBurst)}
+	return planeReport{reporting: reporting, says: NewBudget()}
 }
 
 // Steady is since when there is something to tell, and since when it is the same. The zero value: there is nothing.
@@ -75,7 +70,7 @@ func (s *Steady) Wait(gist string, now time.Time) time.Duration {
 // reportOf is what a HostedControlPlane is told of a pass that ended with a report. refused is why there is no plan.
 func (r *Reconciler) reportOf(p *pass, refused error) status.Report {
 	out := status.Report{
-		Outcome: p.outcome, Version: r.version, GuestTrouble: r.guest.WatchTrouble(), Kubeconfig: r.guest.KubeconfigProblem(),
+		Outcome: p.outcome, Version: r.version, GuestTrouble: r.guest.WatchTrouble(), Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem()),
 		Rotation: string(p.hosted.Rotation.Phase),
 	}
 	if len(p.outcome.Classes) > 0 {
@@ -87,13 +82,23 @@ func (r *Reconciler) reportOf(p *pass, refused error) status.Report {
 	return out
 }
 
+// kubeconfigProblem marks what of a guest kubeconfig that is not in use mostly ends by itself: its Secret is yet to be made, or HyperShift renews what is in it.
+func kubeconfigProblem(err error) error {
+	_, first := errors.AsType[guestconn.AwaitedError](err)
+	_, none := errors.AsType[mgmt.NoKubeconfigError](err)
+	if first && none || errors.Is(err, guestconn.ErrRefused) {
+		return status.AwaitedError{Err: err}
+	}
+	return err
+}
+
 // reportUnseen tells that a side is not known. A watch will tell when it is; what lasts is no event.
 func (r *Reconciler) reportUnseen(ctx context.Context, p *pass, err error) {
 	side := desired.SideGuest
 	if _, is := errors.AsType[mgmt.NotSyncedError](err); is {
 		side = desired.SideMgmt
 	}
-	r.tellControlPlanes(ctx, p, status.Report{Version: r.version, Unseen: err, UnseenSide: side, Kubeconfig: r.guest.KubeconfigProblem()})
+	r.tellControlPlanes(ctx, p, status.Report{Version: r.version, Unseen: err, UnseenSide: side, Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem())})
 }
 
 // tellControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
@@ -126,13 +131,16 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, report stat
 		return
 	}
 	for _, l := range letters {
-		if !h.says.AllowN(now, 1) {
-			p.again(sayEvery)
+		if wait := max(h.retry.Wait(now), h.says.Wait(now)); wait > 0 {
+			p.again(wait)
 			return
 		}
-		if p.again(h.failed(ctx, r.mgmt.Report(ctx, l.to, l.conditions))); h.failing != "" {
+		if err := r.mgmt.Report(ctx, l.to, l.conditions); err != nil {
+			p.again(h.retry.Failed(ctx, err, now))
 			return
 		}
+		h.retry = Retry{}
+		h.says.Spend(now)
 	}
 	h.steady = Steady{}
 }
@@ -161,19 +169,4 @@ func (l letter) gist() string {
 		fmt.Fprintln(&out, l.to.UID, c.Type, c.Status, c.Reason, c.Message)
 	}
 	return out.String()
-}
-
-// failed logs why a report could not be made, once, and says when to try again; zero when it was made.
-func (h *planeReport) failed(ctx context.Context, err error) time.Duration {
-	if err == nil {
-		h.failing, h.delay = "", 0
-		return 0
-	}
-	resource := schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes/status"}
-	if why := apply.Classify(err, "patch", resource).String(); why != h.failing {
-		logr.FromContextOrDiscard(ctx).Error(err, "Cannot report to the HostedControlPlane; trying again from time to time")
-		h.failing = why
-	}
-	h.delay = min(max(2*h.delay, time.Second), longestWait)
-	return h.delay
 }

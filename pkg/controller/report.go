@@ -192,7 +192,7 @@ func failureOf(o status.Outcome, untold error) failure {
 	}
 	for _, err := range []error{o.Refused, untold} {
 		if err != nil {
-			add(apply.Classify(err, "", schema.GroupResource{}), err.Error())
+			add(apply.Classify(err, "", schema.GroupResource{}), gistOf(err))
 		}
 	}
 	for side, report := range map[desired.Side]apply.Report{desired.SideMgmt: o.Mgmt, desired.SideGuest: o.Guest} {
@@ -202,6 +202,17 @@ func failureOf(o status.Outcome, untold error) failure {
 	}
 	f.gist = strings.Join(slices.Sorted(maps.Keys(gists)), "; ")
 	return f
+}
+
+// gistOf is what an error is known by. Who has the guest is not part of it: the guest may say another one with each try.
+func gistOf(err error) string {
+	if taken, is := errors.AsType[desired.TakenError](err); is {
+		return taken.Gist()
+	}
+	if rival, is := errors.AsType[desired.RivalError](err); is {
+		return rival.Gist()
+	}
+	return err.Error()
 }
 
 // pace is how the waits between tries grow.

@@ -1,13 +1,14 @@
 package desired
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -145,7 +146,7 @@ func (e TakenError) Error() string {
 	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
 	for _, by := range e.By {
 		what, leases = append(what, by.Claim.What), append(leases, by.Claim.Lease)
-		holder := "another hypergate (" + cmp.Or(printable(by.Holder), "unknown")
+		holder := "another hypergate (" + quoted(by.Holder)
 		if !by.Since.IsZero() {
 			holder += ", since " + by.Since.UTC().Format(time.RFC3339)
 		}
@@ -157,11 +158,35 @@ func (e TakenError) Error() string {
 		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(who, " and "), e.Namespace, strings.Join(leases, " "))
 }
 
-// printable is a text of the guest's that may stand in a message: short, and without control characters.
+// Gist says the same without who, and since when: a guest can change those as often as it likes, and it is one trouble.
+func (e TakenError) Gist() string {
+	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
+	for _, by := range e.By {
+		what, leases = append(what, by.Claim.What), append(leases, by.Claim.Lease)
+	}
+	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, stop that hypergate and its istiod, and then delete these Leases; "+
+		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(leases, " "), e.Namespace)
+}
+
+// quoted is a printable text of the guest's in quotation marks, so that it cannot pass for ours.
+func quoted(text string) string {
+	if text = printable(text); text == "" {
+		return "unknown"
+	}
+	return strconv.Quote(text)
+}
+
+// printable is a text of the guest's that may stand in a message: short, without what is not seen or turns the direction of writing, and without the brackets
+// in which a message says what to do next.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		switch {
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
 			return -1
+		case r == '[':
+			return '('
+		case r == ']':
+			return ')'
 		}
 		return r
 	}, text)

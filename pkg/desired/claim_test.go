@@ -137,20 +137,20 @@ func TestOwnClaimsAreNobodyElses(t *testing.T) {
 
 func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
-	by := desired.HeldClaim{Holder: "hosted/x/\n12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	by := desired.HeldClaim{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	err := desired.TakenError{Namespace: "openshift-ingress", Taken: desired.Taken{
 		By: []desired.TakenClaim{{Claim: cfg.Claims()[0], HeldClaim: by}, {Claim: cfg.Claims()[1], HeldClaim: by}},
 	}}
 	text := err.Error()
 	for _, part := range []string{
-		"the controller name openshift.io/gateway-controller/v1", "hosted/x/123", "2026-01-02T03:04:05Z", "and the revision openshift-gateway", "stop that hypergate and its istiod",
+		"the controller name openshift.io/gateway-controller/v1", "another hypergate (\"hosted/x/(123", "2026-01-02T03:04:05Z", "and the revision openshift-gateway", "stop that hypergate and its istiod",
 		"kubectl -n openshift-ingress delete lease hypergate-claim-controller-27e2e0b7 hypergate-claim-revision-openshift-gateway;", "--controller-name", "--revision",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q lacks %q", text, part)
 		}
 	}
-	if strings.Contains(text, "\n") || strings.Count(text, "hosted/x/") != 1 || len(text) > 700 {
+	if strings.ContainsAny(text, "\n\x1b\u202e\u2028[") || strings.Count(text, "hosted/x/") != 1 || len(text) > 700 {
 		t.Errorf("a holder may say anything: %q", text)
 	}
 }

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -80,6 +81,16 @@ type RivalError struct {
 	Config Config
 	// Rivals are not none.
 	Rivals []Rival
+}
+
+// Gist says which kinds of rivals there are, without what they were recognised by: a guest can change that as often as it likes, and it is one trouble.
+func (e RivalError) Gist() string {
+	out := make([]string, 0, len(e.Rivals))
+	for _, r := range e.Rivals {
+		out = append(out, fmt.Sprintf("%T", r))
+	}
+	slices.Sort(out)
+	return "rivals in the guest: " + strings.Join(slices.Compact(out), ", ")
 }
 
 // Error says who that is, and how to hand over.

@@ -118,7 +118,7 @@ func (c *Conn) Problem() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.problem == nil && c.refused {
-		return errRefused
+		return ErrRefused
 	}
 	return c.problem
 }
@@ -277,7 +277,10 @@ func (c *Conn) next(ctx context.Context) (*session, error) {
 		unread, unused = "waiting for the guest kubeconfig", "waiting for a guest kubeconfig that can be used"
 	}
 	config, err := c.options.Load()
-	if err != nil {
+	switch {
+	case err != nil && c.waits():
+		return nil, AwaitedError{fmt.Errorf("%s: %w", unread, err)}
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", unread, err)
 	}
 	c.mu.Lock()
@@ -312,8 +315,17 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 	c.problem = err
 }
 
-// errRefused is what the guest says of credentials that ran out, or were taken back.
-var errRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): the certificate or the token in it may have expired, " +
+// AwaitedError says that the first kubeconfig could not be had yet.
+type AwaitedError struct{ Err error }
+
+// Error says what is waited for.
+func (e AwaitedError) Error() string { return e.Err.Error() }
+
+// Unwrap is why.
+func (e AwaitedError) Unwrap() error { return e.Err }
+
+// ErrRefused is what the guest says of credentials that ran out, or were taken back.
+var ErrRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): the certificate or the token in it may have expired, " +
 	"and another kubeconfig in its place is used at once")
 
 // errNone is what requests get while there is no kubeconfig.

@@ -191,7 +191,7 @@ func TestRefusedCredentialsAreAProblem(t *testing.T) {
 	if f.look(f.ctx) {
 		t.Error("the same kubeconfig counts as another")
 	}
-	if err := f.Problem(); !errors.Is(err, errRefused) {
+	if err := f.Problem(); !errors.Is(err, ErrRefused) {
 		t.Errorf("the guest refuses us, and the problem is %v", err)
 	}
 	f.replace(server.withCertificate(t, "b"), nil)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -182,10 +181,10 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	case secret == nil && err != nil:
 		return nil, "", err
 	case !s.watch.Synced():
-		return nil, "", errors.New("it was not read yet")
+		return nil, "", NoKubeconfigError{"it was not read yet"}
 	case secret == nil:
-		return nil, "", fmt.Errorf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up, and it is waited for; "+
-			"if it has another name, correct --guest-kubeconfig-secret", s.key.Namespace)
+		return nil, "", NoKubeconfigError{fmt.Sprintf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up, and it is waited for; "+
+			"if it has another name, correct --guest-kubeconfig-secret", s.key.Namespace)}
 	}
 	for _, key := range []string{capiKey, hyperShiftKey} {
 		if kubeconfig, has := secret.Data[key]; has {
@@ -198,6 +197,12 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	return nil, "", fmt.Errorf("it has neither the key %s (as Cluster API calls it) nor %s (as HyperShift does), but %s: "+
 		"put the guest's kubeconfig under %s, or name the Secret that has it with --guest-kubeconfig-secret", capiKey, hyperShiftKey, keysOf(secret), capiKey)
 }
+
+// NoKubeconfigError says that the Secret that the guest's kubeconfig is to be in is not there, or not known yet.
+type NoKubeconfigError struct{ why string }
+
+// Error says which it is, and what to do.
+func (e NoKubeconfigError) Error() string { return e.why }
 
 // keysOf are the keys of a Secret, for a message.
 func keysOf(secret *corev1.Secret) string {

@@ -140,9 +140,9 @@ func standingOfLeft(crd crds.CRD) (standing, string) {
 	case crd.Verdict == crds.HandsOff && !crd.Same():
 		return unclear, advice(crd)
 	case crd.Owner.Kind == crds.LiveOLM:
-		return olms, crd.Reason() + otherwise(crd)
+		return olms, plain(crd.Reason()) + otherwise(crd)
 	default:
-		return others, crd.Reason() + otherwise(crd)
+		return others, plain(crd.Reason()) + otherwise(crd)
 	}
 }
 
@@ -157,9 +157,9 @@ func standingOfWritten(crd crds.CRD, outcome apply.Outcome) (standing, string) {
 		return ours, "managed by hypergate"
 	case apply.VerdictFailed:
 		if outcome.Cause().Class() == apply.Denied {
-			return denied, outcome.Cause().String() + said(outcome.Cause())
+			return denied, plain(outcome.Cause().String()) + said(outcome.Cause())
 		}
-		return failing, "it could not be written: " + outcome.Cause().String()
+		return failing, "it could not be written: " + plain(outcome.Cause().String())
 	case apply.VerdictDamped:
 		return failing, rivals(crd, outcome)
 	default: // it waits, or was not tried yet
@@ -170,7 +170,7 @@ func standingOfWritten(crd crds.CRD, outcome apply.Outcome) (standing, string) {
 // unserved is the standing of a CRD that the API server does not serve.
 func unserved(crd crds.CRD) (standing, string) {
 	if crd.Definition.State == crds.Rejected {
-		return rejected, "the API server does not accept its names: " + crd.Definition.Why
+		return rejected, "the API server does not accept its names: " + quoted(crd.Definition.Why, longestQuote)
 	}
 	return coming, "the API server does not serve it yet"
 }
@@ -178,9 +178,9 @@ func unserved(crd crds.CRD) (standing, string) {
 // advice is what was decided, and what a person can do about it.
 func advice(crd crds.CRD) string {
 	if next := crd.NextStep(); next != "" {
-		return crd.Reason() + " [" + next + "]"
+		return plain(crd.Reason()) + nextStep(plain(next))
 	}
-	return crd.Reason()
+	return plain(crd.Reason())
 }
 
 // otherwise says that a CRD that is left alone is another one.
@@ -188,33 +188,30 @@ func otherwise(crd crds.CRD) string {
 	if crd.Content != crds.Read || crd.Same() {
 		return ""
 	}
-	return " (another one than ours: " + crd.Difference.String() + ")"
+	return " (another one than ours: " + plain(crd.Difference.String()) + ")"
 }
 
 // rivals names who else writes what we write: the list of versions is one field, and whoever changes anything of a schema owns all of it.
 func rivals(crd crds.CRD, outcome apply.Outcome) string {
 	const again = " changes it again and again, so that it is put right once in a while only"
 	if outcome.Rival() != "" {
-		return outcome.Rival() + again
+		return plain(outcome.Rival()) + again
 	}
 	who := slices.DeleteFunc(slices.Clone(crd.Marks.Writers), func(name string) bool { return name == desired.FieldManager })
 	by := "somebody"
 	if len(who) > 0 {
 		by = strings.Join(who[:min(len(who), fewFailures)], ", ")
 	}
-	return by + " (spec.versions)" + again
+	return plain(by) + " (spec.versions)" + again
 }
 
-// said is what the API server answered. It is the guest's own admission that speaks.
+// said is what the API server answered, or an admission of somebody's.
 func said(cause apply.Cause) string {
 	if cause.Detail() == "" {
 		return ""
 	}
-	return " (" + short(cause.Detail(), longestAnswer) + ")"
+	return " (" + quoted(cause.Detail(), longestAnswer) + ")"
 }
-
-// longestAnswer is how much of an answer of the API server a message has.
-const longestAnswer = 512
 
 func crdsReady(o Outcome) metav1.Condition {
 	c := metav1.Condition{Type: CRDsReady}

@@ -239,12 +239,12 @@ func TestCRDsReady(t *testing.T) {
 		"its names are another's": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Rejected, `"httproutes" is already in use`)},
 			nil,
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + `: the API server does not accept its names: "httproutes" is already in use`},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + `: the API server does not accept its names: "'httproutes' is already in use"`},
 		},
 		"somebody else's, and its names are another's": {
 			map[string]crds.Fact{routes: unserved(theirs(), crds.Rejected, "taken")},
 			nil,
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server does not accept its names: taken"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server does not accept its names: \"taken\""},
 		},
 		"not served yet": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Installing, "")},
@@ -265,8 +265,8 @@ func TestCRDsReady(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: own()},
 			[]apply.Outcome{crdFailed(routes, policyDenied(routes))},
 			want{
-				metav1.ConditionFalse, status.ReasonDeniedByAdmissionPolicy, routes + ": denied by the admission policy keep (customresourcedefinitions.apiextensions.k8s.io \"" + routes +
-					"\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team)",
+				metav1.ConditionFalse, status.ReasonDeniedByAdmissionPolicy, routes + ": denied by the admission policy keep (\"customresourcedefinitions.apiextensions.k8s.io '" + routes +
+					"' is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team\")",
 			},
 		},
 		"managed by somebody else": {

@@ -38,6 +38,7 @@ const (
 	ReasonWaitingForGuest       = "WaitingForGuest"
 	ReasonBlocked               = "Blocked"
 	ReasonNotReached            = "NotReached"
+	ReasonNotPublished          = "NotPublished"
 	ReasonReconciliationPaused  = "ReconciliationPaused"
 	ReasonPlanRefused           = "PlanRefused"
 	ReasonGuestKubeconfig       = "GuestKubeconfig"
@@ -69,7 +70,7 @@ type Report struct {
 	Unseen     error
 	UnseenSide desired.Side
 	// GuestTrouble is what is wrong with watching the guest; nil when what is known of it is up to date. Kubeconfig is why the guest kubeconfig is
-	// not in use.
+	// not in use; an AwaitedError, if that may well end by itself.
 	GuestTrouble, Kubeconfig error
 	// Token is why istiod's guest token could not be had, Proof why it could not be tried whether the guest's API server calls istiod's webhook.
 	Token, Proof error
@@ -78,6 +79,15 @@ type Report struct {
 	// Rotation is the phase of a rotation of the mesh CA; empty when there is none.
 	Rotation string
 }
+
+// AwaitedError says of why something is not in use that it may well end by itself.
+type AwaitedError struct{ Err error }
+
+// Error is why.
+func (e AwaitedError) Error() string { return e.Err.Error() }
+
+// Unwrap is why.
+func (e AwaitedError) Unwrap() error { return e.Err }
 
 // Ailment remembers since when something that passes by itself is wrong; the zero value: nothing is.
 type Ailment struct{ since time.Time }
@@ -120,7 +130,7 @@ func ControlPlane(r Report, a Ailment, previous []metav1.Condition, now time.Tim
 	}
 	for i := range wanted {
 		c := &wanted[i]
-		c.Message = short(c.Message, longestMessage)
+		c.Message = told(c.Message)
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
@@ -148,39 +158,6 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-func (r Report) available() metav1.Condition {
-	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return condition(ControlPlaneAvailable, status, reason, message)
-	}
-	unseen, isUnseen := r.unseen()
-	switch {
-	case r.disabled():
-		return say(metav1.ConditionTrue, ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+", so that nothing is installed")
-	case isUnseen && r.Istiod == desired.Available:
-		return say(metav1.ConditionUnknown, unseen.reason, serves(r.Outcome, r.Version)+", but whether it is of use is not known: "+unseen.text)
-	case isUnseen:
-		return say(metav1.ConditionUnknown, unseen.reason, unseen.text)
-	case len(r.Classes) == 0:
-		return say(metav1.ConditionTrue, ReasonNotRequested, "no GatewayClass of the guest asks for istiod")
-	case leftAlone(r.Outcome):
-		return say(metav1.ConditionTrue, ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says")
-	case r.Istiod == desired.Available && r.Reach != Reached():
-		return say(metav1.ConditionUnknown, ReasonNotReached, serves(r.Outcome, r.Version)+", but "+r.Reach.missing())
-	case r.Istiod == desired.Available:
-		return say(metav1.ConditionTrue, ReasonAsExpected, serves(r.Outcome, r.Version))
-	default:
-		return say(metav1.ConditionFalse, ReasonInstalling, "istiod does not serve yet: "+r.pending())
-	}
-}
-
-// pending is what istiod that does not serve waits for.
-func (r Report) pending() string {
-	if problems := r.problems(); len(problems) > 0 {
-		return problems[0].text
-	}
-	return "waiting for " + waiting(r.Outcome)
-}
-
 func (r Report) progressing() metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(ControlPlaneProgressing, status, reason, message)
@@ -193,8 +170,10 @@ func (r Report) progressing() metav1.Condition {
 	switch {
 	case isUnseen && unseen.passes:
 		return say(metav1.ConditionTrue, cmp.Or(unseen.waits, ReasonWaiting), "waiting: "+unseen.text)
-	case r.Refused != nil || isUnseen:
+	case isUnseen:
 		return say(metav1.ConditionFalse, ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
+	case r.Refused != nil:
+		return r.blocked(acting)
 	case r.Istiod != desired.Absent && r.Rollout == desired.Stuck:
 		return say(metav1.ConditionFalse, ReasonRolloutStuck, "the rollout of istiod has stopped")
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
@@ -206,6 +185,14 @@ func (r Report) progressing() metav1.Condition {
 	}
 }
 
+// blocked is how far things are while a plan is refused: for a while, or until somebody acts.
+func (r Report) blocked(acting []problem) metav1.Condition {
+	if refused := r.refusedPlan(); refused.passes {
+		return condition(ControlPlaneProgressing, metav1.ConditionTrue, refused.waits, "waiting: "+refused.text)
+	}
+	return condition(ControlPlaneProgressing, metav1.ConditionFalse, ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
+}
+
 // underWay is how far an installation, or a removal, is that meets no trouble.
 func (r Report) underWay() metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -215,6 +202,8 @@ func (r Report) underWay() metav1.Condition {
 	switch reason, what := r.installing(complete); {
 	case reason != "":
 		return say(metav1.ConditionTrue, reason, what)
+	case r.Kubeconfig != nil:
+		return say(metav1.ConditionTrue, ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
 	case !r.Plan.Installed && r.Istiod != desired.Absent:
 		return say(metav1.ConditionTrue, ReasonClearing, "what is not asked for any more is being cleared away")
 	case !r.Plan.Installed && !complete:

@@ -98,7 +98,7 @@ func TestControlPlane(t *testing.T) {
 		"nobody asks any more": {
 			with(idle, func(r *status.Report) { r.Istiod = desired.Available }),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod"}
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and is being cleared away"}
 				t.progressing = want{metav1.ConditionTrue, "Clearing", "what is not asked for any more is being cleared away"}
 			}),
 		},
@@ -236,8 +236,7 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Report) { r.Kubeconfig = unreachable() }),
 			but(func(t *tell) {
 				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no connection [put one into its Secret that works and leads to the guest]"
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
-				t.degraded = want{metav1.ConditionTrue, "GuestKubeconfig", text}
+				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
 		"istiod's token is refused": {
@@ -299,7 +298,9 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"nobody knows whose a CRD is": {
-			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.HandsOff, crds.IsGarbled)), func(r *status.Report) { r.Classes = nil }),
+			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.HandsOff, crds.IsGarbled)), func(r *status.Report) {
+				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
+			}),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod"}
 				t.upgradeable = want{metav1.ConditionFalse, "CRDOwnerUnknown", "nobody knows who upgrades these CRDs: gateways.gateway.networking.k8s.io: left alone, because its annotation gateway.hypergate.dev/manage says neither true nor false " +

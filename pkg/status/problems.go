@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ func texts(problems []problem) string {
 
 // lasts is how long it must last until it is somebody's matter.
 func (p problem) lasts() time.Duration {
-	if p.reason == ReasonNotReached {
+	if p.reason == ReasonNotReached || p.reason == ReasonNotPublished {
 		return lastsPublished
 	}
 	return lasts
@@ -54,8 +55,7 @@ func (r Report) passing() []problem {
 func (r Report) problems() []problem {
 	var out []problem
 	if r.Kubeconfig != nil {
-		out = append(out, problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.Kubeconfig) + nextStep(
-			"put one into its Secret that works and leads to the guest")})
+		out = append(out, r.kubeconfig())
 	}
 	if unseen, is := r.unseen(); is {
 		out = append(out, unseen)
@@ -63,26 +63,53 @@ func (r Report) problems() []problem {
 	if r.Unseen != nil {
 		return out
 	}
-	if r.Refused != nil {
-		return append(out, r.refusedPlan())
+	if r.Refused != nil && !r.refusedByTheUnseen() {
+		out = append(out, r.refusedPlan())
 	}
 	out = append(out, r.failedObjects()...)
 	out = append(out, r.failedWatches()...)
 	if r.Token != nil {
 		out = append(out, lacking("getting istiod's token in the guest", r.Token))
 	}
-	if r.Proof != nil {
+	if r.Proof != nil && r.Refused == nil {
 		out = append(out, lacking("proving in the guest that its webhook is called", r.Proof))
 	}
+	out = append(out, r.troubledIstiod()...)
+	if r.Refused != nil {
+		return out // no CRD was decided about
+	}
+	return append(out, r.troubledCRDs()...)
+}
+
+// kubeconfig is that the guest kubeconfig is not in use. Somebody's matter at once is one that cannot be used.
+func (r Report) kubeconfig() problem {
+	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.Kubeconfig) + nextStep(
+		"put one into its Secret that works and leads to the guest")}
+	_, awaited := errors.AsType[AwaitedError](r.Kubeconfig)
+	if p.passes = awaited || apply.Classify(r.Kubeconfig, "get", schema.GroupResource{}).Class().Passes(); p.passes {
+		p.waits = ReasonWaitingForGuest
+	}
+	return p
+}
+
+// troubledIstiod is what is wrong with istiod itself, and with the way to it.
+func (r Report) troubledIstiod() (out []problem) {
 	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
 		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
 			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
+	}
+	if awaited, is := r.Plan.Publication.(desired.Awaited); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !leftAlone(r.Outcome) {
+		out = append(out, problem{
+			reason: ReasonNotPublished, text: "publishing istiod: waiting for " + awaited.Why + nextStep(
+				"see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for"),
+			passes: true, waits: ReasonWaiting,
+		})
 	}
 	if r.Istiod == desired.Available && r.Reach.state == unreached {
 		out = append(out, problem{reason: ReasonNotReached, text: "reaching istiod where it is published: it " + r.Reach.missing() + nextStep(
 			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), passes: true, waits: ReasonWaiting})
 	}
-	return append(out, r.troubledCRDs()...)
+	return out
 }
 
 // Blind says that it is not known how things stand.
@@ -111,17 +138,30 @@ func (r Report) unseen() (problem, bool) {
 	case r.UnseenSide == desired.SideGuest:
 		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + gist(err), passes: true, waits: ReasonWaitingForGuest}, true
 	default:
-		return problem{reason: ReasonPlanRefused, text: phase + ": " + err.Error()}, true
+		return problem{reason: ReasonPlanRefused, text: phase + ": " + plain(err.Error())}, true
 	}
 }
 
+// refusedByTheUnseen says that there is no plan for something that passes and is told of the guest already.
+func (r Report) refusedByTheUnseen() bool {
+	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
+	return claiming && r.Blind() && r.refusedPlan().passes
+}
+
 func (r Report) refusedPlan() problem {
+	if claim, is := errors.AsType[desired.ClaimError](r.Refused); is {
+		// Its requests go to the guest.
+		return ofCause("claiming this guest", desired.SideGuest, apply.Classify(claim.Err, claim.Verb, leases()))
+	}
+	if taken, is := errors.AsType[desired.TakenError](r.Refused); is {
+		return problem{reason: ReasonPlanRefused, text: "claiming this guest: " + plain(taken.Gist())}
+	}
 	cause := apply.Classify(r.Refused, "get", schema.GroupResource{})
 	switch cause.Class() {
 	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
 		return ofCause("observing both sides", desired.SideMgmt, cause)
 	default:
-		return problem{reason: ReasonPlanRefused, text: "planning: " + r.Refused.Error()}
+		return problem{reason: ReasonPlanRefused, text: "planning: " + plain(r.Refused.Error())}
 	}
 }
 
@@ -149,10 +189,14 @@ func (f failure) like(o failure) bool {
 
 // failedObjects are the objects that could not be made as they should be, those of one cause together.
 func (r Report) failedObjects() []problem {
+	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
 	var failures []*failure
 	for _, f := range append(failuresOf(desired.SideMgmt, r.Mgmt), failuresOf(desired.SideGuest, r.Guest)...) {
 		if f.side == desired.SideGuest && r.GuestTrouble != nil && f.Cause().Class().Passes() && f.Verdict() == apply.VerdictFailed {
 			continue // told of the guest
+		}
+		if claiming && f.side == desired.SideGuest {
+			continue // told as why the guest cannot be claimed
 		}
 		if i := slices.IndexFunc(failures, func(other *failure) bool { return f.like(*other) }); i >= 0 {
 			failures[i].more++
@@ -184,7 +228,7 @@ func (f failure) problem() problem {
 	}
 	phase := fmt.Sprintf("applying %s on the %s side", what, f.side)
 	if f.Verdict() == apply.VerdictDamped {
-		return problem{reason: ReasonUndoneAgain, text: phase + ": " + cmp.Or(f.Rival(), "somebody") +
+		return problem{reason: ReasonUndoneAgain, text: phase + ": " + cmp.Or(plain(f.Rival()), "somebody") +
 			" changes it again and again, so that it is put right once in a while only" + nextStep("stop whoever does")}
 	}
 	return ofCause(phase, f.side, f.Cause())
@@ -220,7 +264,7 @@ func (r Report) troubledCRDs() []problem {
 
 // ofCause is a problem with a request.
 func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
-	p := problem{reason: cause.Class().String(), text: phase + ": " + cause.String(), passes: cause.Class().Passes()}
+	p := problem{reason: cause.Class().String(), text: phase + ": " + plain(cause.String()), passes: cause.Class().Passes()}
 	if class := cause.Class(); class == apply.Denied || class == apply.Invalid || class == apply.Other {
 		p.text += said(cause)
 	}
@@ -271,7 +315,7 @@ func nextStep(text string) string { return " [" + text + "]" }
 // gist is an error in words that stay the same from try to try, where its cause is a request's; else all of it.
 func gist(err error) string {
 	if cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() != apply.Other {
-		return cause.String()
+		return plain(cause.String())
 	}
-	return err.Error()
+	return plain(err.Error())
 }

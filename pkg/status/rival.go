@@ -24,8 +24,13 @@ func claimRefusal(err error) string {
 	if !is {
 		return ""
 	}
-	cause := apply.Classify(failed.Err, failed.Verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
+	cause := apply.Classify(failed.Err, failed.Verb, leases())
 	return fmt.Sprintf("%s side: %s, so that there is no telling whether this cluster belongs to another hypergate; nothing was changed", desired.SideGuest, words(desired.SideGuest, cause))
+}
+
+// leases are what a guest is claimed by.
+func leases() schema.GroupResource {
+	return schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
 // rivalled says that a plan is refused for somebody else's sake.
@@ -33,10 +38,10 @@ func rivalled(err error) bool { return rivalText(err) != "" }
 
 func rivalText(err error) string {
 	if taken, is := errors.AsType[desired.TakenError](err); is {
-		return taken.Error()
+		return plain(taken.Error())
 	}
 	if rival, is := errors.AsType[desired.RivalError](err); is {
-		return rival.Error()
+		return plain(rival.Error())
 	}
 	return ""
 }

@@ -96,7 +96,7 @@ func Conditions(class desired.GatewayClass, o Outcome, version string, previous 
 	}
 	all := make([]metav1.Condition, 0, len(wanted))
 	for _, c := range wanted {
-		c.Message = short(c.Message, longestMessage)
+		c.Message = told(c.Message)
 		c.ObservedGeneration = class.Generation
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
@@ -282,7 +282,7 @@ func failures(o Outcome) (out []string) {
 			case apply.VerdictDamped:
 				who := "somebody"
 				if side.side == desired.SideGuest && f.Rival() != "" {
-					who = f.Rival()
+					who = plain(f.Rival())
 				}
 				add(side.side, f.ID().GVK.Kind+": "+who+" changes it again and again, so that it is put right once in a while only")
 			default: // as it should be, or on its way
@@ -304,7 +304,7 @@ const fewFailures = 5
 // manager is somebody's whom the guest must not know.
 func words(side desired.Side, cause apply.Cause) string {
 	if side == desired.SideGuest {
-		return cause.String()
+		return plain(cause.String())
 	}
 	switch cause.Class() {
 	case apply.Denied:

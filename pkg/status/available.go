@@ -1,0 +1,54 @@
+package status
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+func (r Report) available() metav1.Condition {
+	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(ControlPlaneAvailable, status, reason, message)
+	}
+	unseen, isUnseen := r.unseen()
+	switch {
+	case r.disabled():
+		return say(metav1.ConditionTrue, ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+r.cleared(", so that nothing is installed"))
+	case isUnseen && r.Istiod == desired.Available:
+		return say(metav1.ConditionUnknown, unseen.reason, serves(r.Outcome, r.Version)+", but whether it is of use is not known: "+unseen.text)
+	case isUnseen:
+		return say(metav1.ConditionUnknown, unseen.reason, unseen.text)
+	case len(r.Classes) == 0:
+		return say(metav1.ConditionTrue, ReasonNotRequested, "no GatewayClass of the guest asks for istiod"+r.cleared(""))
+	case leftAlone(r.Outcome):
+		return say(metav1.ConditionTrue, ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says"+r.cleared(""))
+	case r.Istiod == desired.Available && r.Reach != Reached():
+		return say(metav1.ConditionUnknown, ReasonNotReached, serves(r.Outcome, r.Version)+", but "+r.Reach.missing())
+	case r.Istiod == desired.Available:
+		return say(metav1.ConditionTrue, ReasonAsExpected, serves(r.Outcome, r.Version))
+	default:
+		return say(metav1.ConditionFalse, ReasonInstalling, "istiod does not serve yet: "+r.pending())
+	}
+}
+
+// cleared is how a sentence ends that says that istiod is not wanted: with gone once it is, and otherwise with what becomes of the one that is still there.
+func (r Report) cleared(gone string) string {
+	switch blind := r.Blind(); {
+	case r.Istiod == desired.Absent:
+		return gone
+	case r.Refused != nil && !blind:
+		return "; istiod is still there, and cannot be cleared away while this lasts: " + r.refusedPlan().text
+	case blind:
+		return "; istiod is still there, and is cleared away once it is known how things stand"
+	default:
+		return "; istiod is still there, and is being cleared away"
+	}
+}
+
+// pending is what istiod that does not serve waits for.
+func (r Report) pending() string {
+	if problems := r.problems(); len(problems) > 0 {
+		return problems[0].text
+	}
+	return "waiting for " + waiting(r.Outcome)
+}

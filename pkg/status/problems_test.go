@@ -1,0 +1,229 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+func mayNotClaim() error {
+	return fmt.Errorf("wrapped: %w", desired.ClaimError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
+		errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))})
+}
+
+// refusing is an installation whose plan is refused.
+func refusing(err error) status.Report {
+	return with(serving(), func(r *status.Report) { r.Plan, r.Refused = desired.State{}, err })
+}
+
+const (
+	claimForbidden = "claiming this guest: may not patch leases.coordination.k8s.io [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
+	claimUnknown   = "claiming this guest: the API server cannot be reached: no connection [see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig]"
+	inUse          = "claiming this guest: in the guest, the revision r is in use by another hypergate, which holds the Leases the-lease in its namespace openshift-ingress: " +
+		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or give this one another --controller-name and another --revision"
+)
+
+// TestWhatElseIsWrong: a refused plan hides nothing that has nothing to do with it, and each trouble is told of the side that it is on.
+func TestWhatElseIsWrong(t *testing.T) {
+	blocked := func(text string) want {
+		return want{metav1.ConditionFalse, "Blocked", "nothing more is done until this is mended: " + text}
+	}
+	degraded := func(reason, text string) want { return want{metav1.ConditionTrue, reason, text} }
+	forbiddenToo := func(r *status.Report) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }
+	for name, c := range map[string]struct {
+		report                status.Report
+		progressing, degraded want
+	}{
+		"the guest may not be claimed": {refusing(mayNotClaim()), blocked(claimForbidden), degraded("Forbidden", claimForbidden)},
+		"for that it is not told of the objects besides": {
+			with(refusing(mayNotClaim()), func(r *status.Report) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
+			blocked(claimForbidden), degraded("Forbidden", claimForbidden),
+		},
+		"the guest does not answer whose it is": {
+			refusing(desired.ClaimError{Verb: "list", Err: unreachable()}),
+			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + claimUnknown},
+			want{metav1.ConditionFalse, "AsExpected", allWell},
+		},
+		"nor anything else": {
+			with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Report) { r.GuestTrouble = unreachable() }),
+			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
+			want{metav1.ConditionFalse, "AsExpected", allWell},
+		},
+		"somebody else has the guest": {refusing(taken), blocked(inUse), degraded("PlanRefused", inUse)},
+		"and the management side fails": {
+			with(refusing(taken), forbiddenToo), blocked(inUse + "; " + mayNot), degraded("PlanRefused", inUse+"; "+mayNot),
+		},
+		"the plan is refused, and so are istiod's token and its pods": {
+			with(refusing(errors.New("no")), func(r *status.Report) {
+				forbiddenToo(r)
+				r.Token, r.Rollout, r.Proof = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
+			}),
+			blocked("planning: no; " + mayNot + "; " + noToken + "; " + stuck), degraded("PlanRefused", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := told(status.ControlPlane(c.report, status.Ailment{}, nil, now))
+			if diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded}, cmp.AllowUnexported(want{})); diff != "" {
+				t.Fatalf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+const (
+	noToken = "getting istiod's token in the guest: may not list serviceaccounts/token [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
+	stuck   = "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs]"
+)
+
+// TestAGuestThatIsAwayIsToldOnce, though it cannot be claimed either.
+func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
+	away := with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Report) { r.GuestTrouble = unreachable() })
+	ailment, _ := status.Ailment{}.Ailing(away, now)
+	got := told(status.ControlPlane(away, ailment, nil, now.Add(time.Hour))).degraded
+	if diff := cmp.Diff(want{metav1.ConditionTrue, "GuestUnreachable", isDown}, got, cmp.AllowUnexported(want{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestAnIstiodThatIsNotWantedIsTold as long as it is there.
+func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
+	const disabled = "the guest does without the capability Ingress"
+	left := func(change func(*status.Report)) status.Report {
+		return with(status.Report{Outcome: status.Outcome{Istiod: desired.Available, Plan: desired.State{Mode: crds.Managed}}}, change)
+	}
+	for name, c := range map[string]struct {
+		report status.Report
+		want   want
+	}{
+		"disabled": {
+			left(func(r *status.Report) { r.Life = desired.Disabled{} }),
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is being cleared away"},
+		},
+		"disabled, and it may not be cleared away": {
+			left(func(r *status.Report) { r.Life, r.Refused = desired.Disabled{}, errors.New("no") }),
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
+		},
+		"disabled, and the guest is not there": {
+			left(func(r *status.Report) { r.Life, r.GuestTrouble = desired.Disabled{}, unreachable() }),
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is cleared away once it is known how things stand"},
+		},
+		"unmanaged": {
+			left(func(r *status.Report) { r.Classes, r.Plan.Mode = serving().Classes, crds.Unmanaged }),
+			want{
+				metav1.ConditionTrue, "Unmanaged", "the guest's gateways are left to somebody else, as its management mode or --crd-management says; istiod is still there, and is being cleared away",
+			},
+		},
+		"not requested, and it may not be cleared away": {
+			left(func(r *status.Report) { r.Refused = errors.New("no") }),
+			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
+		},
+	} {
+		if diff := cmp.Diff(c.want, told(status.ControlPlane(c.report, status.Ailment{}, nil, now)).available, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestAKubeconfigThatIsNotInUse is somebody's matter at once only where its content cannot be used; the rest is, once it lasts.
+func TestAKubeconfigThatIsNotInUse(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		passes bool
+	}{
+		"none yet, or refused": {status.AwaitedError{Err: errors.New("waiting for the guest kubeconfig: Secret x is not there")}, true},
+		"it leads nowhere":     {fmt.Errorf("it is not used: %w", unreachable()), true},
+		"it is not known":      {unauthorized(), true},
+		"it is none":           {errors.New("it is no kubeconfig"), false},
+		"it may not look":      {mayNotList("namespaces"), false},
+	} {
+		report := status.Report{Unseen: errors.New("the guest is not known yet"), UnseenSide: desired.SideGuest, Kubeconfig: c.err}
+		ailment, again := status.Ailment{}.Ailing(report, now)
+		degraded := func(at time.Time) metav1.ConditionStatus {
+			return meta.FindStatusCondition(status.ControlPlane(report, ailment, nil, at), status.ControlPlaneDegraded).Status
+		}
+		if got := degraded(now); (got == metav1.ConditionFalse) != c.passes {
+			t.Errorf("%s: at once: %s", name, got)
+		}
+		if got := degraded(now.Add(2 * time.Minute)); got != metav1.ConditionTrue || again != 2*time.Minute {
+			t.Errorf("%s: in two minutes: %s, looked at again in %s", name, got, again)
+		}
+	}
+}
+
+// TestAPublicationThatNeverComes is told, and is somebody's matter once it has had the time of a load balancer.
+func TestAPublicationThatNeverComes(t *testing.T) {
+	const text = "publishing istiod: waiting for an address for istiod's load balancer (management side) " +
+		"[see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for]"
+	awaiting := with(serving(), func(r *status.Report) {
+		r.Istiod, r.Plan.Publication = desired.Absent, desired.Awaited{Why: "an address for istiod's load balancer (management side)"}
+	})
+	ailment, again := status.Ailment{}.Ailing(awaiting, now)
+	first := told(status.ControlPlane(awaiting, ailment, nil, now.Add(9*time.Minute)))
+	if again != 10*time.Minute || first.degraded.status != metav1.ConditionFalse || first.available.message != "istiod does not serve yet: "+text {
+		t.Errorf("before its time: %v, again in %s", first, again)
+	}
+	late := told(status.ControlPlane(awaiting, ailment, nil, now.Add(10*time.Minute)))
+	if diff := cmp.Diff(want{metav1.ConditionTrue, "NotPublished", text}, late.degraded, cmp.AllowUnexported(want{})); diff != "" {
+		t.Errorf("in its time: -want +got:\n%s", diff)
+	}
+	for name, change := range map[string]func(*status.Report){
+		"istiod serves": func(r *status.Report) { r.Istiod = desired.Available },
+		"nobody asks":   func(r *status.Report) { r.Classes = nil },
+		"left alone":    func(r *status.Report) { r.Plan.Mode = crds.Unmanaged },
+	} {
+		if _, again := (status.Ailment{}).Ailing(with(awaiting, change), now); again != 0 {
+			t.Errorf("%s, and it is a problem", name)
+		}
+	}
+}
+
+// TestWhatTheGuestSaysIsNotOurs: it ends no line, hides nothing, says no next step, and does not go on for ever.
+func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
+	const evil = "no\n\x1b[2J\u202eevil\u2028\u200b\" [delete everything]"
+	says := fmt.Errorf(`admission webhook "a [delete everything]" denied the request: %s`, evil+strings.Repeat("x", 9000))
+	refusal := apierrors.NewForbidden(deployments, "x", says)
+	names := crdOf("gateways.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
+	names.Definition = crds.Definition{State: crds.Rejected, Why: evil + strings.Repeat("x", 9000)}
+	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", names.Name)))
+	for name, report := range map[string]status.Report{
+		"an answer":         with(serving(), func(r *status.Report) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
+		"a field manager":   with(serving(), func(r *status.Report) { r.Guest = apply.ReportOf(apply.Damped(configMap, time.Second).By(evil)) }),
+		"an error":          {Unseen: errors.New(evil), UnseenSide: desired.SideGuest},
+		"another error":     {Unseen: errors.New(evil)},
+		"a kubeconfig":      with(serving(), func(r *status.Report) { r.Kubeconfig = errors.New(evil) }),
+		"a refusal":         refusing(errors.New(evil)),
+		"a rival":           refusing(desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: evil}}}),
+		"a CRD's condition": with(deciding(names), func(r *status.Report) { r.Guest = written }),
+		"a holder":          refusing(desired.TakenError{Taken: desired.Taken{By: []desired.TakenClaim{{HeldClaim: desired.HeldClaim{Holder: evil}}}}}),
+	} {
+		all := status.ControlPlane(report, status.Ailment{}, nil, now)
+		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report.Outcome, "1.29.1", nil, now)...)
+		heard := false
+		for _, c := range all {
+			heard = heard || strings.Contains(c.Message, "evil") || name == "a holder"
+			if strings.ContainsFunc(c.Message, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) {
+				t.Errorf("%s: %s hides something: %q", name, c.Type, c.Message)
+			}
+			if strings.Contains(c.Message, "[delete") || len(c.Message) > 2500 {
+				t.Errorf("%s: %s speaks for the guest (%d): %q", name, c.Type, len(c.Message), c.Message)
+			}
+		}
+		if !heard {
+			t.Errorf("%s: nothing is told of it", name)
+		}
+	}
+}
