@@ -41,8 +41,10 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 		"rival":              {rival, desired.Absent, metav1.ConditionFalse, status.ReasonHeldByAnother, []string{"nothing was changed", "Deployment a/b", "--revision"}},
 		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"nothing more is done for it", "Deployment a/b"}},
 		"taken away": {
-			desired.ContestedError{Missing: []desired.Claim{{Lease: "the-lease"}}, Namespace: "openshift-ingress", Every: 10 * time.Second}, desired.Available,
-			metav1.ConditionTrue, status.ReasonInstalled, []string{"serves since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
+			desired.ContestedError{Missing: []desired.Claim{{Lease: "the-lease"}}, Namespace: "openshift-ingress", Every: 10 * time.Second},
+			desired.Available,
+			metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"serves since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
 		},
 		"forbidden": {
 			desired.ClaimError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
