@@ -2,11 +2,13 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -25,17 +27,13 @@ const standbyTime = 5 * time.Second
 // claimedPlan is the plan, if this guest is ours to carry it out in. What is planned to be installed is claimed before anything of it is
 // applied; without anything to install there is only to clear away, which whoever has the guest does by himself.
 func (r *Reconciler) claimedPlan(ctx context.Context, p *pass) (desired.State, error) {
-	tenure := desired.TenureOf(r.config, p.hosted, p.seen.Claims)
-	switch t := tenure.(type) {
-	case desired.Unclear:
-		return desired.State{}, desired.ClaimError{Verb: "list", Err: t.Err}
-	case desired.Taken:
-		r.standby = standby{refused: desired.TakenError{Taken: t, Namespace: r.config.GuestNamespace}}
-		return desired.State{}, r.standby.refused
-	case desired.Vacant, desired.Held:
+	wanted, tenure := r.wanted(p), desired.TenureOf(r.config, p.hosted, p.seen.Claims)
+	if refused := r.refusal(tenure); refused != nil {
+		if !wanted {
+			refused = errors.Join(refused, r.clearMgmt(ctx, p))
+		}
+		return desired.State{}, refused
 	}
-	_, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active)
-	wanted := active && len(p.seen.Classes) > 0 && p.seen.ModeOr(r.config) == crds.Managed
 	if rivals := desired.RivalsOf(r.config, p.seen.Others); wanted && len(rivals) > 0 {
 		return desired.State{}, desired.RivalError{Config: r.config, Rivals: rivals}
 	}
@@ -50,6 +48,58 @@ func (r *Reconciler) claimedPlan(ctx context.Context, p *pass) (desired.State, e
 	return plan, nil
 }
 
+// wanted says whether anything is to be installed: the management side, a class and the mode ask for it.
+func (r *Reconciler) wanted(p *pass) bool {
+	_, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active)
+	return active && len(p.seen.Classes) > 0 && p.seen.ModeOr(r.config) == crds.Managed
+}
+
+// refusal is why nothing may be done in a guest, or nil; whose it is is remembered.
+func (r *Reconciler) refusal(tenure desired.Tenure) error {
+	switch t := tenure.(type) {
+	case desired.Unclear:
+		return desired.ClaimError{Verb: "list", Err: t.Err}
+	case desired.Taken:
+		r.standby = standby{refused: desired.TakenError{Taken: t, Namespace: r.config.GuestNamespace}}
+		return r.standby.refused
+	case desired.Vacant, desired.Held:
+	}
+	return nil
+}
+
+// clearMgmt clears the management side of what nobody wants any more, though the guest is not ours, or may not be: what is there is, and a Lease in the
+// guest is no reason to keep it. What is in the guest stays: it may be the other's.
+func (r *Reconciler) clearMgmt(ctx context.Context, p *pass) error {
+	plan, err := r.plan(ctx, p)
+	if err != nil || plan.Installed {
+		return err
+	}
+	p.outcome.Mgmt = r.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Exposure, plan.Workload))
+	if p.outcome.Mgmt.Complete() {
+		if len(plan.Mgmt) == 0 {
+			r.mgmt.ForgetSecrets()
+		}
+		r.proof = proof{}
+	}
+	return nil
+}
+
+// livesOn says whether the istiod that is there is given its token though there is no plan. Not where another hypergate has the guest: two istiods that
+// elect nobody would write the same, and ours ends with its token. Not where nobody wants it, either.
+func (r *Reconciler) livesOn(p *pass, refused error) bool {
+	_, taken := errors.AsType[desired.TakenError](refused)
+	_, unclear := errors.AsType[desired.ClaimError](refused)
+	return !taken && (!unclear || r.wanted(p))
+}
+
+// A guest is claimed, and given back, ten times in a row, and then once in a while: the guest may delete a Lease, or make one in our name, in a loop.
+const (
+	claimBurst = 10
+	claimEvery = 10 * time.Second
+)
+
+func newClaimLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(claimEvery), claimBurst) }
+
 // claim takes what is missing of the guest for us.
 func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
 	if r.standby.refused.Namespace != "" {
@@ -62,6 +112,21 @@ func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, mis
 			return r.standby.refused
 		}
 	}
+	now := r.clock.Now()
+	turn := r.claims.ReserveN(now, 1)
+	if wait := turn.DelayFrom(now); wait > 0 {
+		turn.CancelAt(now)
+		p.again(wait)
+		return desired.ContestedError{Missing: missing, Namespace: r.config.GuestNamespace, Every: claimEvery}
+	}
+	err := r.claimAll(ctx, p, plan, missing)
+	if err != nil {
+		turn.CancelAt(now) // nothing was taken away
+	}
+	return err
+}
+
+func (r *Reconciler) claimAll(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
 	// The Leases are in istiod's namespace.
 	if report := r.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
 		p.outcome.Guest = report
@@ -86,7 +151,18 @@ func (r *Reconciler) disclaim(ctx context.Context, p *pass) {
 	if o.Plan.Installed || !o.Mgmt.Complete() || !o.Guest.Complete() || p.hosted.Istiod != desired.Absent {
 		return
 	}
-	for _, held := range slices.Backward(desired.OwnClaims(r.config, p.hosted, p.seen.Claims)) {
+	own := desired.OwnClaims(r.config, p.hosted, p.seen.Claims)
+	if len(own) == 0 {
+		return
+	}
+	now := r.clock.Now()
+	turn := r.disclaims.ReserveN(now, 1)
+	if wait := turn.DelayFrom(now); wait > 0 {
+		turn.CancelAt(now)
+		p.again(wait)
+		return
+	}
+	for _, held := range slices.Backward(own) {
 		log := logr.FromContextOrDiscard(ctx).WithValues("lease", r.config.GuestNamespace+"/"+held.Lease)
 		if err := r.guest.Disclaim(ctx, held); err != nil {
 			log.Info("This guest cannot be given back yet", "err", err.Error())

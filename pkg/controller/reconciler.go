@@ -74,6 +74,8 @@ type Reconciler struct {
 	awaiting awaiting
 	// standby is what was found of another hypergate that has the guest.
 	standby standby
+	// claims and disclaims limit how often the guest is claimed, and given back.
+	claims, disclaims *rate.Limiter
 	// life is what was said of the HostedControlPlane, planeReport what was said to it.
 	life        life
 	planeReport planeReport
@@ -87,7 +89,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	return &Reconciler{
 		config: o.Config, version: o.Source.Version(), mgmt: m, guest: g, clock: now, tokenLifetime: o.TokenLifetime, caOverlap: o.CAOverlap,
 		planner: desired.NewPlanner(o.Config, o.Source), mints: newMintLimiter(), reach: reach{probe: o.Probe}, says: map[string]*rate.Limiter{}, contested: contested{},
-		weakened: len(o.weakened()), planeReport: newPlaneReport(o.Reporting),
+		weakened: len(o.weakened()), planeReport: newPlaneReport(o.Reporting), claims: newClaimLimiter(), disclaims: newClaimLimiter(),
 	}
 }
 
@@ -146,8 +148,10 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 	}
 	plan, err := r.claimedPlan(ctx, p)
 	if err != nil {
-		// Nothing is changed, and what serves goes on serving: it needs its token.
-		r.keepCredential(ctx, p)
+		// What serves goes on serving: it needs its token.
+		if r.livesOn(p, err) {
+			r.keepCredential(ctx, p)
+		}
 		return p, err
 	}
 	p.outcome.Plan = plan

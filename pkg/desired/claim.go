@@ -176,6 +176,24 @@ func quoted(text string) string {
 	return strconv.Quote(text)
 }
 
+// ContestedError refuses a plan because what is claimed of the guest is taken away again and again. Its text is fit for the guest.
+type ContestedError struct {
+	Missing []Claim
+	// Namespace is where the Leases are, Every how often they are made anew.
+	Namespace string
+	Every     time.Duration
+}
+
+// Error says what is taken away, and what to do.
+func (e ContestedError) Error() string {
+	leases := make([]string, 0, len(e.Missing))
+	for _, claim := range e.Missing {
+		leases = append(leases, claim.Lease)
+	}
+	return fmt.Sprintf("in this cluster, the claim by which it belongs to this hypergate is taken away again and again (Lease %s in the namespace %s); it is made anew once in %s, "+
+		"and nothing else is done meanwhile: find out who deletes it, in the API server's audit log for example", strings.Join(leases, " and "), e.Namespace, e.Every)
+}
+
 // printable is a text of the guest's that may stand in a message: short, without what is not seen or turns the direction of writing, and without the brackets
 // in which a message says what to do next.
 func printable(text string) string {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,36 +22,64 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
+// mostHolder is how much is kept of a holder's name, which the guest may make as long as it likes. Our own is shorter.
+const mostHolder = 128
+
 // claimView watches the Leases that say which hypergate the guest belongs to, and makes them. They are never renewed.
 type claimView struct {
-	*watch.Watch
-	client coordinationclient.LeaseInterface
+	// watches are one for each Lease, by its name: what else lies in the namespace is not even read, and RBAC can name what is.
+	watches []*watch.Watch
+	client  coordinationclient.LeaseInterface
 
 	// mu guards made: the claims that were taken and that the watch has not shown yet, by Lease.
 	mu   sync.Mutex
 	made map[string]desired.HeldClaim
 }
 
-func newClaimView(client coordinationclient.LeaseInterface, notify func()) *claimView {
+func newClaimView(client coordinationclient.LeaseInterface, claims []desired.Claim, notify func()) *claimView {
 	v := &claimView{client: client, made: map[string]desired.HeldClaim{}}
-	v.Watch = watch.New(watch.Options{
+	for _, claim := range claims {
+		v.watches = append(v.watches, v.watchOf(claim.Lease, notify))
+	}
+	return v
+}
+
+func (v *claimView) watchOf(lease string, notify func()) *watch.Watch {
+	selector := "metadata.name=" + lease
+	return watch.New(watch.Options{
 		Name: "leases",
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = desired.ClaimLabel
-			return client.List(ctx, o)
+			o.FieldSelector = selector
+			return v.client.List(ctx, o)
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.LabelSelector = desired.ClaimLabel
-			return client.Watch(ctx, o)
+			o.FieldSelector = selector
+			return v.client.Watch(ctx, o)
 		},
-		Example: &coordinationv1.Lease{}, Client: client, Transform: claimOnly,
+		Example: &coordinationv1.Lease{}, Client: v.client, Transform: claimOnly,
 		OnEvent: func(e watch.Event) {
 			v.shown(e)
 			notify()
 		},
 		OnSynced: notify, OnTrouble: notify,
 	})
-	return v
+}
+
+// run watches until ctx ends.
+func (v *claimView) run(ctx context.Context) {
+	for _, w := range v.watches {
+		go w.Run(ctx)
+	}
+}
+
+// Err is why what is known of the claims may be old, or is not known at all.
+func (v *claimView) Err() error {
+	for _, w := range v.watches {
+		if err := w.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shown notes that the watch has shown a Lease, or its end.
@@ -77,9 +106,18 @@ func claimOnly(obj any) (any, error) {
 		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID, ResourceVersion: lease.ResourceVersion, CreationTimestamp: lease.CreationTimestamp,
 	}}
 	if lease.Spec.HolderIdentity != nil {
-		item.holder = *lease.Spec.HolderIdentity
+		item.holder = boundedHolder(*lease.Spec.HolderIdentity)
 	}
 	return item, nil
+}
+
+// boundedHolder is a holder's name, or the beginning of one that is too long, with a mark that no name of ours has.
+func boundedHolder(name string) string {
+	if len(name) <= mostHolder {
+		return name
+	}
+	const cut = "…"
+	return strings.ToValidUTF8(name[:mostHolder-len(cut)], "") + cut
 }
 
 // pending says of a watch that it may yet show something. One that is forbidden, or of what the API server does not know, never will, and that is known.
@@ -92,18 +130,24 @@ func pending(w interface {
 	return !w.Synced() && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
 }
 
-func (v *claimView) pending() bool { return pending(v) }
+func (v *claimView) pending() bool {
+	return slices.ContainsFunc(v.watches, func(w *watch.Watch) bool { return pending(w) })
+}
 
 // held are the claims that somebody has.
 func (v *claimView) held() desired.Claims {
-	if !v.Synced() {
-		return desired.Claims{Unknown: v.Err()}
+	var items []any
+	for _, w := range v.watches {
+		if !w.Synced() {
+			return desired.Claims{Unknown: cmp.Or[error](w.Err(), NotSyncedError{Missing: []string{"leases"}})}
+		}
+		items = append(items, w.List()...)
 	}
 	v.mu.Lock()
 	made := maps.Clone(v.made)
 	v.mu.Unlock()
 	var out desired.Claims
-	for _, obj := range v.List() {
+	for _, obj := range items {
 		if item, ok := obj.(*claimItem); ok {
 			delete(made, item.Name)
 			out.Held = append(out.Held, desired.HeldClaim{Lease: item.Name, Holder: item.holder, UID: item.UID, Since: item.CreationTimestamp.Time})

@@ -119,7 +119,7 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 		return nil, err
 	}
 	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
-	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), func() { c.notify() })
+	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), cfg.Claims(), func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }
@@ -206,7 +206,7 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
-	go c.claims.Run(ctx)
+	c.claims.run(ctx)
 	go c.others.istiod.Run(ctx)
 	return nil
 }

@@ -176,7 +176,7 @@ func (c *Cluster) arrange(ctx context.Context) {
 	key, version = c.crds.at(modeCRD)
 	c.mode.Set(ctx, key, version)
 	key, version = c.crds.at(istioCRD)
-	c.others.istios.Set(ctx, key, version)
+	c.others.arrange(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)
 	searches := c.searches()
 	key, version = c.crds.at(gatewayCRD)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,6 +90,11 @@ type useView struct {
 	mu sync.Mutex
 	// under are the searches under way, by what they look at.
 	under map[schema.GroupVersionResource]*underWay
+	// listed is the last list of what is in use.
+	listed inUseList
+
+	// changes counts what a list of what is in use may change with: what the searches and gateways show.
+	changes atomic.Uint64
 }
 
 type underWay struct {
@@ -99,23 +105,29 @@ type underWay struct {
 // usage is what is kept of an object: its identity, and what it uses.
 type usage struct {
 	metav1.ObjectMeta
-	fields []crds.Field
+	fields []*sought
 	// class is the class that a Gateway names, and the controller that a GatewayClass does; parents are those of everything else.
 	class   string
 	parents parents
 }
 
 func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, notify func()) *useView {
-	return &useView{
-		dynamic: client, meta: meta, controllerName: controllerName, notify: notify, gateways: newGatewayWatch(client, notify),
-		under: map[schema.GroupVersionResource]*underWay{},
-	}
+	v := &useView{dynamic: client, meta: meta, controllerName: controllerName, notify: notify, under: map[schema.GroupVersionResource]*underWay{}}
+	v.gateways = newGatewayWatch(client, v.changed)
+	return v
+}
+
+// changed is told of each event of a watch, after it.
+func (v *useView) changed() {
+	v.changes.Add(1)
+	v.notify()
 }
 
 // arrange makes the searches those that are wanted.
 func (v *useView) arrange(ctx context.Context, wanted []search) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	defer v.changes.Add(1)
 	for gvr, u := range v.under {
 		if !slices.ContainsFunc(wanted, u.same) {
 			u.Set(ctx, "", "")
@@ -134,7 +146,7 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 func (v *useView) options(s search) watch.Options {
 	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
 	if len(s.fields) > 0 {
-		resource := v.dynamic.Resource(s.gvr)
+		resource, all := v.dynamic.Resource(s.gvr), soughtOf(s.fields)
 		options = watch.Options{
 			Name: s.gvr.Resource,
 			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
@@ -142,16 +154,16 @@ func (v *useView) options(s search) watch.Options {
 				return resource.Watch(ctx, o)
 			},
 			Example: &unstructured.Unstructured{}, Client: v.dynamic,
-			Transform: func(obj any) (any, error) { return usageOf(obj, s.fields), nil },
+			Transform: func(obj any) (any, error) { return usageOf(obj, s.fields, all), nil },
 		}
 	}
 	options.Patience, options.Futile = servedPatience, futile
-	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
+	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.changed() }, v.changed, v.changed
 	return options
 }
 
-// usageOf is what is kept of an object.
-func usageOf(obj any, fields []crds.Field) any {
+// usageOf is what is kept of an object; all is soughtOf the fields.
+func usageOf(obj any, fields []crds.Field, all []sought) any {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj
@@ -161,7 +173,12 @@ func usageOf(obj any, fields []crds.Field) any {
 	if len(used) == 0 {
 		return out
 	}
-	out.fields = slices.Clone(used[:min(len(used), mostFieldsInUse)]) // as long as it is, and no longer
+	out.fields = make([]*sought, 0, min(len(used), mostFieldsInUse)) // as long as it is, and no longer
+	for i := 0; i < len(all) && len(out.fields) < cap(out.fields); i++ {
+		if sameField(fields[i], used[len(out.fields)]) { // in the same order
+			out.fields = append(out.fields, &all[i])
+		}
+	}
 	switch u.GetKind() {
 	case "Gateway":
 		out.class, _, _ = unstructured.NestedString(u.Object, "spec", "gatewayClassName")
@@ -189,6 +206,7 @@ func (v *useView) use(of []search) crds.Use {
 		for _, obj := range u.List() {
 			if found, ok := obj.(*usage); ok && len(found.fields) > 0 {
 				out = crds.Used
+				break
 			}
 		}
 	}
@@ -213,82 +231,6 @@ func searches(s *watch.Switch) bool { return s.On() != nil && pending(s) }
 
 // futile says that objects may not be looked at. That may be so for ever, and nobody waits for it.
 func futile(err error) bool { return apierrors.IsForbidden(err) }
-
-// inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are of each CRD. Gateways and
-// GatewayClasses count if they are of our classes, routes if they may be attached to such a Gateway. Without classes, all objects count.
-func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, totals map[string]int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	all := map[string]*crds.InUse{}
-	for _, u := range v.under {
-		for _, obj := range u.List() {
-			m, fields, counts := v.weigh(obj, u.search, classes)
-			if !counts {
-				continue
-			}
-			key := u.crd + "/" + m.Namespace + "/" + m.Name
-			if all[key] == nil {
-				all[key] = &crds.InUse{CRD: u.crd, Namespace: m.Namespace, Name: m.Name}
-			}
-			all[key].Fields = union(all[key].Fields, fields)
-		}
-	}
-	for _, use := range all {
-		list = append(list, *use)
-		if totals == nil {
-			totals = map[string]int{}
-		}
-		totals[use.CRD]++
-	}
-	slices.SortFunc(list, func(a, b crds.InUse) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.CRD, b.CRD), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return slices.Clone(list[:min(len(list), mostInUse)]), totals
-}
-
-// rank puts what may keep somebody out first.
-func rank(use crds.InUse) int {
-	if slices.ContainsFunc(use.Fields, crds.Field.Secures) {
-		return 0
-	}
-	return 1
-}
-
-// weigh is an object's identity, what it uses, and whether that concerns us.
-func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.ObjectMeta, fields []crds.Field, counts bool) {
-	switch found := obj.(type) {
-	case *metav1.PartialObjectMetadata:
-		return found.ObjectMeta, nil, true
-	case *usage:
-		counts = len(found.fields) > 0
-		switch {
-		case classes == nil: // whosever it is
-		case s.crd == gatewayCRD:
-			counts = counts && classes[found.class]
-		case s.crd == classCRD:
-			counts = counts && found.class == v.controllerName
-		default:
-			counts = counts && v.concern(found.parents, classes)
-		}
-		return found.ObjectMeta, found.fields, counts
-	default:
-		return metav1.ObjectMeta{}, nil, false
-	}
-}
-
-// union is the fields of two versions of one object, each path once, in the order in which Difference has them.
-func union(a, b []crds.Field) []crds.Field {
-	if len(a) == 0 {
-		return b
-	}
-	for _, f := range b {
-		if !slices.ContainsFunc(a, func(other crds.Field) bool { return sameField(f, other) }) {
-			a = append(slices.Clip(a), f)
-		}
-	}
-	slices.SortStableFunc(a, func(x, y crds.Field) int { return cmp.Compare(x.Path, y.Path) })
-	return crds.SecuringFirst(a)
-}
 
 // watchProblems are the searches for fields that do not work, by resource. Nothing is decided by the objects of a kind that istiod does not know: where
 // they may not be listed, the kind is told of all the same.

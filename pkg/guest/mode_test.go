@@ -127,7 +127,7 @@ func TestClassesThatCannotBeListed(t *testing.T) {
 		seen, _ := f.guest.Observe()
 		return seen.Mode
 	}).Should(gomega.Equal(crds.Unmanaged), "the mode is known all the same")
-	f.Expect(f.guest.Check()).To(gomega.MatchError(gomega.ContainSubstring("conversion webhook failed")))
+	f.Eventually(f.guest.Check).Should(gomega.MatchError(gomega.ContainSubstring("conversion webhook failed")))
 	for len(f.notified) > 0 {
 		<-f.notified
 	}

@@ -3,7 +3,10 @@ package guest
 import (
 	"context"
 	"slices"
+	"sync/atomic"
+	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +38,14 @@ func deploymentResource() schema.GroupVersionResource {
 type otherView struct {
 	istiod *watch.Watch
 	istios *watch.Switch
+	notify func()
+
+	// awaited is the watch of Istio resources that arrange has seen last, and forget ends the wait for it; both are arrange's.
+	awaited *watch.Watch
+	forget  context.CancelFunc
+	// patience is for how long it is waited for, overdue the watch that took longer.
+	patience time.Duration
+	overdue  atomic.Pointer[watch.Watch]
 }
 
 func newOtherView(client metadata.Interface, cfg desired.Config, notify func()) *otherView {
@@ -56,7 +67,45 @@ func newOtherView(client metadata.Interface, cfg desired.Config, notify func()) 
 	for _, o := range []*watch.Options{&istios, &istiod} {
 		o.OnEvent, o.OnSynced, o.OnTrouble = func(watch.Event) { notify() }, notify, notify
 	}
-	return &otherView{istiod: watch.New(istiod), istios: watch.NewSwitch(istios)}
+	return &otherView{istiod: watch.New(istiod), istios: watch.NewSwitch(istios), notify: notify, patience: servedPatience}
+}
+
+// arrange watches Istio resources while their CRD is there; key and version are its. It is not called twice at a time. They are waited for, but not for ever: they may
+// never be listed, because the CRD has a conversion webhook that is dead, and who asks whether somebody else is here is not to stand still for that.
+func (v *otherView) arrange(ctx context.Context, key, version string) {
+	v.istios.Set(ctx, key, version)
+	on := v.istios.On()
+	if on == v.awaited {
+		return
+	}
+	if v.forget != nil {
+		v.forget()
+	}
+	if v.awaited, v.forget = on, nil; on == nil {
+		return
+	}
+	ctx, v.forget = context.WithCancel(ctx)
+	go v.await(ctx, on)
+}
+
+// await notes, and tells, that a watch takes too long.
+func (v *otherView) await(ctx context.Context, on *watch.Watch) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(v.patience):
+	}
+	if !pending(on) {
+		return
+	}
+	v.overdue.Store(on)
+	cause := "there is no answer"
+	if err := on.Err(); err != nil {
+		cause = err.Error()
+	}
+	logr.FromContextOrDiscard(ctx).Info("Istio resources cannot be listed in the guest: whether the Sail operator installs an Istio of our revision is not known, and nobody waits for it any longer",
+		"crd", istioCRD, "err", cause)
+	v.notify()
 }
 
 // ownerOnly keeps of an object its identity and whose it is.
@@ -95,10 +144,10 @@ func (c *Cluster) seenOthers() desired.Others {
 }
 
 // istiosPending is whether there may yet be Istio resources. There are not where the API server does not know them in this version, and whoever may not see them
-// is told so, and goes on.
+// is told so, and goes on; so is, after a while, whoever gets no list.
 func (v *otherView) istiosPending() bool {
 	on := v.istios.On()
-	return on != nil && pending(on)
+	return on != nil && pending(on) && v.overdue.Load() != on
 }
 
 // watchProblems are the watches that do not work.

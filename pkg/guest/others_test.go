@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,19 +27,34 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		nobody(api)
 		api.Put(theLeases,
-			`{metadata: {name: hypergate-claim-revision-a, namespace: openshift-ingress, uid: u2, labels: {gateway.hypergate.dev/claim: ""}}}`,
-			`{metadata: {name: hypergate-claim-controller-1, namespace: openshift-ingress, uid: u1, creationTimestamp: "2026-01-02T03:04:05Z", labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
+			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress, uid: u2, labels: {gateway.hypergate.dev/claim: ""}}}`,
+			`{metadata: {name: hypergate-claim-controller-27e2e0b7, namespace: openshift-ingress, uid: u1, creationTimestamp: "2026-01-02T03:04:05Z", labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
 			`{metadata: {name: istio-gateway-deployment, namespace: openshift-ingress}, spec: {holderIdentity: istiod}}`)
 	})
 	want := desired.Claims{Held: []desired.HeldClaim{
-		{Lease: "hypergate-claim-controller-1", Holder: "me", UID: "u1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
-		{Lease: "hypergate-claim-revision-a", UID: "u2"},
+		{Lease: "hypergate-claim-controller-27e2e0b7", Holder: "me", UID: "u1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		{Lease: "hypergate-claim-revision-openshift-gateway", UID: "u2"},
 	}}
 	if diff := cmp.Diff(want, f.observed().Claims, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	f.api.Put(theLeases)
 	f.Eventually(func() []desired.HeldClaim { return f.observed().Claims.Held }).Should(gomega.BeEmpty())
+}
+
+// TestOfLeasesLittleIsKept: a Lease of another name is not even asked for, and its holder's name may be as long as the guest likes.
+func TestOfLeasesLittleIsKept(t *testing.T) {
+	const own = "hosted/openshift-gateway/0123456789abcdef"
+	long := own + strings.Repeat("x", 1<<20)
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Put(theLeases,
+			`{metadata: {name: hypergate-claim-other, namespace: openshift-ingress, labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
+			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress}, spec: {holderIdentity: `+long+`}}`)
+	})
+	held := f.observed().Claims.Held
+	f.Expect(held).To(gomega.HaveLen(1))
+	f.Expect(held[0].Holder).To(gomega.And(gomega.HavePrefix(own+"x"), gomega.HaveSuffix("…"), gomega.WithTransform(func(s string) int { return len(s) }, gomega.Equal(128))))
 }
 
 func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {

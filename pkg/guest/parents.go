@@ -79,6 +79,7 @@ func (v *useView) arrangeParents(ctx context.Context, wanted []search, key, vers
 		key = ""
 	}
 	v.gateways.Set(ctx, key, version)
+	v.changes.Add(1)
 }
 
 // attached says whether a search is of objects that are attached to Gateways.

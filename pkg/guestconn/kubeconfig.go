@@ -3,6 +3,9 @@ package guestconn
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -65,5 +68,37 @@ func CheckContext(raw *clientcmdapi.Config) error {
 	case raw.AuthInfos[context.AuthInfo] == nil:
 		return fmt.Errorf("its context %q names the user %q, which it does not have", raw.CurrentContext, context.AuthInfo)
 	}
+	return checkAddresses(raw.Clusters[context.Cluster])
+}
+
+// checkAddresses refuses addresses that cannot be used before client-go does, whose errors quote them: they may have a password in them, and what is
+// said here is read by more people than the kubeconfig.
+func checkAddresses(cluster *clientcmdapi.Cluster) error {
+	server, err := serverURL(cluster.Server)
+	switch {
+	case err != nil || server.Host == "":
+		return errors.New("its server is no URL (the value is not shown): it should be like https://api.example.com:6443")
+	case server.User != nil:
+		return errors.New("its server has a user in it (the value is not shown): give the kubeconfig's user a client certificate, or a token, instead")
+	case cluster.ProxyURL == "":
+		return nil
+	}
+	proxy, err := url.Parse(cluster.ProxyURL)
+	if err != nil || proxy.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) {
+		return errors.New("its proxy-url is no URL of a proxy (the value is not shown, it may have a password in it): " +
+			"it should be like http://proxy.example.com:3128, or begin with https or socks5, and special characters of a password should be written as %XX")
+	}
 	return nil
+}
+
+// serverURL reads the address of a server as client-go does: it may be without a scheme, and then is without a path.
+func serverURL(server string) (*url.URL, error) {
+	if u, err := url.Parse(server); err == nil && u.Scheme != "" && u.Host != "" {
+		return u, nil
+	}
+	u, err := url.Parse("https://" + server)
+	if err == nil && strings.Trim(u.Path, "/") != "" {
+		return nil, errors.New("it is neither a URL nor a host with a port")
+	}
+	return u, err
 }

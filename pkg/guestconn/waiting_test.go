@@ -117,6 +117,17 @@ func TestParse(t *testing.T) {
 		}
 		return strings.Replace(selfContainedKubeconfig, old, replacement, 1)
 	}
+	withProxy := func(proxy string) string {
+		return with("certificate-authority-data: Y2E=", `certificate-authority-data: Y2E=, proxy-url: "`+proxy+`"`)
+	}
+	for _, good := range []string{
+		withProxy("http://me:hunter2@proxy.example.com:3128"), withProxy("socks5://[fd00::1]:1080"), with("https://guest.example.com:6443", "guest.example.com:6443"),
+		with("https://guest.example.com:6443", "[fd00::1]:6443"), with("https://guest.example.com:6443", "https://guest.example.com/clusters/a/"),
+	} {
+		if _, err := Parse([]byte(good)); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
 	for name, tc := range map[string]struct {
 		text string
 		want []string
@@ -138,12 +149,25 @@ func TestParse(t *testing.T) {
 			with("token: t", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws-iam-authenticator, interactiveMode: Never}"),
 			[]string{"the program aws-iam-authenticator (exec)", "give it a client certificate, or a token"},
 		},
-		"an auth provider": {with("token: t", "auth-provider: {name: oidc}"), []string{"the auth-provider oidc"}},
+		"a server that is none":          {with("https://guest.example.com:6443", "https://hunter2 guest:6443"), []string{"its server is no URL"}},
+		"a server with a user":           {with("https://guest", "https://hunter2@guest"), []string{"its server has a user in it"}},
+		"a server with a password":       {with("https://guest", "https://me:hunter2@guest"), []string{"its server has a user in it"}},
+		"the same without a scheme":      {with("https://guest.example.com:6443", "me:hunter2@guest:6443"), []string{"its server has a user in it"}},
+		"a password with a percent sign": {withProxy("http://me:hunter2%@proxy:3128"), []string{"its proxy-url is no URL of a proxy", "%XX"}},
+		"a password with a slash":        {withProxy("http://me:hunter2/3@proxy:3128"), []string{"its proxy-url is no URL of a proxy"}},
+		"a proxy without a scheme":       {withProxy("hunter2:me@proxy:3128"), []string{"its proxy-url is no URL of a proxy"}},
+		"a proxy of another kind":        {withProxy("ftp://me:hunter2@proxy"), []string{"its proxy-url is no URL of a proxy"}},
+		"a token that is none":           {with("token: t", "token: [hunter2]"), []string{"it is no kubeconfig"}},
+		"a key that is none":             {with("token: t", "client-key-data: hunter2"), []string{"it is no kubeconfig"}},
+		"an auth provider":               {with("token: t", "auth-provider: {name: oidc}"), []string{"the auth-provider oidc"}},
 	} {
 		config, err := Parse([]byte(tc.text))
 		if err == nil {
 			t.Errorf("%s: it is taken: %+v", name, config)
 			continue
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error has the password in it: %v", name, err)
 		}
 		for _, w := range tc.want {
 			if !strings.Contains(err.Error(), w) {

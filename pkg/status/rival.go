@@ -17,6 +17,9 @@ import (
 // claimRefusal says why there is no plan, where that is for somebody else's sake, or because of a claim; empty where it is not. The guest is told all of it: nothing in it
 // is of the management side.
 func claimRefusal(err error) string {
+	if contested, is := errors.AsType[desired.ContestedError](err); is {
+		return contested.Error()
+	}
 	if rivalled(err) {
 		return rivalText(err)
 	}

@@ -40,6 +40,12 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"serves since", "nothing more is done for it", "delete lease the-lease"}},
 		"rival":              {rival, desired.Absent, metav1.ConditionFalse, status.ReasonHeldByAnother, []string{"nothing was changed", "Deployment a/b", "--revision"}},
 		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"nothing more is done for it", "Deployment a/b"}},
+		"taken away": {
+			desired.ContestedError{Missing: []desired.Claim{{Lease: "the-lease"}}, Namespace: "openshift-ingress", Every: 10 * time.Second},
+			desired.Available,
+			metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"serves since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
+		},
 		"forbidden": {
 			desired.ClaimError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
 				errors.New(`User "u" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))},

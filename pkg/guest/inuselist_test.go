@@ -1,0 +1,133 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+const manyInUse = 5000
+
+// longFields are fields with paths as long as a hostile CRD makes them; the first of them secures something.
+func longFields() []crds.Field {
+	var out []crds.Field
+	for i := range mostFieldsInUse {
+		out = append(out, crds.Field{Path: fmt.Sprintf("spec.%s%02d", strings.Repeat("é", 1000), i), Versions: []string{"v1"}})
+	}
+	out[0].Path += "auth"
+	return out
+}
+
+// manyUsers is a view with a search that has found very many objects, each of which uses all of the fields. What is sent to events is seen next.
+func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch.FakeWatcher) {
+	tb.Helper()
+	object := func(i int) unstructured.Unstructured {
+		spec := map[string]any{}
+		for _, f := range fields {
+			spec[strings.TrimPrefix(f.Path, "spec.")] = "x"
+		}
+		return unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"namespace": "app", "name": fmt.Sprintf("thing-%05d", i), "resourceVersion": "1"}, "spec": spec,
+		}}
+	}
+	v = &useView{notify: func() {}, under: map[schema.GroupVersionResource]*underWay{}}
+	v.gateways = watch.NewSwitch(watch.Options{})
+	events = apiwatch.NewFake()
+	s := search{crd: "things.example.com", key: "uid", gvr: schema.GroupVersionResource{Resource: "things"}, fields: fields}
+	all := soughtOf(fields)
+	v.under[s.gvr] = &underWay{search: s, Switch: watch.NewSwitch(watch.Options{
+		Name: "things",
+		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			list := &unstructured.UnstructuredList{Object: map[string]any{"metadata": map[string]any{"resourceVersion": "1"}}}
+			for i := range manyInUse {
+				list.Items = append(list.Items, object(i))
+			}
+			return list, nil
+		},
+		Watch: func(_ context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			if o.SendInitialEvents != nil {
+				return nil, errors.New("not streamed")
+			}
+			return events, nil
+		},
+		Example:   &unstructured.Unstructured{},
+		Transform: func(obj any) (any, error) { return usageOf(obj, fields, all), nil },
+		OnEvent:   func(watch.Event) { v.changed() },
+	})}
+	v.under[s.gvr].Set(tb.Context(), "uid", "1")
+	for deadline := time.After(time.Minute); !v.under[s.gvr].Synced(); {
+		select {
+		case <-deadline:
+			tb.Fatal("nothing is shown")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return v, events
+}
+
+// TestWhatIsInUseIsGoneThroughOnce: whatever the guest has, a pass in which none of it has changed does not pay for it.
+func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
+	v, events := manyUsers(t, longFields())
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	ours := map[string]bool{"ours": true}
+	list, totals := v.inUse(ours)
+	g.Expect(list).To(gomega.HaveLen(mostInUse))
+	g.Expect(totals).To(gomega.HaveKeyWithValue("things.example.com", manyInUse))
+	if again := testing.AllocsPerRun(5, func() { v.inUse(ours) }); again > 20 {
+		t.Errorf("asked again it makes %v allocations for what has not changed", again)
+	}
+
+	for _, f := range list[0].Fields {
+		if len(f.Path) > longestPath || !strings.HasSuffix(f.Path, "(long)") {
+			t.Fatalf("a path of %d bytes: %.20s...", len(f.Path), f.Path)
+		}
+	}
+	t.Log("the answer is the asker's own, and other classes are another question")
+	list[0].Name = "mine"
+	totals["things.example.com"] = 0
+	list, totals = v.inUse(ours)
+	g.Expect(list[0].Name).To(gomega.Equal("thing-00000"))
+	g.Expect(totals).To(gomega.HaveKeyWithValue("things.example.com", manyInUse))
+	g.Expect(v.listed.holds(v.changes.Load(), map[string]bool{"ours": true})).To(gomega.BeTrue())
+	g.Expect(v.listed.holds(v.changes.Load(), map[string]bool{})).To(gomega.BeFalse())
+	g.Expect(v.listed.holds(v.changes.Load(), nil)).To(gomega.BeFalse())
+
+	t.Log("what changes is seen")
+	gone := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "app", "name": "thing-00000", "resourceVersion": "2"}}}
+	events.Delete(gone)
+	g.Eventually(func() int {
+		_, totals := v.inUse(ours)
+		return totals["things.example.com"]
+	}).Should(gomega.Equal(manyInUse - 1))
+	list, _ = v.inUse(ours)
+	g.Expect(list[0].Name).To(gomega.Equal("thing-00001"))
+}
+
+func BenchmarkInUse(b *testing.B) {
+	v, _ := manyUsers(b, longFields())
+	b.Run("changed", func(b *testing.B) {
+		for b.Loop() {
+			v.changed()
+			v.inUse(nil)
+		}
+	})
+	b.Run("unchanged", func(b *testing.B) {
+		for b.Loop() {
+			v.inUse(nil)
+		}
+	})
+}

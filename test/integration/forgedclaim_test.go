@@ -1,0 +1,70 @@
+package integration_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// hasSecret says whether a Secret of ours is on the management side.
+func (w *world) hasSecret(name string) func() bool {
+	return func() bool {
+		_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), name, metav1.GetOptions{})
+		return err == nil
+	}
+}
+
+// TestWhoStandsByClearsHisOwnSide: a Lease that the guest forges does not keep what the management side has, nor istiod's token alive; the guest is left alone.
+func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.run()
+	w.install("forged")
+	_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Patch(t.Context(), w.cfg.Claims()[0].Lease, types.MergePatchType,
+		[]byte(`{"spec":{"holderIdentity":"gone"}}`), metav1.PatchOptions{FieldManager: "gone"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring(inUse))
+	w.settle()
+	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(t.Context(), desired.CredentialSecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Consistently(w.hasSecret(desired.CredentialSecretName), "2s").Should(gomega.BeFalse(), "istiod is given no token any more")
+	w.Expect(w.istiod()).NotTo(gomega.BeNil())
+
+	guest := w.guestRequests.count()
+	w.deleteClass("forged")
+	w.Eventually(w.istiod).Should(gomega.BeNil())
+	w.Eventually(w.hasSecret(desired.CASecretName)).Should(gomega.BeFalse())
+	w.settle()
+	w.Expect(writes(w.guestRequests.since(guest))).To(gomega.BeEmpty(), "what is in the guest may be the other's")
+	account := func() error {
+		_, err := w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		return err
+	}
+	w.Expect(account()).To(gomega.Succeed())
+	w.writesNothing("with nothing left")
+
+	t.Log("handed over, it clears the guest, too")
+	w.handOver()
+	w.Eventually(account).ShouldNot(gomega.Succeed())
+}
+
+// TestWhoStandsByNobodyIsDamped: a Lease that is deleted in a loop is made anew ten times, and then once in a while.
+func TestWhoStandsByNobodyIsDamped(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IstioResources = nil
+	w.run()
+	w.install("looped")
+	lease := w.cfg.Claims()[0].Lease
+	w.Eventually(func() string {
+		_ = w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(t.Context(), lease, metav1.DeleteOptions{})
+		return w.log.String()
+	}, time.Minute).Should(gomega.ContainSubstring("taken away again and again"))
+	w.Expect(strings.Count(w.log.String(), "Claimed this guest")).To(gomega.BeNumerically("<", 20))
+	w.Eventually(w.holders, 25*time.Second).Should(gomega.HaveLen(2))
+	w.Expect(w.istiod()).NotTo(gomega.BeNil())
+}
