@@ -195,6 +195,8 @@ func TestRivals(t *testing.T) {
 		"a standalone hypergate's istiod":               {hosted, istiods("openshift-gateway.management"), []desired.Rival{deployment}},
 		"our own istiod, standalone":                    {standalone, istiods("openshift-gateway.management"), nil},
 		"somebody's istiod, standalone":                 {standalone, istiods(""), []desired.Rival{deployment}},
+		"our own without its label is drift":            {standalone, istiods(desired.Unlabelled), nil},
+		"but in a guest it is another hypergate's":      {hosted, istiods(desired.Unlabelled), []desired.Rival{deployment}},
 		"both": {
 			hosted,
 			desired.Others{Finalized: []string{"a"}, Istiods: istiods("").Istiods},

@@ -25,8 +25,11 @@ type Others struct {
 	Istiods []OtherDeployment
 }
 
-// OtherDeployment is a Deployment in the guest: its name, and the value of OwnerLabel on it, if it has one.
+// OtherDeployment is a Deployment in the guest: its name, and the value of OwnerLabel on it, if it has one, or Unlabelled.
 type OtherDeployment struct{ Name, Owner string }
+
+// Unlabelled is the owner of what a hypergate has applied and somebody has taken the label from: that is drift, and nobody else's.
+const Unlabelled = "unlabelled"
 
 // Rival is somebody else who serves what an installation would: an IngressOperator, or an OtherIstiod.
 type Rival interface {
@@ -69,7 +72,7 @@ func RivalsOf(cfg Config, seen Others) []Rival {
 	}
 	for _, d := range seen.Istiods {
 		// Standalone our own istiod is in this cluster.
-		if cfg.Topology != TopologyStandalone || d.Owner != cfg.OwnerValue(SideMgmt) {
+		if ours := d.Owner == cfg.OwnerValue(SideMgmt) || d.Owner == Unlabelled; cfg.Topology != TopologyStandalone || !ours {
 			out = append(out, OtherIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, d.Name)})
 		}
 	}

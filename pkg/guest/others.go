@@ -115,10 +115,19 @@ func ownerOnly(obj any) (any, error) {
 		return obj, nil
 	}
 	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}
-	if owner := m.Labels[desired.OwnerLabel]; owner != "" {
+	owner := m.Labels[desired.OwnerLabel]
+	if owner == "" && slices.ContainsFunc(m.ManagedFields, appliedByUs) {
+		owner = desired.Unlabelled
+	}
+	if owner != "" {
 		kept.Labels = map[string]string{desired.OwnerLabel: owner}
 	}
 	return kept, nil
+}
+
+// appliedByUs says that a hypergate has applied the object itself.
+func appliedByUs(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == desired.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
 // seenOthers are the facts about others who may serve what is ours.

@@ -189,7 +189,7 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "HeldByAnother"),
-		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring("(gone, since 20"),
+		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(`("gone", since 20`),
 			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+w.cfg.Claims()[0].Lease+" "+w.cfg.Claims()[1].Lease)))))
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/orphan/status")
