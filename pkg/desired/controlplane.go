@@ -25,6 +25,8 @@ type ControlPlane struct {
 	Stage Stage
 	// Platform is the name of the guest's platform.
 	Platform string
+	// AllowedCIDRs are the addresses from which the guest's API server may be reached; empty: from everywhere.
+	AllowedCIDRs []string
 	// EndpointAccess is who may reach the control plane's endpoints on clouds with private links: Public, PublicAndPrivate, Private; mostly empty.
 	EndpointAccess string
 	// Availability is the availability policy of controllers.

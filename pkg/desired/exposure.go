@@ -35,7 +35,7 @@ func (p *draft) addExposure(way Way, at Publication) error {
 	if way == WayAddress || way == WayRoute && p.hosted.Exposure.ControlPlaneRoute.Exists {
 		return nil // somebody else does it
 	}
-	err := p.addMgmt(&p.plan.Mgmt, xdsService(p.cfg, way))
+	err := p.addMgmt(&p.plan.Mgmt, xdsService(p.cfg, way, p.hosted.ControlPlane))
 	published, known := at.(Published)
 	kinds := p.cfg.ExposureKinds(way, p.hosted.Exposure.TLSRouteVersion)
 	if err != nil || !known || len(kinds) == 0 {
@@ -53,7 +53,7 @@ func (p *draft) addExposure(way Way, at Publication) error {
 
 // xdsService leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
 // at it.
-func xdsService(cfg Config, way Way) *unstructured.Unstructured {
+func xdsService(cfg Config, way Way, plane ControlPlane) *unstructured.Unstructured {
 	entry := map[string]any{"name": xdsPortName, "port": int64(xdsPort), "targetPort": int64(xdsPort), "protocol": "TCP"}
 	spec := map[string]any{"selector": istiodPods(cfg), "ports": []any{entry}}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": spec}}
@@ -63,6 +63,13 @@ func xdsService(cfg Config, way Way) *unstructured.Unstructured {
 	switch way {
 	case WayLoadBalancer:
 		spec["type"] = "LoadBalancer"
+		if len(plane.AllowedCIDRs) > 0 {
+			ranges := make([]any, 0, len(plane.AllowedCIDRs))
+			for _, block := range plane.AllowedCIDRs {
+				ranges = append(ranges, block)
+			}
+			spec["loadBalancerSourceRanges"] = ranges
+		}
 		if cfg.Publish.At.Host != "" {
 			u.SetAnnotations(map[string]string{externalDNSHostname: cfg.Publish.At.Host})
 		}
@@ -107,10 +114,18 @@ func passthroughRoute(cfg Config, kind Kind, host string) *unstructured.Unstruct
 	return u
 }
 
-// everybody are all addresses. Who comes through a load balancer or a node's port comes from anywhere, as with HyperShift's own policies for such
-// Services (hypershift-operator/controllers/hostedcluster/network_policies.go).
-func everybody() []any {
-	return []any{map[string]any{"ipBlock": map[string]any{"cidr": "0.0.0.0/0"}}, map[string]any{"ipBlock": map[string]any{"cidr": "::/0"}}}
+// clients are the addresses from which istiod may be reached through a load balancer or a node's port: those that may reach the guest's API server, which are all
+// unless the HostedControlPlane says otherwise, as with HyperShift's own policies for such Services (hypershift-operator/controllers/hostedcluster/network_policies.go).
+func clients(plane ControlPlane) []any {
+	blocks := plane.AllowedCIDRs
+	if len(blocks) == 0 {
+		blocks = []string{"0.0.0.0/0", "::/0"}
+	}
+	out := make([]any, 0, len(blocks))
+	for _, block := range blocks {
+		out = append(out, map[string]any{"ipBlock": map[string]any{"cidr": block}})
+	}
+	return out
 }
 
 // fromAnywhere says that a way leads clients to istiod's pod without a pod of the cluster in between.

@@ -181,7 +181,7 @@ func (c Config) validatePolicies(add func(ok bool, flag, format string, args ...
 }
 
 // networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg Config, guest Guest, way Way) ([]*unstructured.Unstructured, error) {
+func networkPolicies(cfg Config, plane ControlPlane, guest Guest, way Way) ([]*unstructured.Unstructured, error) {
 	peers, fenced := cfg.fenced()
 	if !fenced {
 		return nil, nil
@@ -196,7 +196,7 @@ func networkPolicies(cfg Config, guest Guest, way Way) ([]*unstructured.Unstruct
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
 	if way.fromAnywhere() {
-		in = append(in, map[string]any{"from": everybody(), "ports": []any{port("TCP", xdsPort)}})
+		in = append(in, map[string]any{"from": clients(plane), "ports": []any{port("TCP", xdsPort)}})
 	}
 	out := slices.Concat(
 		allow("to", peers.GuestAPI, port("TCP", server)),
@@ -217,7 +217,7 @@ func networkPolicies(cfg Config, guest Guest, way Way) ([]*unstructured.Unstruct
 
 // addNetworkPolicies adds what fences istiod's pod in.
 func (p *draft) addNetworkPolicies(way Way) error {
-	policies, err := networkPolicies(p.cfg, p.guest, way)
+	policies, err := networkPolicies(p.cfg, p.hosted.ControlPlane, p.guest, way)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))
 	}

@@ -301,6 +301,32 @@ func checkRoute(t *testing.T, state desired.State, plane desired.ControlPlane, w
 	}
 }
 
+// TestWhoComesThroughALoadBalancer: whoever may reach the guest's API server.
+func TestWhoComesThroughALoadBalancer(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.Publish = desired.Publish{Way: desired.WayLoadBalancer}
+	for name, tc := range map[string]struct {
+		allowed []string
+		want    string
+	}{
+		"everybody":   {nil, `"from":[{"ipBlock":{"cidr":"0.0.0.0/0"}},{"ipBlock":{"cidr":"::/0"}}],"ports":[{"port":15012,`},
+		"some blocks": {[]string{"198.51.100.0/24", "2001:db8::/32"}, `"from":[{"ipBlock":{"cidr":"198.51.100.0/24"}},{"ipBlock":{"cidr":"2001:db8::/32"}}],"ports":[{"port":15012,`},
+	} {
+		plane := aControlPlane()
+		plane.AllowedCIDRs = tc.allowed
+		state := compute(t, cfg, embedded(t), desired.Hosted{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+		for _, o := range state.Mgmt {
+			text := string(o.JSON())
+			switch {
+			case o.GVK().Kind == "NetworkPolicy" && !strings.Contains(text, tc.want):
+				t.Errorf("%s: the policy does not say %s:\n%s", name, tc.want, text)
+			case o.Key().Name == cfg.XDSService() && strings.Contains(text, `"loadBalancerSourceRanges":["198.51.100.0/24","2001:db8::/32"]`) != (tc.allowed != nil):
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+	}
+}
+
 // TestAPlanWithoutAnAddressIsNotWhole: an istiod that serves is neither planned anew nor to be pruned by it.
 func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	cfg := config(desired.TopologyHosted)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,12 +139,37 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 			out.ReleaseVersion = told.Version
 		}
 	}
-	var unread [2][]string
+	var unread [3][]string
+	out.AllowedCIDRs, unread[2] = allowedCIDRs(u)
 	out.ServingNodes, unread[0] = pairs(servingNodesAnnotation, annotations[servingNodesAnnotation])
 	out.Requests, unread[1] = requestOverrides(annotations, deployment)
 	out.Unread = slices.Concat(unread[:]...)
 	return out, nil
 }
+
+// allowedCIDRs are the blocks of addresses from which the guest's API server may be reached, and what stands there and is none. Of a list that cannot be read
+// nothing is left out: what is none lets nobody in.
+func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
+	list, _, err := unstructured.NestedStringSlice(u.Object, "spec", "networking", "apiServer", "allowedCIDRBlocks")
+	if err != nil {
+		return []string{nobody}, []string{"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside"}
+	}
+	for _, text := range list {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			unread = append(unread, fmt.Sprintf("spec.networking.apiServer.allowedCIDRBlocks: %q is no block of addresses", text))
+			continue
+		}
+		blocks = append(blocks, prefix.Masked().String())
+	}
+	if len(list) > 0 && len(blocks) == 0 {
+		blocks = []string{nobody}
+	}
+	return blocks, unread
+}
+
+// nobody is a block of addresses that nobody has (RFC 5737).
+const nobody = "192.0.2.0/32"
 
 // endpointAccess is who may reach the control plane in a cloud that has private links.
 func endpointAccess(u *unstructured.Unstructured) string {

@@ -148,8 +148,22 @@ func TestReadControlPlane(t *testing.T) {
 		},
 		"paused":        {spec: `pausedUntil: "true"`, want: func(c *desired.ControlPlane) { c.PausedUntil = "true" }},
 		"being deleted": {metadata: `deletionTimestamp: 2026-11-21T10:00:00Z`, want: func(c *desired.ControlPlane) { c.Deleting = true }},
+		"who may reach the API server": {
+			spec: `{platform: {type: None}, networking: {apiServer: {allowedCIDRBlocks: [198.51.100.7/24, "2001:db8::/32", everybody]}}}`,
+			want: func(c *desired.ControlPlane) {
+				c.Platform, c.AllowedCIDRs = "None", []string{"198.51.100.0/24", "2001:db8::/32"}
+				c.Unread = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is no block of addresses`}
+			},
+		},
+		"which nobody can read": {
+			spec: `{platform: {type: None}, networking: 7}`,
+			want: func(c *desired.ControlPlane) {
+				c.Platform, c.AllowedCIDRs = "None", []string{"192.0.2.0/32"}
+				c.Unread = []string{"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside"}
+			},
+		},
 		"fields of a newer HyperShift": {
-			spec: `{monitoring: {mode: All}, autoNode: [new], fips: {enabled: true}, networking: 7, platform: {type: Moon, aws: 5, moon: {crater: 7}}}`,
+			spec: `{monitoring: {mode: All}, autoNode: [new], fips: {enabled: true}, platform: {type: Moon, aws: 5, moon: {crater: 7}}}`,
 			want: func(c *desired.ControlPlane) { c.Platform = "Moon" },
 		},
 	} {
