@@ -55,7 +55,7 @@ func (w *world) install(ctx context.Context) (mark, error) {
 	if err != nil {
 		return m, err
 	}
-	if err := w.webhook.use(ca); err != nil {
+	if err := w.webhook.Use(ca); err != nil {
 		return m, err
 	}
 	if err := w.startPlayer(ctx); err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hypergate/hypergate/hack/internal/istiod"
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
@@ -76,7 +77,7 @@ type world struct {
 	guest  *side
 	// controller is nil while none runs.
 	controller *process
-	webhook    *webhook
+	webhook    *istiod.Webhook
 	// stopPlaying ends what plays the Deployment controller; nil when nobody does.
 	stopPlaying context.CancelFunc
 	// installedAt is where the events of the shared installation begin.
@@ -108,10 +109,14 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if w.binary, err = buildController(ctx, o.binary, w.dir); err != nil {
 		return w, err
 	}
-	if w.webhook, err = listenAsIstiod(ctx); err != nil {
+	host, err := istiod.RandomHost()
+	if err != nil {
 		return w, err
 	}
-	w.cfg.WebhookHost = w.webhook.host
+	if w.webhook, err = istiod.Listen(ctx, host); err != nil {
+		return w, err
+	}
+	w.cfg.WebhookHost = w.webhook.Host
 	progress("starting two control planes")
 	if w.pair, err = planes.Start(ctx, planes.Options{Dir: filepath.Join(w.dir, "planes")}); err != nil {
 		return w, err
@@ -131,7 +136,7 @@ func (w *world) stop() error {
 	w.stopPlayer()
 	errs = append(errs, w.stopController())
 	if w.webhook != nil {
-		errs = append(errs, w.webhook.server.Close())
+		errs = append(errs, w.webhook.Close())
 	}
 	if w.pair != nil {
 		errs = append(errs, w.pair.Stop())

@@ -19,6 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/hack/internal/istiod"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -38,7 +39,7 @@ type hosted struct {
 	namespace, user string
 	// revision is also the name of the namespace and of the GatewayClass in the guest.
 	revision string
-	webhook  *webhook
+	webhook  *istiod.Webhook
 	process  *proc.Process
 }
 
@@ -53,9 +54,14 @@ func (h *hosted) dir() string { return filepath.Join(h.fleet.dir, h.namespace) }
 
 func (h *hosted) istiod() string { return "istiod-" + h.revision }
 
+// webhookHost is a loopback address of a cluster's own, and of this process.
+func webhookHost(number int) string {
+	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()%128, 1+number/250, 1+number%250)
+}
+
 // create makes the hosted cluster, starts its hypergate, and returns when everything is installed.
 func (h *hosted) create(ctx context.Context) (err error) {
-	if h.webhook, err = listenAsIstiod(ctx, h.number); err != nil {
+	if h.webhook, err = istiod.Listen(ctx, webhookHost(h.number)); err != nil {
 		return err
 	}
 	if err := os.Mkdir(h.dir(), 0o700); err != nil {
@@ -131,7 +137,7 @@ func (h *hosted) start() (err error) {
 	h.process, err = proc.Start("hypergate", h.dir(), h.fleet.binary, "run",
 		"--namespace", h.namespace, "--management-kubeconfig", h.kubeconfig(h.fleet.mgmt), "--guest-kubeconfig", h.kubeconfig(h.guest()),
 		"--guest-namespace", h.revision, "--revision", h.revision, "--controller-name", "example.com/"+h.revision,
-		"--istiod-guest-server", "https://kube-apiserver:6443", "--webhook-host", h.webhook.host,
+		"--istiod-guest-server", "https://kube-apiserver:6443", "--webhook-host", h.webhook.Host,
 		"--publish-probe", "off", // no istiod answers where it is published
 		"--pilot-image", h.image(), "--proxy-image", "registry.example.com/proxyv2:1.29.1",
 		"--leader-elect=true", "--metrics-address", "0", "--health-address", "0")
@@ -199,7 +205,7 @@ func (h *hosted) stop() {
 		h.process.Kill()
 	}
 	if h.webhook != nil {
-		_ = h.webhook.server.Close()
+		_ = h.webhook.Close()
 	}
 }
 

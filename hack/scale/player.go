@@ -74,12 +74,12 @@ func (f *fleet) playDeployment(ctx context.Context, d *unstructured.Unstructured
 	if of == nil || d.GetName() != of.istiod() || observed == d.GetGeneration() {
 		return nil, nil //nolint:nilnil // nothing to write
 	}
-	if of.webhook.leaf.Load() == nil {
+	if !of.webhook.Used() {
 		ca, err := f.mgmt.typed.CoreV1().Secrets(d.GetNamespace()).Get(ctx, desired.CASecretName, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		if err := of.webhook.use(ca.Data); err != nil {
+		if err := of.webhook.Use(ca.Data); err != nil {
 			return nil, err
 		}
 	}

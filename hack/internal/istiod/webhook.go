@@ -1,4 +1,5 @@
-package main
+// Package istiod plays istiod's validating webhook, for programs that run hypergate without istiod.
+package istiod
 
 import (
 	"context"
@@ -14,7 +15,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,18 +23,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// webhook plays istiod's validating webhook: it refuses a DestinationRule whose host is no host name. Without it the webhook could never be
+// Webhook plays istiod's validating webhook: it refuses a DestinationRule whose host is no host name. Without it the webhook could never be
 // proven, and hypergate, which would go on trying, would never be at rest.
-type webhook struct {
-	host   string
+type Webhook struct {
+	// Host is the address that it listens at, on port 443.
+	Host   string
 	server *http.Server
 	leaf   atomic.Pointer[tls.Certificate]
 }
 
-// listenAsIstiod takes port 443 of a loopback address of its own: hypergate's webhook URLs are always of port 443.
-func listenAsIstiod(ctx context.Context, number int) (*webhook, error) {
-	w := &webhook{host: fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()%128, 1+number/250, 1+number%250)}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.host+":443")
+// RandomHost is a loopback address that nobody else uses, as far as chance goes.
+func RandomHost() (string, error) {
+	number := make([]byte, 2)
+	if _, err := rand.Read(number); err != nil {
+		return "", fmt.Errorf("choosing a loopback address: %w", err)
+	}
+	return fmt.Sprintf("127.%d.%d.1", 1+number[0]%250, number[1]), nil
+}
+
+// Listen takes port 443 of a loopback address: hypergate's webhook URLs are always of port 443.
+func Listen(ctx context.Context, host string) (*Webhook, error) {
+	w := &Webhook{Host: host}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.Host+":443")
 	if err != nil {
 		return nil, fmt.Errorf("listening in istiod's place: %w; ports below 1024 need root, or sysctl net.ipv4.ip_unprivileged_port_start=443", err)
 	}
@@ -46,8 +56,8 @@ func listenAsIstiod(ctx context.Context, number int) (*webhook, error) {
 	return w, nil
 }
 
-// use makes the webhook show a certificate of this mesh CA from now on.
-func (w *webhook) use(ca map[string][]byte) error {
+// Use makes the webhook show a certificate of this mesh CA from now on.
+func (w *Webhook) Use(ca map[string][]byte) error {
 	leaf, err := w.certificate(ca)
 	if err != nil {
 		return fmt.Errorf("making istiod's certificate: %w", err)
@@ -56,7 +66,13 @@ func (w *webhook) use(ca map[string][]byte) error {
 	return nil
 }
 
-func (w *webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
+// Used says whether it has a certificate.
+func (w *Webhook) Used() bool { return w.leaf.Load() != nil }
+
+// Close ends it.
+func (w *Webhook) Close() error { return w.server.Close() }
+
+func (w *Webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
 	issuer, err := tls.X509KeyPair(ca["cert-chain.pem"], ca["ca-key.pem"])
 	if err != nil {
 		return tls.Certificate{}, err
@@ -67,7 +83,7 @@ func (w *webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.ParseIP(w.host)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.ParseIP(w.Host)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, issuer.Leaf, key.Public(), issuer.PrivateKey)
 	if err != nil {

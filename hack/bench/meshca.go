@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// meshCA reads the Secret that hypergate keeps the mesh CA in.
+func (w *world) meshCA(ctx context.Context) (map[string][]byte, error) {
+	u, err := w.mgmt.objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(w.cfg.MgmtNamespace).Get(ctx, desired.CASecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the mesh CA: %w", err)
+	}
+	var secret corev1.Secret
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &secret); err != nil {
+		return nil, fmt.Errorf("reading the mesh CA: %w", err)
+	}
+	return secret.Data, nil
+}
