@@ -183,6 +183,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 
 	t.Log("it is paused, until it is said otherwise")
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is paused, until it no longer says so"))
 	w.settle()
 	w.spoil()
 	w.writesNothing("it is paused")
@@ -204,6 +205,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 
 	t.Log("it is deleted, and waits; then it is gone")
 	w.Expect(w.controlPlanes().Delete(t.Context(), "guest1", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is being deleted"))
 	w.settle()
 	w.spoil()
 	w.writesNothing("it is being deleted")

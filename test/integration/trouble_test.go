@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,8 @@ func TestAWeakSettingIsTold(t *testing.T) {
 func (w *world) allow(user string, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
+	// Who may not look whether there is a HostedControlPlane does nothing at all.
+	rules = append(slices.Clone(rules), rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"list", "watch"}})
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
 	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
 		_, err := roles.Update(w.Context(), role, metav1.UpdateOptions{})
