@@ -46,6 +46,8 @@ type Reconciler struct {
 	trusted bool
 	// rotation is what a rotation of the CA waits for.
 	rotation waitingRotation
+	// replaced is when istiod last got a token of another account than before.
+	replaced time.Time
 	// mintErr is why istiod's last token could not be had.
 	mintErr error
 	// says limits how often the status of a class is written, by the class's name.

@@ -25,6 +25,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 	if p.outcome.Refused, p.outcome.Weakened = refused, r.weakened; refused != nil {
 		p.outcome.Reach = r.reach.last(p.hosted)
 	}
+	p.outcome.Since = r.since(p)
 	o := p.outcome
 	r.metrics.keep(o)
 	if changes(o.Mgmt)+changes(o.Guest) > 0 {

@@ -191,8 +191,35 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 		}
 		return
 	}
+	if before.Token != "" && before.Account() != fresh.Account() {
+		r.replaced = now
+	}
 	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	r.mgmt.KeepCredential(fresh)
+}
+
+// takeUps are the times after which an istiod whose account was replaced has its new token, mostly and surely: a kubelet takes up to a minute to bring it, and
+// client-go reads the file again after fifty seconds (client-go transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on
+// what it was to write. It looks at everything again when the class changes; see status.Outcome.Since.
+func takeUps() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
+
+// since is since when istiod serves: since it started, or since it works again because its account was replaced.
+func (r *Reconciler) since(p *pass) time.Time {
+	since, now := p.hosted.IstiodSince, r.clock.Now()
+	if r.replaced.IsZero() {
+		return since
+	}
+	for _, after := range takeUps() {
+		at := r.replaced.Add(after)
+		if now.Before(at) {
+			p.again(at.Sub(now))
+			break
+		}
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since
 }
 
 // mintDue says whether istiod needs another credential than it has.

@@ -63,7 +63,7 @@ type Outcome struct {
 	Refused error
 	Plan    desired.State
 	Istiod  desired.Availability
-	// Since is since when istiod serves, Rollout how far its newest version is.
+	// Since is since when istiod serves, or works again, Rollout how far its newest version is.
 	Since   time.Time
 	Rollout desired.Rollout
 	// Mgmt and Guest are the reports of the two sides.

@@ -62,7 +62,10 @@ func newToken(t *teller) {
 	t.Cleanup(func() {
 		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "after-token", metav1.DeleteOptions{})
 	})
-	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "after-token")).To(gomega.Succeed())
+	// Its kubelet brings the token within a minute, its client reads it within another, and the class wakes it after that.
+	taken, cancel := context.WithTimeout(t.ctx, 2*stepTimeout)
+	defer cancel()
+	t.Expect(t.Programmed(taken, world.GuestNamespace, "after-token")).To(gomega.Succeed())
 	after := t.istiodPod()
 	t.Expect(after.UID).To(gomega.Equal(before.UID))
 	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
