@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
@@ -111,10 +114,26 @@ func use(o options, w **world.World) []step {
 		{"guest admin: create Gateway, HTTPRoute and an application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
 			return guestAdmin(ctx, *w)
 		}},
+		{"hypergate sees the guest's API server call istiod's webhook", hypergatesLog(o), func(ctx context.Context) error { return failsClosed(ctx, *w) }},
 		{"somebody deletes a role in the guest and a Service on the management side", hypergatesLog(o), func(ctx context.Context) error {
 			return harm(ctx, *w, os.Stdout)
 		}},
 	}
+}
+
+// failsClosed waits until the guest's webhook fails closed: hypergate has seen it refuse something.
+func failsClosed(ctx context.Context, w *world.World) error {
+	webhooks, name := w.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations(), "istio-validator-"+world.Revision+"-"+world.GuestNamespace
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		found, err := webhooks.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("looking at the webhook: %w", err)
+		}
+		return len(found.Webhooks) > 0 && *found.Webhooks[0].FailurePolicy == admissionregistrationv1.Fail, nil
+	})
 }
 
 func hypergatesLog(o options) string {

@@ -113,17 +113,15 @@ func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, mis
 		}
 	}
 	now := r.clock.Now()
-	turn := r.claims.ReserveN(now, 1)
-	if wait := turn.DelayFrom(now); wait > 0 {
-		turn.CancelAt(now)
+	if wait := until(r.claims, now); wait > 0 {
 		p.again(wait)
 		return desired.ContestedError{Missing: missing, Namespace: r.config.GuestNamespace, Every: claimEvery}
 	}
-	err := r.claimAll(ctx, p, plan, missing)
-	if err != nil {
-		turn.CancelAt(now) // nothing was taken away
+	if err := r.claimAll(ctx, p, plan, missing); err != nil {
+		return err // nothing that could be taken away
 	}
-	return err
+	r.claims.AllowN(now, 1)
+	return nil
 }
 
 func (r *Reconciler) claimAll(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
@@ -156,12 +154,11 @@ func (r *Reconciler) disclaim(ctx context.Context, p *pass) {
 		return
 	}
 	now := r.clock.Now()
-	turn := r.disclaims.ReserveN(now, 1)
-	if wait := turn.DelayFrom(now); wait > 0 {
-		turn.CancelAt(now)
+	if wait := until(r.disclaims, now); wait > 0 {
 		p.again(wait)
 		return
 	}
+	r.disclaims.AllowN(now, 1)
 	for _, held := range slices.Backward(own) {
 		log := logr.FromContextOrDiscard(ctx).WithValues("lease", r.config.GuestNamespace+"/"+held.Lease)
 		if err := r.guest.Disclaim(ctx, held); err != nil {

@@ -30,6 +30,7 @@ func (b Budget) Wait(now time.Time) time.Duration {
 	return max(until(b.soon, now), until(b.lasting, now))
 }
 
+// until is how long to wait for a limiter; nothing of it is spent.
 func until(l *rate.Limiter, now time.Time) time.Duration {
 	r := l.ReserveN(now, 1)
 	defer r.CancelAt(now)

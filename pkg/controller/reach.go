@@ -61,8 +61,9 @@ type reach struct {
 	running bool
 	done    bool
 	tries   int
-	next    time.Time
-	delay   time.Duration
+	// asked is when it was looked at last, next when it may be again.
+	asked, next time.Time
+	delay       time.Duration
 }
 
 // looked is what a handshake was about.
@@ -98,7 +99,7 @@ func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.Stat
 	case now.Before(r.next):
 		return r.known, r.next.Sub(now)
 	}
-	r.running = true
+	r.running, r.asked = true, now
 	go r.look(context.WithoutCancel(ctx), about)
 	return r.known, 0
 }
@@ -135,7 +136,7 @@ func (r *reach) note(err error) {
 		r.known = status.Unreached(whyUnreached(err))
 	}
 	r.delay = min(max(2*r.delay, firstProofDelay), maxProofDelay)
-	r.next = time.Now().Add(r.delay)
+	r.next = r.asked.Add(r.delay)
 }
 
 // handshake succeeds if istiod answers.

@@ -115,18 +115,24 @@ func (w *world) freeAddress() string {
 
 // healthOf is what a health check answers.
 func (w *world) healthOf(check string) string {
+	_, text := w.healthAnswer(check)
+	return text
+}
+
+// healthAnswer is the answer of a health check, or why there is none.
+func (w *world) healthAnswer(check string) (status, text string) {
 	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+w.health+"/"+check, nil)
 	if err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
-	return string(text)
+	return response.Status, string(body)
 }

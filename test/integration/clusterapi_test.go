@@ -2,9 +2,7 @@ package integration_test
 
 import (
 	"context"
-	"io"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -134,19 +132,10 @@ func (w *capiWorld) leavesAlone(why string) {
 	w.Expect(w.guestWrites()).To(gomega.Equal(guest), why)
 }
 
-// ready is what a health check answers.
+// ready is what a readiness check answers, after its status.
 func (w *capiWorld) ready(check string) string {
-	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+w.health+"/readyz/"+check, nil)
-	if err != nil {
-		return err.Error()
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, _ := io.ReadAll(response.Body)
-	return response.Status + " " + string(body)
+	status, text := w.healthAnswer("readyz/" + check)
+	return status + " " + text
 }
 
 func okay() gomega.OmegaMatcher { return gomega.HavePrefix("200 ") }

@@ -3,9 +3,6 @@ package integration_test
 import (
 	"cmp"
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/hypershift"
 )
 
 var (
@@ -31,30 +29,12 @@ var (
 	planeResource = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
 )
 
-// hyperShiftAPI is the module that HyperShift's CRDs come in.
-const hyperShiftAPI = "github.com/openshift/hypershift/api"
-
 // serveHyperShift installs HyperShift's own CRD on the management cluster, until the end of the test.
 func (w *world) serveHyperShift() {
 	w.Helper()
-	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", hyperShiftAPI).Output()
+	crd, err := hypershift.CRD(w.Context())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "hypershift", "v1beta1", "zz_generated.featuregated-crd-manifests",
-		"hostedcontrolplanes.hypershift.openshift.io", "AAA_ungated.yaml"))
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	crd := &unstructured.Unstructured{}
-	w.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
-	crd.SetAnnotations(nil) // one has a name that no API server accepts
-	crds := dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(crdResource)
-	_, err = crds.Create(w.Context(), crd, metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Cleanup(func() {
-		w.Expect(crds.Delete(context.Background(), crd.GetName(), metav1.DeleteOptions{})).To(gomega.Succeed())
-		w.Eventually(func() bool {
-			_, err := crds.Get(context.Background(), crd.GetName(), metav1.GetOptions{})
-			return apierrors.IsNotFound(err)
-		}).Should(gomega.BeTrue())
-	})
+	w.serve(crd)
 	w.Eventually(func() error {
 		_, err := w.controlPlanes().List(w.Context(), metav1.ListOptions{})
 		return err

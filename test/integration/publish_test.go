@@ -32,8 +32,14 @@ func (w *world) serveOn(module string, path ...string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	crd := &unstructured.Unstructured{}
 	w.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
-	crds := dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(crdResource)
-	_, err = crds.Create(w.Context(), crd, metav1.CreateOptions{})
+	w.serve(crd)
+}
+
+// serve installs a CRD on the management cluster, until the end of the test.
+func (w *world) serve(crd *unstructured.Unstructured) {
+	w.Helper()
+	crds := dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(crdResource)
+	_, err := crds.Create(w.Context(), crd, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Cleanup(func() {
 		w.Expect(crds.Delete(context.Background(), crd.GetName(), metav1.DeleteOptions{})).To(gomega.Succeed())
