@@ -160,7 +160,7 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	w.run()
 	w.install("demo")
 	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Keep, crds.IsOLMs))
-	w.Expect(w.seen().CRDs[ruleCRD].Owner).To(gomega.Equal(crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "default"}))
+	w.Eventually(func() crds.Owner { return w.seen().CRDs[ruleCRD].Owner }).Should(gomega.Equal(crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "default"}))
 	for _, resource := range []string{"subscriptions", "installplans"} {
 		w.Expect(w.olm(resource).Delete(w.Context(), "mesh", metav1.DeleteOptions{})).To(gomega.Succeed())
 	}
@@ -204,7 +204,7 @@ func forbiddenOLMIsUnknown(w *crdWorld) {
 	stop := w.run()
 	w.Eventually(func() string { return w.seen().CRDs[ruleCRD].Owner.String() }).
 		Should(gomega.Equal("unknown: whether OLM's mesh.operators is installed: may not list subscriptions.operators.coreos.com"))
-	w.Expect(w.decision(ruleCRD)()).To(decided(crds.HandsOff, crds.IsUnknown))
+	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.HandsOff, crds.IsUnknown))
 	w.createClass("demo")
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
 	w.Expect(w.versionsOfCRDs(ruleCRD)).To(gomega.Equal(before))
@@ -296,7 +296,7 @@ func unmanagedAndBack(w *crdWorld) {
 	secrets, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(secrets.Items).To(gomega.ConsistOf(gomega.HaveField("Name", desired.CASecretName)), "the CA stays, istiod's token goes")
-	w.Expect(w.seen().Mode).To(gomega.Equal(crds.Unmanaged))
+	w.Eventually(func() crds.Mode { return w.seen().Mode }).Should(gomega.Equal(crds.Unmanaged))
 	w.Expect(w.versionsOfCRDs(w.all()...)).To(gomega.Equal(before))
 	_, err = w.gateway.GatewayClasses().Get(w.Context(), "demo", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred(), "the class stays")
@@ -322,7 +322,7 @@ func deadFieldsAreTold(w *crdWorld) {
 	w.install("demo")
 	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.NeedsConsent))
 	w.Eventually(func() crds.Use { return w.seen().CRDs[httpCRD].Use }).Should(gomega.Equal(crds.Unused))
-	w.Expect(w.seen().Unserved).To(gomega.Equal([]string{"tcproutes.gateway.networking.k8s.io"}))
+	w.Eventually(func() []string { return w.seen().Unserved }).Should(gomega.Equal([]string{"tcproutes.gateway.networking.k8s.io"}))
 
 	gvr := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
 	backend := []any{map[string]any{"name": "backend", "port": int64(80)}}

@@ -44,7 +44,7 @@ type crdWorld struct {
 	*world
 	dynamic dynamic.Interface
 	source  *charts.Source
-	// eye sees the guest as the controller does, and writes nothing.
+	// eye sees the guest as the controller does, by watches of its own: neither is always the first to see something. It writes nothing.
 	eye *guest.Cluster
 }
 
