@@ -25,6 +25,7 @@ type run struct {
 	Binaries                                  servers.Binaries
 	Images                                    []importable
 	Guest, Detach                             bool
+	MoreGuests                                []string
 }
 
 const (
@@ -117,7 +118,7 @@ func (c *Cluster) writeState() error {
 }
 
 func (c *Cluster) makeFolders() error {
-	stale := []string{"pki", "node", "logs", "audit"}
+	stale := []string{"pki", "node", "logs", "audit", guestsDir}
 	if c.ownDir {
 		stale = []string{""} // all, also because it may have been made by somebody else: its name is known
 	}
@@ -129,13 +130,12 @@ func (c *Cluster) makeFolders() error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
-	for _, sub := range []string{"node/cni", "logs/pods", "audit/guest"} {
+	for _, sub := range []string{"node/cni", "logs/pods", "audit"} {
 		if err := os.MkdirAll(filepath.Join(c.Dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
-	// The guest's API server runs as this user and writes there through a hostPath volume, which fsGroup does not cover.
-	return os.Chown(filepath.Join(c.Dir, "audit/guest"), 1000, 1000)
+	return nil
 }
 
 // writeMgmtPKI makes the management cluster's keys. Every component has the identity that Kubernetes' default RBAC roles expect.

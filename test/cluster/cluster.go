@@ -42,10 +42,14 @@ type Options struct {
 	Guest bool
 	// HCPNamespace is the management namespace of the guest's control plane; empty means DefaultHCPNamespace.
 	HCPNamespace string
+	// MoreGuests are the management namespaces of further hosted guests, each like the first; see Cluster.More.
+	MoreGuests []string
 	// Images are put on the node in addition to istiod's (IstiodImage).
 	Images []Image
 	// Archives are images that are made already, by their full references: files as package oci writes them.
 	Archives map[string]string
+	// IstiodImages are more references under which the node gets istiod's image, as if they were of other versions.
+	IstiodImages []string
 	// StandIns are references under which the node gets an image that does nothing but answer 200 on port 15021, an Envoy gateway's
 	// readiness probe: for gateways on the management cluster, where a real kubelet runs their pods (the standalone topology).
 	StandIns []string
@@ -67,6 +71,9 @@ type Cluster struct {
 	MgmtKubeconfig, GuestKubeconfig string
 	// Files with one JSON event per request (level Metadata), readable on this machine while the cluster runs and after.
 	MgmtAuditLog, GuestAuditLog string
+	// More are the guests of Options.MoreGuests: each is this cluster with that guest in place of the first, and with a Dir of its own.
+	// To stop one stops all.
+	More []*Cluster
 
 	run      run
 	node     *proc.Process
@@ -86,7 +93,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	tars, err := images(ctx, binaries, options.StandIns, options.Images)
+	tars, err := images(ctx, binaries, options)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +184,7 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 	}
 	begin := time.Now()
 	c := describe(run{
-		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest,
+		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest, MoreGuests: o.MoreGuests,
 		PauseImage: pauseImage, KubeImage: kubeImage, ExemptClass: exemptClass, Binaries: binaries, Images: tars, Detach: o.Detach,
 	})
 	c.ownDir = ownDir
@@ -195,8 +202,7 @@ func describe(r run) *Cluster {
 		MgmtAuditLog:   filepath.Join(r.Dir, "audit/mgmt.jsonl"),
 	}
 	if r.Guest {
-		c.GuestKubeconfig = filepath.Join(r.Dir, "pki/guest/admin.kubeconfig")
-		c.GuestAuditLog = filepath.Join(r.Dir, "audit/guest/guest.jsonl")
+		c.describeGuest()
 	}
 	return c
 }
@@ -241,11 +247,12 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.progress("management API server ready: %s", c.Mgmt.Host)
-	if c.run.Guest {
-		if err := c.applyGuest(ctx); err != nil {
+	guests := c.guests()
+	for _, guest := range guests {
+		if err := guest.applyGuest(ctx); err != nil {
 			return fmt.Errorf("applying the guest's control plane: %w", err)
 		}
-		c.progress("guest control plane applied in namespace %s", c.HCPNamespace)
+		c.progress("guest control plane applied in namespace %s", guest.HCPNamespace)
 	}
 	if err := c.control(ctx, "images"); err != nil {
 		return err
@@ -255,11 +262,11 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.progress("node ready")
-	if c.run.Guest {
-		if err := plane.WaitReady(ctx, c.Guest); err != nil {
-			return c.explainGuest(err) //nolint:contextcheck // see there
+	for _, guest := range guests {
+		if err := plane.WaitReady(ctx, guest.Guest); err != nil {
+			return guest.explainGuest(err) //nolint:contextcheck // see there
 		}
-		c.progress("guest API server ready: %s", c.Guest.Host)
+		c.progress("guest API server ready: %s", guest.Guest.Host)
 	}
 	return nil
 }

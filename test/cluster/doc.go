@@ -1,6 +1,7 @@
 // Package cluster starts real clusters for tests and the demo, as HyperShift lays them out: a management cluster with one real node
 // (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, containerd, kubelet, kube-proxy, CoreDNS), and on it, as pods in the
-// namespace of the hosted control plane, the guest cluster's etcd, kube-apiserver and kube-controller-manager. It needs root and Linux.
+// namespace of the hosted control plane, the guest cluster's etcd, kube-apiserver and kube-controller-manager; or several guests, each in a
+// namespace of its own. It needs root and Linux.
 //
 // Workflow: [Start] re-executes the running binary as process 1 of new mount, pid, network, ipc and uts namespaces ([MaybeRunNode], which
 // every main and TestMain that uses this package calls first), gives it a veth pair and cgroups, applies the guest's

@@ -34,6 +34,9 @@ type guestFile struct {
 
 // applyGuest makes the guest's keys and applies its control plane.
 func (c *Cluster) applyGuest(ctx context.Context) error {
+	if err := c.makeAuditFolder(); err != nil {
+		return err
+	}
 	pki, err := c.guestPKI()
 	if err != nil {
 		return err
@@ -94,7 +97,8 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 			append(plane.APIServerFlags("guest", "/pki", "/audit/"+filepath.Base(c.GuestAuditLog)),
 				"--etcd-servers=http://etcd-client:2379", "--secure-port=6443", "--service-cluster-ip-range=172.31.0.0/16",
 				"--endpoint-reconciler-type=none")...), // its pod's address is no use to anybody in the guest
-		ControllerManagerCommand: command("kube-controller-manager", plane.ControllerManagerFlags("/pki")...),
+		// Nobody measures a guest's pods. Its autoscaler would give each gateway a second one at some time in the next 15 s, and report that it cannot work.
+		ControllerManagerCommand: command("kube-controller-manager", append(plane.ControllerManagerFlags("/pki"), "--controllers=*,-horizontal-pod-autoscaler-controller")...),
 	}
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
@@ -188,5 +192,5 @@ func (c *Cluster) explainGuest(err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("%w%s\ntheir logs are in %s", err, &states, filepath.Join(c.Dir, "logs/pods"))
+	return fmt.Errorf("%w%s\ntheir logs are in %s", err, &states, c.PodLogs())
 }

@@ -49,8 +49,8 @@ type Image struct {
 // importable is an image's file on this machine, ready for containerd.
 type importable struct{ Name, Tar string }
 
-// images makes (or finds) the tars of the images that every node needs, of the stand-ins, and of the extra ones.
-func images(ctx context.Context, binaries servers.Binaries, standIns []string, extra []Image) ([]importable, error) {
+// images makes (or finds) the tars of the images that every node needs, and of those that the options name.
+func images(ctx context.Context, binaries servers.Binaries, options Options) ([]importable, error) {
 	dir, err := servers.Dir(ctx)
 	if err != nil {
 		return nil, err
@@ -73,12 +73,14 @@ func images(ctx context.Context, binaries servers.Binaries, standIns []string, e
 	all := []Image{
 		{Name: pauseImage, User: "65535", Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": pause}},
 		{Name: kubeImage, User: "1000", Files: usr("etcd", "kube-apiserver", "kube-controller-manager")},
-		{Name: IstiodImage, User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-discovery"}, Files: usr("pilot-discovery")},
 	}
-	for _, name := range standIns {
+	for _, name := range append([]string{IstiodImage}, options.IstiodImages...) {
+		all = append(all, Image{Name: name, User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-discovery"}, Files: usr("pilot-discovery")})
+	}
+	for _, name := range options.StandIns {
 		all = append(all, Image{Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"}, Files: map[string]string{"/pause": pause}})
 	}
-	all = append(all, extra...)
+	all = append(all, options.Images...)
 	tars := make([]importable, 0, len(all))
 	for _, image := range all {
 		file, err := image.cached(dir)

@@ -42,6 +42,12 @@ func networkOf(n byte) network {
 // ServiceIP is the address of the Service "kubernetes": the first of its range.
 func (n network) ServiceIP() netip.Addr { return n.Services.Addr().Next() }
 
+// withGuestAPI is the network as another guest has it; the first is number 0.
+func (n network) withGuestAPI(number byte) network {
+	n.GuestAPI = netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 32, 10 + number})
+	return n
+}
+
 // Link names. The host's end carries the run's name (15 characters at most); the other end is renamed when it enters the node.
 func hostLink(name string) string { return "hg-" + name }
 func peerLink(name string) string { return "hp-" + name }

@@ -1,9 +1,12 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -33,18 +36,23 @@ const (
 	Account        = "hypergate"
 	MgmtNamespace  = "clusters-guest1"
 	GuestNamespace = "openshift-ingress"
+	// Guest is the example's hosted cluster. The names of what is its own have this name in them.
+	Guest = "guest1"
 )
 
 // fieldManager applies the manifests.
 const fieldManager = "kubectl"
 
 // Render is what `kubectl apply -k` would apply of a folder, named from deploy/ on.
-func Render(folder string) ([]*unstructured.Unstructured, error) {
-	root, err := servers.ModuleRoot()
+func Render(folder string) ([]*unstructured.Unstructured, error) { return RenderFor(folder, Guest) }
+
+// RenderFor is Render after somebody copied deploy/ and put in the names of another hosted cluster, as the example asks for.
+func RenderFor(folder, guest string) ([]*unstructured.Unstructured, error) {
+	files, err := copyFor(guest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("copying deploy/ for hosted cluster %s: %w", guest, err)
 	}
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy", folder))
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, filepath.Join("/", folder))
 	if err != nil {
 		return nil, fmt.Errorf("rendering deploy/%s: %w", folder, err)
 	}
@@ -61,6 +69,25 @@ func Render(folder string) ([]*unstructured.Unstructured, error) {
 		out = append(out, u)
 	}
 	return out, nil
+}
+
+// copyFor is deploy/ with the names of another hosted cluster in the example's place.
+func copyFor(guest string) (filesys.FileSystem, error) {
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	source, out := os.DirFS(filepath.Join(root, "deploy")), filesys.MakeFsInMemory()
+	return out, fs.WalkDir(source, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(source, path)
+		if err != nil {
+			return err
+		}
+		return out.WriteFile(filepath.Join("/", path), bytes.ReplaceAll(text, []byte(Guest), []byte(guest)))
+	})
 }
 
 // Apply applies objects in a way that makes unknown and duplicate fields errors.

@@ -273,7 +273,7 @@ func (t *teller) allowRequestAuthentications() {
 // istiodLog is what istiod's newest pod has said.
 func (t *teller) istiodLog() (string, error) {
 	pod := t.istiodPod()
-	files, err := filepath.Glob(filepath.Join(t.Dir, "logs/pods", pod.Namespace+"_"+pod.Name+"_"+string(pod.UID), "discovery", "*.log"))
+	files, err := filepath.Glob(filepath.Join(t.PodLogs(), pod.Namespace+"_"+pod.Name+"_"+string(pod.UID), "discovery", "*.log"))
 	if err != nil || len(files) == 0 {
 		return "", fmt.Errorf("no log of pod %s: %w", pod.Name, err)
 	}

@@ -3,8 +3,10 @@ package world
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -13,24 +15,21 @@ import (
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
-// ControlPlane is the name of the guest's HostedControlPlane; see AddControlPlane.
-const ControlPlane = "guest1"
-
-// AddControlPlane serves HyperShift's HostedControlPlanes on the management cluster and makes that of the guest, which nobody reconciles.
+// AddControlPlane serves HyperShift's HostedControlPlanes on the management cluster and makes that of the guest, with its name, which nobody reconciles.
 func (w *World) AddControlPlane(ctx context.Context) error {
 	crd, err := hypershift.CRD(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("installing HyperShift's CRD: %w", err)
 	}
-	text, err := manifests.ReadFile("manifests/controlplane.yaml")
+	text, err := fill("controlplane.yaml", map[string]string{"name": w.GuestName, "number": strconv.Itoa(w.number)})
 	if err != nil {
-		return fmt.Errorf("reading the HostedControlPlane: %w", err)
+		return err
 	}
 	plane := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &plane.Object); err != nil {
+	if err := yaml.Unmarshal(text.Bytes(), &plane.Object); err != nil {
 		return fmt.Errorf("reading the HostedControlPlane: %w", err)
 	}
 	planes := w.MgmtDynamic.Resource(Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).Namespace(w.MgmtNamespace)

@@ -37,15 +37,11 @@ const poll = 100 * time.Millisecond
 
 // Apply applies one of the manifests as the guest's admin, with values put into its template. A kind whose CRD is not there yet is waited for.
 func (w *World) Apply(ctx context.Context, manifest string, values map[string]string) error {
-	text, err := template.ParseFS(manifests, "manifests/"+manifest)
+	filled, err := fill(manifest, values)
 	if err != nil {
-		return fmt.Errorf("reading manifest %s: %w", manifest, err)
+		return err
 	}
-	var filled bytes.Buffer
-	if err := text.Option("missingkey=error").Execute(&filled, values); err != nil {
-		return fmt.Errorf("filling manifest %s: %w", manifest, err)
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(&filled, 4096)
+	decoder := yaml.NewYAMLOrJSONDecoder(filled, 4096)
 	for {
 		u := &unstructured.Unstructured{}
 		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
@@ -57,6 +53,19 @@ func (w *World) Apply(ctx context.Context, manifest string, values map[string]st
 			return err
 		}
 	}
+}
+
+// fill is one of the manifests with values put into its template.
+func fill(manifest string, values map[string]string) (*bytes.Buffer, error) {
+	text, err := template.ParseFS(manifests, "manifests/"+manifest)
+	if err != nil {
+		return nil, fmt.Errorf("reading manifest %s: %w", manifest, err)
+	}
+	filled := &bytes.Buffer{}
+	if err := text.Option("missingkey=error").Execute(filled, values); err != nil {
+		return nil, fmt.Errorf("filling manifest %s: %w", manifest, err)
+	}
+	return filled, nil
 }
 
 // ApplyObject applies one object as the guest's admin, waiting for its kind to be served and its namespace to be there.

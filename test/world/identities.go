@@ -61,6 +61,9 @@ func (w *World) deployIdentities(ctx context.Context) error {
 	if err := w.deploySide(ctx, w.GuestConfig, "hosted/guest", GuestNamespace, guestKubeconfig); err != nil {
 		return err
 	}
+	if w.options.Folder == ClusterAPI {
+		return nil // whoever tells its story makes the Secret of its contract
+	}
 	return w.mountGuestKubeconfig(ctx)
 }
 
@@ -84,7 +87,7 @@ func createNamespace(ctx context.Context, client kubernetes.Interface, name stri
 }
 
 func (w *World) deploySide(ctx context.Context, admin *rest.Config, folder, namespace, file string) error {
-	objects, err := accounts(folder)
+	objects, err := w.accounts(folder)
 	if err != nil {
 		return err
 	}
@@ -102,9 +105,22 @@ func (w *World) deploySide(ctx context.Context, admin *rest.Config, folder, name
 }
 
 // accounts are the objects of a folder of deploy/ but the Deployment, which StartHypergate applies.
-func accounts(folder string) ([]*unstructured.Unstructured, error) {
-	objects, err := deploy.Render(folder)
+func (w *World) accounts(folder string) ([]*unstructured.Unstructured, error) {
+	objects, err := deploy.RenderFor(folder, w.GuestName)
 	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }), err
+}
+
+// Withdraw deletes all that deploy/ has for the management side, hypergate's Deployment first.
+func (w *World) Withdraw(ctx context.Context) error {
+	if err := w.undeploy(); err != nil { //nolint:contextcheck // see there
+		return err
+	}
+	w.current = nil
+	objects, err := w.accounts(w.mgmtFolder())
+	if err != nil {
+		return err
+	}
+	return deploy.Delete(ctx, w.Mgmt, objects)
 }
 
 // AllowSidecarInjection applies deploy/sidecar-injection in the guest.
@@ -138,7 +154,7 @@ func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func
 	if w.Topology == desired.TopologyStandalone {
 		folder = "standalone"
 	}
-	objects, err := accounts(folder)
+	objects, err := w.accounts(folder)
 	if err != nil {
 		return nil, err
 	}

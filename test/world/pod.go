@@ -55,7 +55,7 @@ func (w *World) mgmtFolder() string {
 	if w.Guest == nil {
 		return "standalone"
 	}
-	return "hosted/example"
+	return w.options.Folder
 }
 
 // mountGuestKubeconfig makes the Secret that hypergate's pod has its guest kubeconfig from, of the one for this machine: with the address at which
@@ -81,7 +81,7 @@ func (w *World) mountGuestKubeconfig(ctx context.Context) error {
 
 // deployment is the Deployment of deploy/ with more arguments and this world's names, and all of its container's arguments.
 func (w *World) deployment(more []string) (*unstructured.Unstructured, []string, error) {
-	objects, err := deploy.Render(w.mgmtFolder())
+	objects, err := deploy.RenderFor(w.mgmtFolder(), w.GuestName)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -258,7 +258,7 @@ func (c *container) ended() bool {
 
 // newestLog is the log of the pod's newest container.
 func (c *container) newestLog() string {
-	dir := filepath.Join(c.w.Dir, "logs/pods", c.pod.Namespace+"_"+c.pod.Name+"_"+string(c.pod.UID), "hypergate")
+	dir := filepath.Join(c.w.PodLogs(), c.pod.Namespace+"_"+c.pod.Name+"_"+string(c.pod.UID), "hypergate")
 	newest := 0
 	entries, _ := os.ReadDir(dir) // none yet, or gone: so says who opens it
 	for _, e := range entries {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +21,10 @@ import (
 // publishService is the integrator's Service by which istiod is published. It stays while istiod's own comes and goes.
 const publishService = "published-istiod"
 
-// RouterAddress is where the router of the management cluster listens: what stands between the guest's gateways and istiod. Hosted only.
-func (w *World) RouterAddress() string { return net.JoinHostPort(w.HostAddress().String(), "443") }
+// RouterAddress is where the guest's router on the management cluster listens: what stands between the guest's gateways and istiod. Hosted only.
+func (w *World) RouterAddress() string {
+	return net.JoinHostPort(w.HostAddress().String(), strconv.Itoa(443+w.number))
+}
 
 // routerConfig passes connections on by the name that they ask for, without ending TLS, and all that ask for another name to the guest's API server: as
 // HyperShift's routers do (openshift/hypershift control-plane-operator/controllers/hostedcontrolplane/v2/router).
@@ -59,7 +62,7 @@ func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the Service by which istiod is published: %w", err)
 	}
-	config := fmt.Sprintf(routerConfig, w.RouterAddress(), publishedHost, net.JoinHostPort(made.Spec.ClusterIP, "15012"), strings.TrimPrefix(w.GuestConfig.Host, "https://"))
+	config := fmt.Sprintf(routerConfig, w.RouterAddress(), w.XDS().Host, net.JoinHostPort(made.Spec.ClusterIP, "15012"), strings.TrimPrefix(w.GuestConfig.Host, "https://"))
 	file := filepath.Join(w.Dir, "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("configuring the router: %w", err)

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +34,12 @@ const (
 	ControllerName = "openshift.io/gateway-controller/v1"
 	Revision       = "openshift-gateway"
 	ProxyImage     = "registry.example.com/proxyv2:1.29.1"
-	// publishedHost is where gateways are told to find istiod. No DNS knows it here: a test dials the router, and asks it for this name.
-	publishedHost = "istiod-guest1.apps.mgmt.example.com"
+)
+
+// Folders of deploy/ for the management side of a hosted cluster.
+const (
+	HyperShift = "hosted/example"
+	ClusterAPI = "cluster-api/example"
 )
 
 // Options say what to start.
@@ -44,6 +50,12 @@ type Options struct {
 	Binary string
 	// AsPod: StartHypergate runs the Deployment of deploy/, from an image made of Binary, and not a process of this machine.
 	AsPod bool
+	// Folder is where the hosted topology has hypergate's Deployment from. Empty means HyperShift.
+	Folder string
+	// MoreGuests are further hosted clusters on the management cluster, by name; see World.More. The first is deploy.Guest.
+	MoreGuests []string
+	// IstiodImages are more names under which the node gets istiod's image.
+	IstiodImages []string
 	// Dir holds everything of this world; empty means a temporary one.
 	Dir string
 	// Detach lets the world outlive this process.
@@ -55,6 +67,10 @@ type Options struct {
 type World struct {
 	*cluster.Cluster
 	Topology desired.Topology
+	// GuestName is the hosted cluster's.
+	GuestName string
+	// More are the worlds of Options.MoreGuests, on the same management cluster. Stop of the first ends them all.
+	More []*World
 	// MgmtNamespace is where istiod runs.
 	MgmtNamespace string
 	// Clients of the cluster admins.
@@ -65,6 +81,8 @@ type World struct {
 	// GuestConfig is the guest admin's: the management cluster's, when standalone.
 	GuestConfig *rest.Config
 
+	// number is 0 for the first guest.
+	number     int
 	options    Options
 	stopPlayer context.CancelFunc
 	player     chan error
@@ -77,6 +95,9 @@ type World struct {
 
 // Start starts the clusters and what plays the guest's nodes, and applies the accounts and roles of deploy/. hypergate does not run yet. On error nothing is left.
 func Start(ctx context.Context, options Options) (*World, error) {
+	if options.Folder == "" {
+		options.Folder = HyperShift
+	}
 	archives := map[string]string{}
 	if options.AsPod {
 		work, err := os.MkdirTemp("", "hypergate-image-")
@@ -90,17 +111,24 @@ func Start(ctx context.Context, options Options) (*World, error) {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach, Progress: options.Progress,
-		StandIns: standIns(options.Topology), Archives: archives,
+		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages, MoreGuests: namespacesOf(options.MoreGuests),
 	})
 	if err != nil {
 		return nil, err
 	}
-	w, err := open(c, options)
+	w, err := openAll(c, options)
 	if err == nil {
-		err = w.prepare(ctx)
+		err = w.createPriorityClass(ctx)
+	}
+	if err == nil {
+		var group errgroup.Group
+		for _, one := range w.all() {
+			group.Go(func() error { return one.prepare(ctx) })
+		}
+		err = group.Wait()
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Stop()) //nolint:contextcheck // Stop must work when ctx has ended
+		return nil, errors.Join(err, w.Stop()) //nolint:contextcheck // Stop must work when ctx has ended
 	}
 	return w, nil
 }
@@ -113,9 +141,35 @@ func standIns(topology desired.Topology) []string {
 	return nil
 }
 
+// namespacesOf are the management namespaces of hosted clusters, as the manifests name them.
+func namespacesOf(guests []string) []string {
+	out := make([]string, len(guests))
+	for i, guest := range guests {
+		out[i] = strings.ReplaceAll(deploy.MgmtNamespace, deploy.Guest, guest)
+	}
+	return out
+}
+
+// openAll makes the worlds of all guests.
+func openAll(c *cluster.Cluster, options Options) (*World, error) {
+	w, err := open(c, options, deploy.Guest)
+	for i, guest := range options.MoreGuests {
+		more, openErr := open(c.More[i], options, guest)
+		more.number, err = i+1, errors.Join(err, openErr)
+		w.More = append(w.More, more)
+	}
+	return w, err
+}
+
+// all are the worlds of all guests.
+func (w *World) all() []*World { return append([]*World{w}, w.More...) }
+
 // open makes the clients of a running cluster.
-func open(c *cluster.Cluster, options Options) (*World, error) {
-	w := &World{Cluster: c, Topology: options.Topology, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest, options: options, kills: map[types.UID]int{}}
+func open(c *cluster.Cluster, options Options, guest string) (*World, error) {
+	w := &World{
+		Cluster: c, Topology: options.Topology, GuestName: guest, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest,
+		options: options, kills: map[types.UID]int{},
+	}
 	if options.Topology == desired.TopologyStandalone {
 		w.MgmtNamespace, w.GuestConfig = GuestNamespace, c.Mgmt
 	}
@@ -139,9 +193,6 @@ func newMapper(config *rest.Config) (meta.RESTMapper, error) {
 }
 
 func (w *World) prepare(ctx context.Context) error {
-	if err := w.createPriorityClass(ctx); err != nil {
-		return err
-	}
 	if err := w.deployIdentities(ctx); err != nil {
 		return fmt.Errorf("preparing hypergate's identities: %w", err)
 	}
@@ -168,23 +219,25 @@ func (w *World) PlayNodes(ctx context.Context) error {
 
 // Stop ends everything.
 func (w *World) Stop() error {
-	var playerErr error
-	if w.router != nil {
-		w.router.Kill()
+	var playerErrs []error
+	for _, one := range w.all() {
+		if one.router != nil {
+			one.router.Kill()
+		}
+		if one.stopPlayer != nil {
+			one.stopPlayer()
+			playerErrs = append(playerErrs, <-one.player)
+		}
 	}
-	if w.stopPlayer != nil {
-		w.stopPlayer()
-		playerErr = <-w.player
-	}
-	return errors.Join(playerErr, w.Cluster.Stop())
+	return errors.Join(errors.Join(playerErrs...), w.Cluster.Stop())
 }
 
-// XDS is the address that gateways are given for istiod.
+// XDS is the address that gateways are given for istiod. Hosted, no DNS knows it here: a test dials the router, and asks it for this name.
 func (w *World) XDS() desired.HostPort {
 	if w.Topology == desired.TopologyStandalone {
 		return desired.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
 	}
-	return desired.HostPort{Host: publishedHost, Port: 443}
+	return desired.HostPort{Host: "istiod-" + w.GuestName + ".apps.mgmt.example.com", Port: 443}
 }
 
 // Args are the arguments of a hypergate that is a process of this machine, with kubeconfigs of its own accounts, but for the address of its
@@ -220,7 +273,7 @@ func Attach(dir string) (*World, error) {
 	if c.Guest == nil {
 		topology = desired.TopologyStandalone
 	}
-	return open(c, Options{Topology: topology, Dir: dir})
+	return open(c, Options{Topology: topology, Dir: dir, Folder: HyperShift}, deploy.Guest)
 }
 
 // istiodAddress is where a gateway's connection to istiod begins: at the router, or standalone at istiod's Service.
