@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,11 +26,20 @@ import (
 
 // TestClusterAPI has clusters of its own, where there is no HostedControlPlane: a Cluster of Cluster API and the Secret of its contract are all that hypergate needs.
 func TestClusterAPI(t *testing.T) {
+	teller := alone(t, world.Options{Name: "e2e-capi", Folder: world.ClusterAPI})
+	clusterAPI(teller)
+	nobodyRefused(teller)
+}
+
+// alone starts hosted clusters for one story.
+func alone(t *testing.T, options world.Options) *teller {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
-	const name = "e2e-capi"
-	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: desired.TopologyHosted, Binary: build(t), Progress: t.Output(), Dir: artifacts(t, name)})
+	options.Topology, options.AsPod, options.Binary = desired.TopologyHosted, true, build(t)
+	options.Progress, options.Dir = t.Output(), artifacts(t, options.Name)
+	w, err := world.Start(t.Context(), options)
 	if errors.Is(err, cluster.ErrNeedsRoot) {
 		t.Skip(err)
 	}
@@ -44,7 +52,7 @@ func TestClusterAPI(t *testing.T) {
 		}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
-	defer cancel()
+	t.Cleanup(cancel)
 	teller := &teller{T: t, Gomega: gomega.NewWithT(t), World: w, suite: &suite{}, ctx: ctx}
 	teller.SetDefaultEventuallyTimeout(stepTimeout)
 	teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
@@ -53,18 +61,16 @@ func TestClusterAPI(t *testing.T) {
 			teller.explain()
 		}
 	})
-	clusterAPI(teller)
-	nobodyRefused(teller)
+	return teller
 }
 
 // clusterAPI: what hypergate made goes with the Cluster, by the garbage collector of the management cluster.
 func clusterAPI(t *teller) {
 	const name = "guest1"
 	clusters := t.serveClusters()
-	t.allowClusterAPI()
 	_, err := clusters.Create(t.ctx, capi.Cluster(capi.V1Beta2, t.MgmtNamespace, name), metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	h := t.start("--guest-kubeconfig=", "--guest-kubeconfig-secret="+name+"-kubeconfig", "--publish-probe=off")
+	h := t.start("--guest-api-peers=pods:app=kube-apiserver")
 	t.Expect(h.Ready(t.step(), "readyz/management")).To(gomega.Succeed())
 	t.Log("the kubeconfig comes, then the control plane is initialized")
 	secret := t.contractSecret(name)
@@ -114,26 +120,14 @@ func patchCluster(ctx context.Context, clusters dynamic.ResourceInterface, name,
 	return err
 }
 
-// allowClusterAPI gives hypergate the role of deploy/cluster-api/example that deploy/hosted/example has not.
-func (t *teller) allowClusterAPI() {
-	t.Helper()
-	objects, err := deploy.Render("cluster-api/example")
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetName() != "hypergate-cluster-api" })
-	t.Expect(objects).To(gomega.HaveLen(2))
-	roles, err := audit.RolesOf(objects)
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(deploy.Apply(t.ctx, t.Mgmt, objects)).To(gomega.Succeed())
-	t.Expect(deploy.TakesEffect(t.step(), t.Mgmt, t.MgmtUser(), audit.Permissions(roles), true)).To(gomega.Succeed())
-}
-
-// contractSecret has a kubeconfig of hypergate's account in the guest.
+// contractSecret has a kubeconfig of hypergate's account in the guest, with the address at which pods reach it.
 func (t *teller) contractSecret(name string) *corev1.Secret {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	t.Expect(deploy.Kubeconfig(t.step(), t.GuestConfig, world.GuestNamespace, file, time.Hour)).To(gomega.Succeed())
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
+	config.Host = cluster.GuestServerInPods
 	secret, err := capi.KubeconfigSecret(t.MgmtNamespace, name, config)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	return secret
