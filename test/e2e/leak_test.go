@@ -118,11 +118,17 @@ func (t *teller) proof() *leakProof {
 		}
 	}
 	p.collect()
+	p.etcd = t.guestsEtcd()
+	return p
+}
+
+// guestsEtcd is where the guest's etcd listens.
+func (t *teller) guestsEtcd() string {
+	t.Helper()
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=etcd"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(pods.Items).To(gomega.HaveLen(1))
-	p.etcd = "http://" + pods.Items[0].Status.PodIP + ":2379"
-	return p
+	return "http://" + pods.Items[0].Status.PodIP + ":2379"
 }
 
 // collect adds every value that a Secret of the management namespace has from now on.

@@ -447,6 +447,9 @@ func (t *teller) members() ([]string, error) {
 				return nil, err
 			}
 			for _, u := range list.Items {
+				if u.GetNamespace() != t.MgmtNamespace && strings.HasPrefix(u.GetNamespace(), "clusters-") {
+					continue // another hosted cluster's
+				}
 				out = append(out, u.GetKind()+" "+u.GetName())
 			}
 		}

@@ -17,16 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/untouched"
 )
 
 // TestAFleetOfHostedClusters: three hosted clusters on one management cluster, each with a guest of its own and all with the same names in it, and a user's own Istio on
@@ -151,31 +149,12 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 	}
 }
 
-// everything notes the resourceVersion of each object of a cluster but those in one namespace, and but what the API server itself keeps writing.
+// everything notes each object of a cluster but those in one namespace.
 func everything(w *world, prefix string, config *rest.Config, except string, into map[string]string) {
 	w.Helper()
 	config = rest.CopyConfig(config)
 	config.WrapTransport = nil // this is no request of hypergate's
-	lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	client := metadata.NewForConfigOrDie(config)
-	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists) {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-		for _, resource := range list.APIResources {
-			if resource.Name == "events" || resource.Name == "ipaddresses" { // one is there for each Service
-				continue
-			}
-			found, err := client.Resource(gv.WithResource(resource.Name)).List(w.Context(), metav1.ListOptions{})
-			w.Expect(err).NotTo(gomega.HaveOccurred())
-			for _, o := range found.Items {
-				if o.Namespace == "kube-system" || o.Namespace != "" && o.Namespace == except || except != "" && o.Name == except {
-					continue
-				}
-				into[prefix+gv.Group+"/"+resource.Name+" "+o.Namespace+"/"+o.Name] = o.ResourceVersion
-			}
-		}
-	}
+	w.Expect(untouched.Note(w.Context(), config, untouched.Scope{But: except}, prefix, into)).To(gomega.Succeed())
 }
 
 // usersIstio is what a user's own Istio has on the management cluster, CRDs among it.

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,14 +14,13 @@ import (
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
-// AddControlPlane serves HyperShift's HostedControlPlanes on the management cluster and makes that of the guest, with its name, which nobody reconciles.
+// AddControlPlane makes the guest's HostedControlPlane, with its name, which nobody reconciles. For the first guest it makes the management cluster
+// serve the kind.
 func (w *World) AddControlPlane(ctx context.Context) error {
-	crd, err := hypershift.CRD(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("installing HyperShift's CRD: %w", err)
+	if w.number == 0 {
+		if err := w.serveControlPlanes(ctx); err != nil {
+			return err
+		}
 	}
 	text, err := fill("controlplane.yaml", map[string]string{"name": w.GuestName, "number": strconv.Itoa(w.number)})
 	if err != nil {
@@ -40,6 +38,17 @@ func (w *World) AddControlPlane(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("making the HostedControlPlane: %w", last)
+	}
+	return nil
+}
+
+func (w *World) serveControlPlanes(ctx context.Context) error {
+	crd, err := hypershift.CRD(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("installing HyperShift's CRD: %w", err)
 	}
 	return nil
 }

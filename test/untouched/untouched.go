@@ -1,0 +1,96 @@
+// Package untouched tells, for tests about neighbours, whether anything of a cluster was written meanwhile: it notes of every object what changes with it.
+package untouched
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Scope says which objects are noted, and how.
+type Scope struct {
+	// But is a namespace that is left out, with what is in it and cluster-wide objects of its name. Empty: none.
+	But string
+	// Nodes: the cluster has nodes and controllers. They write some objects while nobody does anything; of those, all else is noted.
+	Nodes bool
+}
+
+// Note adds, under prefix and GROUP/RESOURCE NAMESPACE/NAME, what changes with each object: its resourceVersion, or a digest of what is noted of it.
+func Note(ctx context.Context, config *rest.Config, scope Scope, prefix string, into map[string]string) error {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{} // that a kind is deprecated
+	resources, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	lists, err := resources.ServerPreferredResources()
+	if err != nil {
+		return fmt.Errorf("asking for all resources: %w", err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists) {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return err
+		}
+		for _, resource := range list.APIResources {
+			if resource.Name == "events" || resource.Name == "ipaddresses" { // one is there for each Service
+				continue
+			}
+			found, err := client.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", resource.Name, err)
+			}
+			id := gv.Group + "/" + resource.Name
+			for i := range found.Items {
+				if o := &found.Items[i]; !scope.leavesOut(id, o) {
+					into[prefix+id+" "+o.GetNamespace()+"/"+o.GetName()] = scope.noteOf(id, o)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+const leases = "coordination.k8s.io/leases"
+
+func (s Scope) leavesOut(resource string, o *unstructured.Unstructured) bool {
+	if resource == leases && o.GetNamespace() == metav1.NamespaceSystem {
+		return true // the API server's own
+	}
+	return s.But != "" && (o.GetNamespace() == s.But || o.GetNamespace() == "" && o.GetName() == s.But)
+}
+
+// noteOf is the resourceVersion, or a digest without what kubelets and controllers write while nobody does anything: how pods are, and when somebody
+// renewed a Lease.
+func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
+	busy := []string{leases, "/nodes", "/pods", "/endpoints", "apps/deployments", "apps/replicasets", "apps/statefulsets", "discovery.k8s.io/endpointslices"}
+	if !s.Nodes || !slices.Contains(busy, resource) {
+		return o.GetResourceVersion()
+	}
+	for _, field := range [][]string{
+		{"metadata", "resourceVersion"}, {"metadata", "managedFields"}, {"status"}, {"spec", "renewTime"}, // of any
+		{"metadata", "generation"}, {"endpoints"}, {"subsets"}, {"metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time"}, // of endpoints
+	} {
+		unstructured.RemoveNestedField(o.Object, field...)
+	}
+	text, err := json.Marshal(o.Object)
+	if err != nil {
+		return err.Error() // it came as JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
