@@ -51,10 +51,10 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 				"missing", r.awaiting.missing, "err", err.Error())
 		}
 	}
-	if p.outcome.Mgmt.Err() != nil {
-		p.again(r.trouble.tell(ctx, failureOf(p.outcome, nil)))
+	if p.result.Mgmt.Err() != nil {
+		p.again(r.trouble.tell(ctx, failureOf(p.result, nil)))
 	}
-	p.again(p.outcome.Mgmt.RetryAfter())
+	p.again(p.result.Mgmt.RetryAfter())
 	r.reportUnseen(ctx, p, err)
 	return reconcile.Result{RequeueAfter: p.next}
 }
@@ -66,13 +66,13 @@ func (r *Reconciler) keepAwaited(ctx context.Context, p *pass, unseen, observing
 		return
 	}
 	if _, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active); active && r.mgmt.Credential().Token != "" {
-		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+		p.result.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
 	}
 }
 
 // keepUnseen renews the credential that is there, when the management side forbids to see what else is: an istiod that nobody sees may live on it.
 func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
-	if len(p.outcome.Classes) == 0 {
+	if len(p.result.Classes) == 0 {
 		return
 	}
 	found, err := r.mgmt.FindCredential(ctx)
@@ -80,6 +80,6 @@ func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Whether istiod has a guest token cannot be read", "err", err.Error())
 	}
 	if found {
-		p.outcome.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
+		p.result.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
 	}
 }

@@ -74,8 +74,8 @@ func (r *Reconciler) clearMgmt(ctx context.Context, p *pass) error {
 	if err != nil || plan.Installed {
 		return err
 	}
-	p.outcome.Mgmt = r.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Exposure, plan.Workload))
-	if p.outcome.Mgmt.Complete() {
+	p.result.Mgmt = r.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Exposure, plan.Workload))
+	if p.result.Mgmt.Complete() {
 		if len(plan.Mgmt) == 0 {
 			r.mgmt.ForgetSecrets()
 		}
@@ -127,7 +127,7 @@ func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, mis
 func (r *Reconciler) claimAll(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
 	// The Leases are in istiod's namespace.
 	if report := r.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
-		p.outcome.Guest = report
+		p.result.Guest = report
 		return desired.ClaimError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
 	}
 	holders := p.hosted.Holders(r.config)
@@ -145,7 +145,7 @@ func (r *Reconciler) claimAll(ctx context.Context, p *pass, plan desired.State, 
 
 // disclaim gives the guest back once nothing is installed and everything is cleared away, so that another hypergate may have it.
 func (r *Reconciler) disclaim(ctx context.Context, p *pass) {
-	o := &p.outcome
+	o := &p.result
 	if o.Plan.Installed || !o.Mgmt.Complete() || !o.Guest.Complete() || p.hosted.Istiod != desired.Absent {
 		return
 	}

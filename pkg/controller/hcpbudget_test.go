@@ -102,7 +102,7 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
 		var trouble controller.Trouble
 		for _, by := range []string{"a", "b", "c"} {
-			controller.Tell(&trouble, ctx, controller.FailureOf(status.Outcome{Refused: refused(by)}, nil))
+			controller.Tell(&trouble, ctx, controller.FailureOf(status.Result{Refused: refused(by)}, nil))
 		}
 		if lines != 1 {
 			t.Errorf("%s: %d lines", name, lines)

@@ -68,12 +68,10 @@ func (s *Steady) Wait(gist string, now time.Time) time.Duration {
 }
 
 // reportOf is what a HostedControlPlane is told of a pass that ended with a report. refused is why there is no plan.
-func (r *Reconciler) reportOf(p *pass, refused error) status.Report {
-	out := status.Report{
-		Outcome: p.outcome, Version: r.version, GuestTrouble: r.guest.WatchTrouble(), Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem()),
-		Rotation: string(p.hosted.Rotation.Phase),
-	}
-	if len(p.outcome.Classes) > 0 {
+func (r *Reconciler) reportOf(p *pass, refused error) status.Result {
+	out := p.result
+	out.GuestTrouble, out.Kubeconfig, out.Rotation = r.guest.WatchTrouble(), kubeconfigProblem(r.guest.KubeconfigProblem()), string(p.hosted.Rotation.Phase)
+	if len(p.result.Classes) > 0 {
 		out.Token, out.Proof = r.mintErr, r.proof.err
 	}
 	if !r.guarded {
@@ -98,12 +96,12 @@ func (r *Reconciler) reportUnseen(ctx context.Context, p *pass, err error) {
 	if _, is := errors.AsType[mgmt.NotSyncedError](err); is {
 		side = desired.SideMgmt
 	}
-	r.tellControlPlanes(ctx, p, status.Report{Version: r.version, Unseen: err, UnseenSide: side, Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem())})
+	r.tellControlPlanes(ctx, p, status.Result{Version: r.version, Unseen: err, UnseenSide: side, Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem())})
 }
 
 // tellControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
 // is an event, upon which there is nothing to tell.
-func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, report status.Report) {
+func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, report status.Result) {
 	h, now := &r.planeReport, r.clock.Now()
 	all := r.mgmt.Addressees()
 	if h.reporting == ReportNothing || len(all) == 0 {
@@ -151,7 +149,7 @@ type letter struct {
 	conditions []metav1.Condition
 }
 
-func (h *planeReport) letter(report status.Report, to mgmt.Addressee, now time.Time) letter {
+func (h *planeReport) letter(report status.Result, to mgmt.Addressee, now time.Time) letter {
 	report.APIServer = to.APIServer
 	if report.Life == nil {
 		report.Life = to.Phase(now)

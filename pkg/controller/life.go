@@ -100,7 +100,7 @@ func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result 
 	if paused, is := held.phase.(desired.Paused); is && !paused.Until.IsZero() {
 		p.again(max(paused.Until.Sub(r.clock.Now()), time.Second))
 	}
-	r.tellControlPlanes(ctx, p, status.Report{Life: held.phase})
+	r.tellControlPlanes(ctx, p, status.Result{Life: held.phase})
 	return reconcile.Result{RequeueAfter: p.next}
 }
 
@@ -111,7 +111,7 @@ func (r *Reconciler) unplanned(p *pass) (nothing bool, err error) {
 		return false, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
 	}
 	if _, disabled := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Disabled); disabled {
-		p.outcome.Waiting = "the capability " + desired.IngressCapability + ", which this cluster does without"
+		p.result.Waiting = "the capability " + desired.IngressCapability + ", which this cluster does without"
 		return true, nil
 	}
 	return false, nil

@@ -89,8 +89,8 @@ func TestNothingIsPlannedInDoubt(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	p = &pass{hosted: desired.Hosted{ControlPlane: desired.ControlPlane{UID: "7f3a", DisabledCapabilities: []string{"Ingress"}}}}
-	if nothing, err := r.unplanned(p); !nothing || err != nil || !strings.Contains(p.outcome.Waiting, "Ingress") {
-		t.Errorf("%t, %v, waiting for %q", nothing, err, p.outcome.Waiting)
+	if nothing, err := r.unplanned(p); !nothing || err != nil || !strings.Contains(p.result.Waiting, "Ingress") {
+		t.Errorf("%t, %v, waiting for %q", nothing, err, p.result.Waiting)
 	}
 	if nothing, err := r.unplanned(&pass{}); nothing || err != nil {
 		t.Errorf("without a HostedControlPlane: %t, %v", nothing, err)

@@ -26,7 +26,7 @@ type crdFindings struct {
 }
 
 // keep takes the outcome of a pass. While a plan is refused nothing is known of decisions. What is still looked for is as it was.
-func (m *crdMetrics) keep(o status.Outcome) {
+func (m *crdMetrics) keep(o status.Result) {
 	inUse := o.InUseTotals
 	if last := m.last.Load(); o.Searching && last != nil {
 		inUse = last.inUse

@@ -50,8 +50,8 @@ func crd(name string, owner crds.Owner, version string, verdict crds.Verdict, be
 	}
 }
 
-func outcomeWith(mode crds.Mode, inUse map[string]int, decisions ...crds.CRD) status.Outcome {
-	return status.Outcome{Plan: desired.State{Mode: mode, Decisions: decisions}, InUseTotals: inUse}
+func resultWith(mode crds.Mode, inUse map[string]int, decisions ...crds.CRD) status.Result {
+	return status.Result{Plan: desired.State{Mode: mode, Decisions: decisions}, InUseTotals: inUse}
 }
 
 // TestMetricsShowTheLastOutcome, and nothing of the one before.
@@ -60,15 +60,15 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&shown)
 	for _, step := range []struct {
-		name    string
-		outcome status.Outcome
-		want    []string
+		name   string
+		result status.Result
+		want   []string
 	}{
-		{"without a GatewayClass", outcomeWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)), []string{
+		{"without a GatewayClass", resultWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)), []string{
 			`hypergate_guest_crd_info{because="Absent",crd="a",installed_version="",owner="nobody",verdict="Install",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
 		}},
-		{"with some", outcomeWith(crds.Managed, map[string]int{"a": 250, "b": 1},
+		{"with some", resultWith(crds.Managed, map[string]int{"a": 250, "b": 1},
 			crd("a", crds.Owner{Kind: crds.Ours}, "v1.4.1", crds.Update, crds.IsOurs),
 			crd("b", crds.Owner{Kind: crds.ThirdParty, Name: "somebody's own name"}, strings.Repeat("v", 9999), crds.Blocked, crds.NeedsConsent)), []string{
 			`hypergate_guest_crd_info{because="NeedsConsent",crd="b",installed_version="other",owner="third party",verdict="Blocked",wanted_version="v1.4.1"} 1`,
@@ -77,10 +77,10 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 			`hypergate_guest_unsupported_objects{crd="a"} 250`,
 			`hypergate_guest_unsupported_objects{crd="b"} 1`,
 		}},
-		{"left to somebody else", outcomeWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},
-		{"refused", status.Outcome{}, nil},
+		{"left to somebody else", resultWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},
+		{"refused", status.Result{}, nil},
 	} {
-		controller.Keep(&shown, step.outcome)
+		controller.Keep(&shown, step.result)
 		if diff := cmp.Diff(step.want, gathered(t, registry)); diff != "" {
 			t.Errorf("%s, -want +got:\n%s", step.name, diff)
 		}
@@ -103,7 +103,7 @@ func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for range 100 {
-			controller.Keep(&shown, outcomeWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)))
+			controller.Keep(&shown, resultWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)))
 		}
 	})
 	for range 100 {
@@ -118,8 +118,8 @@ func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
 func TestTwoControllersInOneProcess(t *testing.T) {
 	g := gomega.NewWithT(t)
 	var first, second controller.CRDMetrics
-	controller.Keep(&first, outcomeWith(crds.Managed, nil))
-	controller.Keep(&second, outcomeWith(crds.Unmanaged, nil))
+	controller.Keep(&first, resultWith(crds.Managed, nil))
+	controller.Keep(&second, resultWith(crds.Unmanaged, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- first.Start(ctx) }()

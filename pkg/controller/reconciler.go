@@ -103,9 +103,9 @@ type lastPlan struct {
 
 // pass is what one reconcile finds and does.
 type pass struct {
-	hosted  desired.Hosted
-	seen    desired.Guest
-	outcome status.Outcome
+	hosted desired.Hosted
+	seen   desired.Guest
+	result status.Result
 	// stopped is whether most of the plan was not applied, because CRDs could not be.
 	stopped bool
 	// next is when it should be called again without an event; zero means never.
@@ -117,6 +117,13 @@ func (p *pass) again(after time.Duration) {
 	if p.next == 0 || (after != 0 && after < p.next) {
 		p.next = after
 	}
+}
+
+// found notes what was observed.
+func (p *pass) found() {
+	o := &p.result
+	o.Istiod, o.Since, o.Rollout = p.hosted.Istiod, p.hosted.IstiodSince, p.hosted.Rollout
+	o.Classes, o.InUse, o.InUseTotals, o.Searching = p.seen.Classes, p.seen.InUse, p.seen.InUseTotals, p.seen.Searching
 }
 
 // Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again.
@@ -144,7 +151,7 @@ func unknown(err error) bool {
 
 // converge observes, computes and applies. An error means that there is no plan.
 func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
-	p := &pass{}
+	p := &pass{result: status.Result{Version: r.version, Weakened: r.weakened}}
 	if err := r.observe(ctx, p); err != nil {
 		return p, err
 	}
@@ -156,19 +163,19 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 		}
 		return p, err
 	}
-	p.outcome.Plan = plan
+	p.result.Plan = plan
 	r.applyAll(ctx, p)
 	r.prune(ctx, p)
 	r.disclaim(ctx, p)
-	if p.outcome.Waiting == "" {
-		p.outcome.Waiting = r.proof.why()
+	if p.result.Waiting == "" {
+		p.result.Waiting = r.proof.why()
 	}
 	var retry time.Duration
-	p.outcome.Reach, retry = r.reach.of(ctx, p.hosted, plan, r.clock.Now())
+	p.result.Reach, retry = r.reach.of(ctx, p.hosted, plan, r.clock.Now())
 	p.again(retry)
-	r.trusted = !p.stopped && p.outcome.Mgmt.Complete() && p.outcome.Guest.Holds(desired.HoldsRoots)
-	p.outcome.MgmtWatches, p.outcome.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
-	if !plan.Installed && p.outcome.Mgmt.Complete() && p.outcome.Guest.Complete() {
+	r.trusted = !p.stopped && p.result.Mgmt.Complete() && p.result.Guest.Holds(desired.HoldsRoots)
+	p.result.MgmtWatches, p.result.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
+	if !plan.Installed && p.result.Mgmt.Complete() && p.result.Guest.Complete() {
 		r.prepare(ctx, p)
 	}
 	return p, nil
@@ -194,7 +201,7 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 		r.keepAwaited(ctx, p, unseen, err)
 		return unseen
 	}
-	p.outcome = outcomeOf(hosted, seen)
+	p.found()
 	if err != nil {
 		if !unknown(err) && seen.ModeOr(r.config) == crds.Managed {
 			r.keepUnseen(ctx, p)
@@ -207,14 +214,6 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 		p.again(retry)
 	}
 	return nil
-}
-
-// outcomeOf is the outcome of a pass that has observed, and done nothing yet.
-func outcomeOf(hosted desired.Hosted, seen desired.Guest) status.Outcome {
-	return status.Outcome{
-		Classes: seen.Classes, Istiod: hosted.Istiod, Since: hosted.IstiodSince, Rollout: hosted.Rollout, Unserved: seen.Unserved,
-		InUse: seen.InUse, InUseTotals: seen.InUseTotals, Searching: seen.Searching,
-	}
 }
 
 // plan computes what should exist, or hands out the last plan if nothing that it was made from changed.

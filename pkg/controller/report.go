@@ -22,11 +22,11 @@ import (
 
 // report logs what was done, writes the conditions that changed, and says when to try again what failed. refused is why there is no plan.
 func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconcile.Result {
-	if p.outcome.Refused, p.outcome.Weakened = refused, r.weakened; refused != nil {
-		p.outcome.Reach = r.reach.last(p.hosted)
+	if p.result.Refused = refused; refused != nil {
+		p.result.Reach = r.reach.last(p.hosted)
 	}
-	p.outcome.Since = r.since(p)
-	o := p.outcome
+	p.result.Since = r.since(p)
+	o := p.result
 	r.metrics.keep(o)
 	if changes(o.Mgmt)+changes(o.Guest) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("Applied", "management", told(o.Mgmt), "guest", told(o.Guest))
@@ -49,7 +49,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 
 // writeConditions writes the conditions of each class that are not as they should be.
 func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
-	o, now := p.outcome, r.clock.Now()
+	o, now := p.result, r.clock.Now()
 	if !r.guarded {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
 	for _, class := range o.Classes {
 		previous := r.guest.Conditions(class.Name)
 		writers := r.guest.Writers(class.Name)
-		previous, conditions := status.Yield(previous, status.Conditions(class, o, r.version, previous, now), o.Refused, writers)
+		previous, conditions := status.Yield(previous, status.Conditions(class, o, previous, now), o.Refused, writers)
 		if status.Same(previous, conditions) {
 			continue
 		}
@@ -139,7 +139,7 @@ const readingTime = 3 * time.Second
 
 // wait is how long to wait before the status is written; zero means that it should be written now. Each of them has its own time: a rollout
 // that lasts does not make the next deletion news.
-func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
+func (s *passing) wait(o status.Result, now time.Time) time.Duration {
 	deleting := o.Plan.Waiting()+o.Mgmt.Count(apply.VerdictWaiting)+o.Guest.Count(apply.VerdictWaiting) > 0
 	rolling := o.Istiod == desired.Available && o.Rollout == desired.Rolling
 	// While istiod is on its way, too, the status is waited for.
@@ -148,7 +148,7 @@ func (s *passing) wait(o status.Outcome, now time.Time) time.Duration {
 		settlingTime = readingTime
 	}
 	return max(waitFor(&s.deleting, deleting, passingTime, now), waitFor(&s.rolling, rolling, passingTime, now),
-		waitFor(&s.settling, status.Settling(o), settlingTime, now), waitFor(&s.proving, o.Reach.Settles(), passingTime, now))
+		waitFor(&s.settling, o.Settling(), settlingTime, now), waitFor(&s.proving, o.Reach.Settles(), passingTime, now))
 }
 
 // waitFor keeps since when a state is under way, and says for how long it need not be told yet.
@@ -178,7 +178,7 @@ type failure struct {
 }
 
 // failureOf finds what failed: of the plan, of the objects of both sides, and of the status.
-func failureOf(o status.Outcome, untold error) failure {
+func failureOf(o status.Result, untold error) failure {
 	f := failure{err: errors.Join(o.Refused, o.Mgmt.Err(), o.Guest.Err(), untold), lasts: true}
 	gists := map[string]bool{}
 	add := func(cause apply.Cause, whole string) {

@@ -39,22 +39,22 @@ func away() error { return apierrors.NewServiceUnavailable("no") }
 // TestWhatLastsIsNotTriedAtOnce, and what may pass in a moment is.
 func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
-		outcome status.Outcome
-		untold  error
-		want    time.Duration
+		result status.Result
+		untold error
+		want   time.Duration
 	}{
-		"nothing":                               {status.Outcome{}, nil, 0},
-		"forbidden":                             {status.Outcome{Mgmt: failed(forbidden())}, nil, time.Second},
-		"no answer":                             {status.Outcome{Guest: failed(away())}, nil, 100 * time.Millisecond},
-		"forbidden here, no answer there":       {status.Outcome{Mgmt: failed(forbidden()), Guest: failed(away())}, nil, 100 * time.Millisecond},
-		"a plan that is refused":                {status.Outcome{Refused: errors.New("it would leak")}, nil, time.Second},
-		"a plan that is not known for an error": {status.Outcome{Refused: away()}, nil, 100 * time.Millisecond},
-		"a status that may not be written":      {status.Outcome{}, forbidden(), time.Second},
-		"a status that got no answer":           {status.Outcome{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
-		"this process ends":                     {status.Outcome{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
+		"nothing":                               {status.Result{}, nil, 0},
+		"forbidden":                             {status.Result{Mgmt: failed(forbidden())}, nil, time.Second},
+		"no answer":                             {status.Result{Guest: failed(away())}, nil, 100 * time.Millisecond},
+		"forbidden here, no answer there":       {status.Result{Mgmt: failed(forbidden()), Guest: failed(away())}, nil, 100 * time.Millisecond},
+		"a plan that is refused":                {status.Result{Refused: errors.New("it would leak")}, nil, time.Second},
+		"a plan that is not known for an error": {status.Result{Refused: away()}, nil, 100 * time.Millisecond},
+		"a status that may not be written":      {status.Result{}, forbidden(), time.Second},
+		"a status that got no answer":           {status.Result{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
+		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
 		var trouble controller.Trouble
-		if got := controller.Tell(&trouble, t.Context(), controller.FailureOf(tc.outcome, tc.untold)); got != tc.want {
+		if got := controller.Tell(&trouble, t.Context(), controller.FailureOf(tc.result, tc.untold)); got != tc.want {
 			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
 	}
@@ -66,24 +66,24 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		return &url.Error{Op: "Patch", URL: "https://guest", Err: fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6443: connection reset", port)}
 	}
 	for name, tc := range map[string]struct {
-		trouble func(try int) status.Outcome
+		trouble func(try int) status.Result
 		delays  []time.Duration
 	}{
 		"forbidden": {
-			func(int) status.Outcome { return status.Outcome{Mgmt: failed(forbidden())} },
+			func(int) status.Result { return status.Result{Mgmt: failed(forbidden())} },
 			[]time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9},
 		},
 		"no answer, by another connection each time": {
-			func(try int) status.Outcome { return status.Outcome{Guest: failed(from(try))} },
+			func(try int) status.Result { return status.Result{Guest: failed(from(try))} },
 			[]time.Duration{1e8, 2e8, 4e8, 8e8, 16e8, 32e8, 64e8, 1e10, 1e10},
 		},
 		"no answer, and others were not waited for": {
-			func(try int) status.Outcome {
+			func(try int) status.Result {
 				report := failed(context.DeadlineExceeded)
 				if try%2 == 1 {
 					report = report.And(failed(context.Canceled)).And(apply.ReportOf(apply.Skipped(object("c"))))
 				}
-				return status.Outcome{Guest: report}
+				return status.Result{Guest: report}
 			},
 			[]time.Duration{1e8, 2e8, 4e8, 8e8},
 		},
@@ -99,8 +99,8 @@ func TestTroubleIsToldOnce(t *testing.T) {
 			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, lines, diff)
 		}
 		t.Log("another trouble is told, and one that comes back is")
-		controller.Tell(&trouble, ctx, controller.FailureOf(status.Outcome{Refused: errors.New("it would leak")}, nil))
-		controller.Tell(&trouble, ctx, controller.FailureOf(status.Outcome{}, nil))
+		controller.Tell(&trouble, ctx, controller.FailureOf(status.Result{Refused: errors.New("it would leak")}, nil))
+		controller.Tell(&trouble, ctx, controller.FailureOf(status.Result{}, nil))
 		if got := controller.Tell(&trouble, ctx, controller.FailureOf(tc.trouble(0), nil)); got != tc.delays[0] || lines != 3 {
 			t.Errorf("%s: new trouble: after %s, %d lines", name, got, lines)
 		}
@@ -110,22 +110,22 @@ func TestTroubleIsToldOnce(t *testing.T) {
 // TestWhatPassesIsNotTold before it lasts.
 func TestWhatPassesIsNotTold(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	deleted := status.Outcome{Guest: apply.ReportOf(apply.Waiting(object("a")))}
-	rolling := status.Outcome{Istiod: desired.Available, Rollout: desired.Rolling}
-	both := status.Outcome{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
-	coming := status.Outcome{Istiod: desired.Unavailable, Rollout: desired.Rolling}
-	settling := status.Outcome{Istiod: desired.Available, Plan: desired.State{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.HandsOff, crds.IsUnread)}}}
-	early := status.Outcome{Istiod: desired.Unavailable, Plan: settling.Plan}
+	deleted := status.Result{Guest: apply.ReportOf(apply.Waiting(object("a")))}
+	rolling := status.Result{Istiod: desired.Available, Rollout: desired.Rolling}
+	both := status.Result{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
+	coming := status.Result{Istiod: desired.Unavailable, Rollout: desired.Rolling}
+	settling := status.Result{Istiod: desired.Available, Plan: desired.State{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.HandsOff, crds.IsUnread)}}}
+	early := status.Result{Istiod: desired.Unavailable, Plan: settling.Plan}
 	var passing controller.Passing
 	for i, step := range []struct {
-		outcome status.Outcome
-		after   time.Duration
-		want    time.Duration
+		result status.Result
+		after  time.Duration
+		want   time.Duration
 	}{
 		{deleted, 0, 10 * time.Second},
 		{deleted, time.Second, 9 * time.Second},
 		{deleted, 10 * time.Second, 0}, // it lasts
-		{status.Outcome{}, 11 * time.Second, 0},
+		{status.Result{}, 11 * time.Second, 0},
 		{rolling, 12 * time.Second, 10 * time.Second}, // another
 		{rolling, 22 * time.Second, 0},                // it lasts
 		{both, 30 * time.Second, 10 * time.Second},    // what begins now has its own time
@@ -133,11 +133,11 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		{both, 40 * time.Second, 0},
 		{coming, 41 * time.Second, 0},                  // nobody waits for that to pass: it is told
 		{settling, 50 * time.Second, 10 * time.Second}, // a CRD was changed, and not read yet
-		{status.Outcome{}, 51 * time.Second, 0},        // it was
+		{status.Result{}, 51 * time.Second, 0},         // it was
 		{early, 52 * time.Second, 3 * time.Second},     // CRDs are read in moments; each would change what is said
 		{early, 55 * time.Second, 0},                   // who waits for istiod is told how far it is
 	} {
-		if got := controller.Wait(&passing, step.outcome, now.Add(step.after)); got != step.want {
+		if got := controller.Wait(&passing, step.result, now.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // applyAll applies the stages of the plan in their order.
 func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
-	o := &p.outcome
+	o := &p.result
 	// The API server takes longest over CRDs, and where there are none yet, nothing waits for them but the webhooks: istiod waits for each by
 	// itself. One that is there and another one must not be met by istiod and RBAC of this version.
 	var crds apply.Report
@@ -54,7 +54,7 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 
 // publish makes the route to istiod's Service, once that is there, and says what is missing before istiod can be published.
 func (r *Reconciler) publish(ctx context.Context, p *pass) {
-	o := &p.outcome
+	o := &p.result
 	if o.Mgmt.Holds(func(gvk schema.GroupVersionKind) bool { return gvk.Kind == "Service" }) {
 		o.Mgmt = o.Mgmt.And(r.mgmt.Publish(ctx, o.Plan.Exposure))
 	}
@@ -87,7 +87,7 @@ func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Re
 // applyWorkload applies istiod with its credential. Without a credential its pod could not start; without what it needs in its namespace and in
 // the guest it would start and not be able to work, and one that serves would be replaced by one that does not.
 func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
-	o := &p.outcome
+	o := &p.result
 	if !o.Plan.Whole() {
 		r.keepCredential(ctx, p)
 		return
@@ -109,7 +109,7 @@ func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
 }
 
 // applyIstiod applies istiod, with what goes with it, and notes when it is there as it should be.
-func (r *Reconciler) applyIstiod(ctx context.Context, o *status.Outcome, objects []desired.MgmtObject) {
+func (r *Reconciler) applyIstiod(ctx context.Context, o *status.Result, objects []desired.MgmtObject) {
 	report := r.mgmt.Apply(ctx, objects)
 	o.Mgmt, r.met = o.Mgmt.And(report), r.met || report.Complete()
 }
@@ -117,7 +117,7 @@ func (r *Reconciler) applyIstiod(ctx context.Context, o *status.Outcome, objects
 // keepCredential renews the credential of an istiod that is there, when there is no plan.
 func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
 	if len(p.seen.Classes) > 0 && p.hosted.Istiod != desired.Absent {
-		p.outcome.Mgmt = p.outcome.Mgmt.And(r.mgmt.Apply(ctx, r.credential(ctx, p)))
+		p.result.Mgmt = p.result.Mgmt.And(r.mgmt.Apply(ctx, r.credential(ctx, p)))
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	if credential.Token != "" {
 		p.again(max(credential.RenewAt().Sub(now), mintRetry))
 		if credential.Life() < shortestLife {
-			p.outcome.Waiting = fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)",
+			p.result.Waiting = fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)",
 				credential.Life().Round(time.Second))
 		}
 		var err error
@@ -157,7 +157,7 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	}
 	if r.mintErr != nil {
 		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
-		p.outcome.Waiting = "a token of istiod's service account in the guest (guest side: " + tokenCause(r.mintErr) + ")"
+		p.result.Waiting = "a token of istiod's service account in the guest (guest side: " + tokenCause(r.mintErr) + ")"
 	}
 	if secret.Key().Name == "" {
 		return nil
@@ -200,7 +200,7 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 
 // takeUps are the times after which an istiod whose account was replaced has its new token, mostly and surely: a kubelet takes up to a minute to bring it, and
 // client-go reads the file again after fifty seconds (client-go transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on
-// what it was to write. It looks at everything again when the class changes; see status.Outcome.Since.
+// what it was to write. It looks at everything again when the class changes; see status.Result.Since.
 func takeUps() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
 
 // since is since when istiod serves: since it started, or since it works again because its account was replaced.
@@ -232,7 +232,7 @@ func (r *Reconciler) mintDue(credential desired.Credential, now time.Time) bool 
 // prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nobody would answer; then istiod,
 // until its pods are gone, so that they give back their leases in the guest while they still may; then the rest of the guest.
 func (r *Reconciler) prune(ctx context.Context, p *pass) {
-	o := &p.outcome
+	o := &p.result
 	if o.Plan.Installed && (!o.Plan.Whole() || !o.Mgmt.Complete() || !o.Guest.Complete()) {
 		return
 	}

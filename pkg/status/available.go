@@ -6,7 +6,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-func (r Report) available() metav1.Condition {
+func (r Result) available() metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(ControlPlaneAvailable, status, reason, message)
 	}
@@ -15,29 +15,29 @@ func (r Report) available() metav1.Condition {
 	case r.disabled():
 		return say(metav1.ConditionTrue, ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+r.cleared(", so that nothing is installed"))
 	case isUnseen && r.Istiod == desired.Available:
-		return say(metav1.ConditionUnknown, unseen.reason, serves(r.Outcome, r.Version)+", but whether it is of use is not known: "+unseen.text)
+		return say(metav1.ConditionUnknown, unseen.reason, r.serves()+", but whether it is of use is not known: "+unseen.text)
 	case isUnseen:
 		return say(metav1.ConditionUnknown, unseen.reason, unseen.text)
 	case len(r.Classes) == 0:
 		return say(metav1.ConditionTrue, ReasonNotRequested, "no GatewayClass of the guest asks for istiod"+r.cleared(""))
-	case leftAlone(r.Outcome):
+	case r.leftAlone():
 		return say(metav1.ConditionTrue, ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says"+r.cleared(""))
 	case r.Istiod == desired.Available && r.Reach != Reached():
-		return say(metav1.ConditionUnknown, ReasonNotReached, serves(r.Outcome, r.Version)+", but "+r.Reach.missing())
+		return say(metav1.ConditionUnknown, ReasonNotReached, r.serves()+", but "+r.Reach.missing())
 	case r.Istiod == desired.Available:
-		return say(metav1.ConditionTrue, ReasonAsExpected, serves(r.Outcome, r.Version))
+		return say(metav1.ConditionTrue, ReasonAsExpected, r.serves())
 	default:
 		return say(metav1.ConditionFalse, ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}
 }
 
 // cleared is how a sentence ends that says that istiod is not wanted: with gone once it is, and otherwise with what becomes of the one that is still there.
-func (r Report) cleared(gone string) string {
+func (r Result) cleared(gone string) string {
 	switch blind := r.Blind(); {
 	case r.Istiod == desired.Absent:
 		return gone
 	case r.Refused != nil && !blind:
-		return "; istiod is still there, and cannot be cleared away while this lasts: " + r.refusedPlan().text
+		return "; istiod is still there, and cannot be cleared away while this lasts: " + refusalOf(r.Refused).problem.text
 	case blind:
 		return "; istiod is still there, and is cleared away once it is known how things stand"
 	default:
@@ -46,9 +46,9 @@ func (r Report) cleared(gone string) string {
 }
 
 // pending is what istiod that does not serve waits for.
-func (r Report) pending() string {
+func (r Result) pending() string {
 	if problems := r.problems(); len(problems) > 0 {
 		return problems[0].text
 	}
-	return "waiting for " + waiting(r.Outcome)
+	return "waiting for " + r.waitsFor()
 }

@@ -88,20 +88,20 @@ type stand struct {
 }
 
 // Settling says that a CRD is in a state that mostly ends by itself in a moment: it was just installed, or has not been read yet.
-func Settling(o Outcome) bool {
-	return slices.ContainsFunc(standsOf(o), func(s stand) bool { return s.standing == coming || s.standing == unclear })
+func (r Result) Settling() bool {
+	return slices.ContainsFunc(r.stands(), func(s stand) bool { return s.standing == coming || s.standing == unclear })
 }
 
-// standsOf are all CRDs, in the order of precedence and then by name.
-func standsOf(o Outcome) []stand {
+// stands are all CRDs, in the order of precedence and then by name.
+func (r Result) stands() []stand {
 	written := map[string]apply.Outcome{}
-	for _, outcome := range o.Guest.Outcomes() {
+	for _, outcome := range r.Guest.Outcomes() {
 		if outcome.ID().GVK.Kind == "CustomResourceDefinition" {
 			written[outcome.ID().Key.Name] = outcome
 		}
 	}
-	out := make([]stand, 0, len(o.Plan.Decisions))
-	for _, crd := range o.Plan.Decisions {
+	out := make([]stand, 0, len(r.Plan.Decisions))
+	for _, crd := range r.Plan.Decisions {
 		outcome, tried := written[crd.Name]
 		if !tried {
 			outcome = apply.Skipped(outcome.ID())
@@ -193,16 +193,15 @@ func otherwise(crd crds.CRD) string {
 
 // rivals names who else writes what we write: the list of versions is one field, and whoever changes anything of a schema owns all of it.
 func rivals(crd crds.CRD, outcome apply.Outcome) string {
-	const again = " changes it again and again, so that it is put right once in a while only"
 	if outcome.Rival() != "" {
-		return plain(outcome.Rival()) + again
+		return plain(outcome.Rival()) + undone
 	}
 	who := slices.DeleteFunc(slices.Clone(crd.Marks.Writers), func(name string) bool { return name == desired.FieldManager })
 	by := "somebody"
 	if len(who) > 0 {
 		by = strings.Join(who[:min(len(who), fewFailures)], ", ")
 	}
-	return plain(by) + " (spec.versions)" + again
+	return plain(by) + " (spec.versions)" + undone
 }
 
 // said is what the API server answered, or an admission of somebody's.
@@ -213,10 +212,10 @@ func said(cause apply.Cause) string {
 	return " (" + quoted(cause.Detail(), longestAnswer) + ")"
 }
 
-func crdsReady(o Outcome) metav1.Condition {
+func (r Result) crdsReady() metav1.Condition {
 	c := metav1.Condition{Type: CRDsReady}
-	stands := standsOf(o)
-	if o.Refused != nil || len(stands) == 0 {
+	stands := r.stands()
+	if r.Refused != nil || len(stands) == 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotReady, "nothing is planned"
 		return c
 	}
@@ -225,7 +224,7 @@ func crdsReady(o Outcome) metav1.Condition {
 	switch first, last := stands[0].standing, stands[len(stands)-1].standing; {
 	case noneExists(stands) && first != denied:
 		c.Reason, c.Message = ReasonNoneExist, "there is none of the CRDs: "+c.Message
-	case leftAlone(o):
+	case r.leftAlone():
 		c.Reason = ReasonUnmanaged
 	case first >= ours && first != last:
 		c.Reason = ReasonMixedOwnership

@@ -123,8 +123,8 @@ func one(name string, fact crds.Fact) crds.CRD {
 	return decided(crds.Managed, map[string]crds.Fact{name: fact}).Decisions[0]
 }
 
-// outcomeOf is what becomes of a plan: all CRDs that it writes are written, but for what is given.
-func outcomeOf(plan desired.State, but ...apply.Outcome) status.Outcome {
+// resultOf is what a plan comes to: all CRDs that it writes are written, but for what is given.
+func resultOf(plan desired.State, but ...apply.Outcome) status.Result {
 	special := map[string]apply.Outcome{}
 	for _, o := range but {
 		special[o.ID().Key.Name] = o
@@ -137,7 +137,7 @@ func outcomeOf(plan desired.State, but ...apply.Outcome) status.Outcome {
 			outcomes = append(outcomes, apply.Unchanged(crdID(crd.Name)))
 		}
 	}
-	return status.Outcome{Plan: plan, Guest: apply.ReportOf(outcomes...)}
+	return status.Result{Plan: plan, Guest: apply.ReportOf(outcomes...)}
 }
 
 func policyDenied(name string) error {
@@ -299,11 +299,11 @@ func TestCRDsReady(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkCondition(t, outcomeOf(decided(crds.Managed, tc.facts), tc.but...), status.CRDsReady, tc.want)
+			checkCondition(t, resultOf(decided(crds.Managed, tc.facts), tc.but...), status.CRDsReady, tc.want)
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
+		checkCondition(t, status.Result{Refused: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
 	})
 }
 
@@ -334,12 +334,12 @@ func TestUnmanagedCRDs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkCondition(t, outcomeOf(decided(crds.Unmanaged, tc.facts)), status.CRDsReady, tc.want)
+			checkCondition(t, resultOf(decided(crds.Unmanaged, tc.facts)), status.CRDsReady, tc.want)
 		})
 	}
-	tomorrow := outcomeOf(decided("ManagedElsewhere", map[string]crds.Fact{gateways: own()}))
+	tomorrow := resultOf(decided("ManagedElsewhere", map[string]crds.Fact{gateways: own()}))
 	for _, kind := range []string{status.ControllerInstalled, status.CRDsReady} {
-		if got := find(t, status.Conditions(desired.GatewayClass{}, tomorrow, "v", nil, now), kind); got.Reason != status.ReasonUnmanaged {
+		if got := find(t, status.Conditions(desired.GatewayClass{}, tomorrow, nil, now), kind); got.Reason != status.ReasonUnmanaged {
 			t.Errorf("a mode that nobody here knows: %s is %s", kind, got.Reason)
 		}
 	}
@@ -368,13 +368,13 @@ func TestPrecedence(t *testing.T) {
 	for i, worse := range order {
 		for _, better := range order[i+1:] {
 			for _, names := range [][2]string{{gateways, routes}, {routes, gateways}} {
-				o := outcomeOf(decided(crds.Managed, map[string]crds.Fact{names[0]: worse.fact, names[1]: better.fact}),
+				o := resultOf(decided(crds.Managed, map[string]crds.Fact{names[0]: worse.fact, names[1]: better.fact}),
 					append(worse.but(names[0]), better.but(names[1])...)...)
 				want := worse.reason
 				if worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM {
 					want = status.ReasonMixedOwnership
 				}
-				got := find(t, status.Conditions(desired.GatewayClass{}, o, "v", nil, now), status.CRDsReady)
+				got := find(t, status.Conditions(desired.GatewayClass{}, o, nil, now), status.CRDsReady)
 				if got.Reason != want || (got.Status == metav1.ConditionTrue) != (worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM) {
 					t.Errorf("%s before %s: %s %s, want %s", worse.name, better.name, got.Status, got.Reason, want)
 				}
@@ -389,26 +389,26 @@ func TestPrecedence(t *testing.T) {
 
 func TestSettling(t *testing.T) {
 	for name, tc := range map[string]struct {
-		outcome status.Outcome
-		want    bool
+		result status.Result
+		want   bool
 	}{
-		"ours":                     {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: own()})), false},
-		"ours, just written":       {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: ownUnread()})), false},
-		"not served yet":           {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})), true},
-		"not read yet":             {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
-		"its owner is looked for":  {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
-		"somebody must act":        {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
-		"the plan is refused":      {status.Outcome{Refused: errors.New("no")}, false},
-		"left alone, and usable":   {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
-		"nobody looks after it":    {outcomeOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
-		"its names are another's":  {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
-		"it could not be written":  {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), crdFailed(routes, policyDenied(routes))), false},
-		"it is to be made anew":    {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false}, // State.Waiting says so
-		"not tried":                {outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))), true},
-		"no CRD is asked for":      {outcomeOf(decided(crds.Managed, nil)), false},
-		"the operator has arrived": {outcomeOf(decided(crds.Managed, map[string]crds.Fact{filters: unread(olm())})), false},
+		"ours":                     {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()})), false},
+		"ours, just written":       {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: ownUnread()})), false},
+		"not served yet":           {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})), true},
+		"not read yet":             {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
+		"its owner is looked for":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
+		"somebody must act":        {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
+		"the plan is refused":      {status.Result{Refused: errors.New("no")}, false},
+		"left alone, and usable":   {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
+		"nobody looks after it":    {resultOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
+		"its names are another's":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
+		"it could not be written":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), crdFailed(routes, policyDenied(routes))), false},
+		"it is to be made anew":    {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false}, // State.Waiting says so
+		"not tried":                {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))), true},
+		"no CRD is asked for":      {resultOf(decided(crds.Managed, nil)), false},
+		"the operator has arrived": {resultOf(decided(crds.Managed, map[string]crds.Fact{filters: unread(olm())})), false},
 	} {
-		if got := status.Settling(tc.outcome); got != tc.want {
+		if got := tc.result.Settling(); got != tc.want {
 			t.Errorf("%s: settling is %t, want %t", name, got, tc.want)
 		}
 	}
@@ -470,31 +470,31 @@ func TestSupportedVersion(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkCondition(t, outcomeOf(decided(tc.mode, tc.facts)), status.SupportedVersion, tc.want)
+			checkCondition(t, resultOf(decided(tc.mode, tc.facts)), status.SupportedVersion, tc.want)
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Outcome{Refused: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
+		checkCondition(t, status.Result{Refused: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
 	})
 }
 
 // TestObjectsThatAreStillLookedFor: what was said before stays until it is known to be otherwise.
 func TestObjectsThatAreStillLookedFor(t *testing.T) {
 	one := []crds.InUse{{CRD: "things.example.com", Name: "a", Fields: []crds.Field{{Path: "spec.retry"}}}}
-	said := status.Conditions(desired.GatewayClass{}, status.Outcome{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})}, "v", nil, now)
+	said := status.Conditions(desired.GatewayClass{}, status.Result{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})}, nil, now)
 	for name, tc := range map[string]struct {
-		outcome  status.Outcome
+		result   status.Result
 		previous []metav1.Condition
 		want     string
 	}{
-		"said before":                  {status.Outcome{Searching: true}, said, "things.example.com b"},
-		"said before, and some found":  {status.Outcome{Searching: true, InUse: one}, said, "things.example.com b"},
-		"nothing said, and some found": {status.Outcome{Searching: true, InUse: one}, nil, "things.example.com a"},
-		"nothing said":                 {status.Outcome{Searching: true}, nil, ""},
-		"all looked for":               {status.Outcome{}, said, ""},
+		"said before":                  {status.Result{Searching: true}, said, "things.example.com b"},
+		"said before, and some found":  {status.Result{Searching: true, InUse: one}, said, "things.example.com b"},
+		"nothing said, and some found": {status.Result{Searching: true, InUse: one}, nil, "things.example.com a"},
+		"nothing said":                 {status.Result{Searching: true}, nil, ""},
+		"all looked for":               {status.Result{}, said, ""},
 	} {
 		got := ""
-		if c := meta.FindStatusCondition(status.Conditions(desired.GatewayClass{}, tc.outcome, "v", tc.previous, now.Add(time.Hour)), status.UnsupportedFieldsInUse); c != nil {
+		if c := meta.FindStatusCondition(status.Conditions(desired.GatewayClass{}, tc.result, tc.previous, now.Add(time.Hour)), status.UnsupportedFieldsInUse); c != nil {
 			got = c.Message
 		}
 		if !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
@@ -505,14 +505,14 @@ func TestObjectsThatAreStillLookedFor(t *testing.T) {
 
 func TestUnsupportedFieldsInUse(t *testing.T) {
 	retry, auth := crds.Field{Path: "spec.retry", Versions: []string{"v1"}}, crds.Field{Path: "spec.rules[].filters[].auth", Versions: []string{"v1"}}
-	for _, c := range status.Conditions(desired.GatewayClass{}, outcomeOf(decided(crds.Managed, nil)), "1.29.1", nil, now) {
+	for _, c := range status.Conditions(desired.GatewayClass{}, resultOf(decided(crds.Managed, nil)), nil, now) {
 		if c.Type == status.UnsupportedFieldsInUse {
 			t.Errorf("nothing is in use: %+v", c)
 		}
 	}
-	checkCondition(t, status.Outcome{InUse: []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}}, status.UnsupportedFieldsInUse,
+	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}}, status.UnsupportedFieldsInUse,
 		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "ignored by istiod 1.29.1: " + routes + " demo/a: spec.retry (v1)"})
-	checkCondition(t, status.Outcome{InUse: []crds.InUse{
+	checkCondition(t, status.Result{InUse: []crds.InUse{
 		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
 		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
@@ -525,7 +525,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})
 	}
-	got := find(t, status.Conditions(desired.GatewayClass{}, status.Outcome{InUse: many[:100], InUseTotals: map[string]int{routes: 700, gateways: 300}}, "v", nil, now), status.UnsupportedFieldsInUse)
+	got := find(t, status.Conditions(desired.GatewayClass{}, status.Result{InUse: many[:100], InUseTotals: map[string]int{routes: 700, gateways: 300}}, nil, now), status.UnsupportedFieldsInUse)
 	if !strings.HasSuffix(got.Message, "; and 990 more objects (hypergate crds lists them)") {
 		t.Errorf("a thousand objects: %s", got.Message)
 	}
@@ -534,9 +534,9 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 // TestNoMessageIsTooLong: the guest decides what managers are called, and what an API server answers.
 func TestNoMessageIsTooLong(t *testing.T) {
 	long := strings.Repeat("ä", 40000)
-	o := outcomeOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}), crdFailed(gateways, errors.New(long)))
+	o := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}), crdFailed(gateways, errors.New(long)))
 	o.InUse = []crds.InUse{{CRD: routes, Name: long}}
-	conditions := status.Conditions(desired.GatewayClass{Generation: 1}, o, "v", nil, now)
+	conditions := status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now)
 	checkPublic(t, conditions)
 	if len(conditions) != 4 {
 		t.Errorf("%d conditions, want all four of ours", len(conditions))

@@ -21,15 +21,15 @@ import (
 )
 
 // serving is an installation in which everything is as it should be.
-func serving() status.Report {
-	return status.Report{Version: "1.29.1", Outcome: status.Outcome{
-		Classes: []desired.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: desired.Available, Since: since,
+func serving() status.Result {
+	return status.Result{
+		Version: "1.29.1", Classes: []desired.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: desired.Available, Since: since,
 		Mgmt: apply.ReportOf(apply.Unchanged(deployment)),
-	}}
+	}
 }
 
 // deciding is it with CRDs about which something was decided.
-func deciding(all ...crds.CRD) status.Report {
+func deciding(all ...crds.CRD) status.Result {
 	r := serving()
 	r.Plan.Decisions = all
 	return r
@@ -42,7 +42,7 @@ func crdOf(name string, kind crds.OwnerKind, verdict crds.Verdict, because crds.
 	}
 }
 
-func with(r status.Report, change func(*status.Report)) status.Report {
+func with(r status.Result, change func(*status.Result)) status.Result {
 	change(&r)
 	return r
 }
@@ -83,12 +83,12 @@ func but(change func(*tell)) tell {
 }
 
 func TestControlPlane(t *testing.T) {
-	idle := status.Report{Version: "1.29.1", Outcome: status.Outcome{Plan: desired.State{Mode: crds.Managed}}}
+	idle := status.Result{Version: "1.29.1", Plan: desired.State{Mode: crds.Managed}}
 	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	httpRoutes := crdOf("httproutes.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
 	for name, c := range map[string]struct {
-		report status.Report
+		report status.Result
 		want   tell
 	}{
 		"all is well": {serving(), good()},
@@ -96,46 +96,46 @@ func TestControlPlane(t *testing.T) {
 			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod"}
 		})},
 		"nobody asks any more": {
-			with(idle, func(r *status.Report) { r.Istiod = desired.Available }),
+			with(idle, func(r *status.Result) { r.Istiod = desired.Available }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and is being cleared away"}
 				t.progressing = want{metav1.ConditionTrue, "Clearing", "what is not asked for any more is being cleared away"}
 			}),
 		},
 		"the guest does without ingress": {
-			with(idle, func(r *status.Report) { r.Life, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
+			with(idle, func(r *status.Result) { r.Life, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest does without the capability Ingress, so that nothing is installed"}
 			}),
 		},
 		"it is left to somebody else": {
-			with(serving(), func(r *status.Report) { r.Plan, r.Istiod = desired.State{Mode: crds.Unmanaged}, desired.Absent }),
+			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.State{Mode: crds.Unmanaged}, desired.Absent }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "Unmanaged", "the guest's gateways are left to somebody else, as its management mode or --crd-management says"}
 			}),
 		},
 		"istiod is on its way": {
-			with(serving(), func(r *status.Report) { r.Istiod = desired.Unavailable }),
+			with(serving(), func(r *status.Result) { r.Istiod = desired.Unavailable }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: waiting for istiod to become available"}
 				t.progressing = want{metav1.ConditionTrue, "Installing", "waiting for istiod to become available"}
 			}),
 		},
 		"something else is waited for": {
-			with(serving(), func(r *status.Report) { r.Waiting = "the published address" }),
+			with(serving(), func(r *status.Result) { r.Waiting = "the published address" }),
 			but(func(t *tell) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for the published address"}
 			}),
 		},
 		"istiod is being replaced": {
-			with(serving(), func(r *status.Report) { r.Rollout = desired.Rolling }),
+			with(serving(), func(r *status.Result) { r.Rollout = desired.Rolling }),
 			but(func(t *tell) {
 				t.available.message = "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.29.1"
 				t.progressing = want{metav1.ConditionTrue, "RollingOut", t.available.message}
 			}),
 		},
 		"its image cannot be pulled": {
-			with(serving(), func(r *status.Report) { r.Istiod, r.Rollout = desired.Unavailable, desired.Stuck }),
+			with(serving(), func(r *status.Result) { r.Istiod, r.Rollout = desired.Unavailable, desired.Stuck }),
 			but(func(t *tell) {
 				const text = "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs]"
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: " + text}
@@ -144,14 +144,14 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"it may not write": {
-			with(serving(), func(r *status.Report) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
+			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
 			but(func(t *tell) {
 				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + mayNot}
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", mayNot}
 			}),
 		},
 		"it may not write many things": {
-			with(serving(), func(r *status.Report) {
+			with(serving(), func(r *status.Result) {
 				r.Mgmt = apply.ReportOf(failed(deployment, forbidden()), failed(configMap, forbidden()))
 			}),
 			but(func(t *tell) {
@@ -161,13 +161,13 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"a write fails for once": {
-			with(serving(), func(r *status.Report) { r.Mgmt = apply.ReportOf(failed(deployment, unreachable())) }),
+			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, unreachable())) }),
 			but(func(t *tell) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for objects that were not tried yet"}
 			}),
 		},
 		"somebody undoes what is written": {
-			with(serving(), func(r *status.Report) {
+			with(serving(), func(r *status.Result) {
 				r.Mgmt = apply.ReportOf(apply.Damped(configMap, time.Second).By("kubectl (data)"))
 			}),
 			but(func(t *tell) {
@@ -177,7 +177,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the plan is refused": {
-			with(serving(), func(r *status.Report) {
+			with(serving(), func(r *status.Result) {
 				r.Plan, r.Refused = desired.State{}, errors.New("refusing the plan, nothing was changed: the CA is spoiled: mend it")
 			}),
 			but(func(t *tell) {
@@ -188,18 +188,18 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest is gone": {
-			with(serving(), func(r *status.Report) { r.GuestTrouble = unreachable() }),
+			with(serving(), func(r *status.Result) { r.GuestTrouble = unreachable() }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionUnknown, "GuestUnreachable", serves + ", but whether it is of use is not known: " + isDown}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown}
 				t.upgradeable = want{metav1.ConditionUnknown, "GuestUnreachable", isDown}
 			}),
 		},
-		"one kind of the guest is not there": {with(serving(), func(r *status.Report) {
+		"one kind of the guest is not there": {with(serving(), func(r *status.Result) {
 			r.GuestTrouble = apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
 		}), good()},
 		"the guest's credentials are too old": {
-			status.Report{Unseen: unauthorized(), UnseenSide: desired.SideGuest},
+			status.Result{Unseen: unauthorized(), UnseenSide: desired.SideGuest},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "GuestUnauthorized", text}, want{metav1.ConditionUnknown, "GuestUnauthorized", text}
@@ -207,7 +207,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest forbids to look": {
-			status.Report{Unseen: mayNotList("gatewayclasses"), UnseenSide: desired.SideGuest},
+			status.Result{Unseen: mayNotList("gatewayclasses"), UnseenSide: desired.SideGuest},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: may not list gatewayclasses [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text}, want{metav1.ConditionUnknown, "Forbidden", text}
@@ -216,7 +216,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest has not shown everything yet": {
-			status.Report{Unseen: errors.New("the guest is not known yet (waiting for namespaces)"), UnseenSide: desired.SideGuest},
+			status.Result{Unseen: errors.New("the guest is not known yet (waiting for namespaces)"), UnseenSide: desired.SideGuest},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: the guest is not known yet (waiting for namespaces)"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text}, want{metav1.ConditionUnknown, "WaitingForGuest", text}
@@ -224,7 +224,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest is the management cluster": {
-			status.Report{Unseen: errors.New("they are one: give another kubeconfig")},
+			status.Result{Unseen: errors.New("they are one: give another kubeconfig")},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: they are one: give another kubeconfig"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRefused", text}, want{metav1.ConditionUnknown, "PlanRefused", text}
@@ -233,14 +233,14 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the kubeconfig that came leads nowhere": {
-			with(serving(), func(r *status.Report) { r.Kubeconfig = unreachable() }),
+			with(serving(), func(r *status.Result) { r.Kubeconfig = unreachable() }),
 			but(func(t *tell) {
 				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no connection [put one into its Secret that works and leads to the guest]"
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
 		"istiod's token is refused": {
-			with(serving(), func(r *status.Report) {
+			with(serving(), func(r *status.Result) {
 				r.Token, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), "a token"
 			}),
 			but(func(t *tell) {
@@ -250,18 +250,18 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the proof of the webhook is refused": {
-			with(serving(), func(r *status.Report) { r.Proof = mayNotList("destinationrules") }),
+			with(serving(), func(r *status.Result) { r.Proof = mayNotList("destinationrules") }),
 			but(func(t *tell) {
 				const text = "proving in the guest that its webhook is called: may not list destinationrules [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
-		"istiod's account is not there yet": {with(serving(), func(r *status.Report) {
+		"istiod's account is not there yet": {with(serving(), func(r *status.Result) {
 			r.Token = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
 		}), good()},
 		"istiod is not reached where it is published": {
-			with(serving(), func(r *status.Report) { r.Reach = status.Unreached("no answer") }),
+			with(serving(), func(r *status.Result) { r.Reach = status.Unreached("no answer") }),
 			but(func(t *tell) {
 				const text = "was not yet seen to answer where it is published (management side: no answer)"
 				t.available = want{metav1.ConditionUnknown, "NotReached", serves + ", but " + text}
@@ -277,7 +277,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the same, and nobody asks for what needs it": {
-			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)), func(r *status.Report) {
+			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)), func(r *status.Result) {
 				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
 			}),
 			but(func(t *tell) {
@@ -285,20 +285,20 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"a rotation is under way": {
-			with(serving(), func(r *status.Report) { r.Rotation = "spreading" }),
+			with(serving(), func(r *status.Result) { r.Rotation = "spreading" }),
 			but(func(t *tell) {
 				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading): wait until it is done, which the annotations of its Secret show"}
 			}),
 		},
 		"an adoption is half done": {
 			with(deciding(httpRoutes, crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Adopt, crds.HasConsent),
-				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)), func(r *status.Report) { r.Guest = written }),
+				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)), func(r *status.Result) { r.Guest = written }),
 			but(func(t *tell) {
 				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "some CRDs of a group are hypergate's and others are not, so that an upgrade would part them: gateways.gateway.networking.k8s.io: not installed yet"}
 			}),
 		},
 		"nobody knows whose a CRD is": {
-			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.HandsOff, crds.IsGarbled)), func(r *status.Report) {
+			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.HandsOff, crds.IsGarbled)), func(r *status.Result) {
 				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
 			}),
 			but(func(t *tell) {
@@ -308,7 +308,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"objects set what may be dropped": {
-			with(serving(), func(r *status.Report) {
+			with(serving(), func(r *status.Result) {
 				r.InUse = []crds.InUse{
 					{CRD: "listenersets.gateway.networking.k8s.io", Namespace: "demo", Name: "kind-only"},
 					{CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "route", Fields: []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}}},
@@ -327,14 +327,14 @@ func TestControlPlane(t *testing.T) {
 		},
 		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Nobody, crds.Install, crds.IsAbsent)), good()},
 		"it is paused": {
-			status.Report{Life: desired.Paused{Until: pausing}},
+			status.Result{Life: desired.Paused{Until: pausing}},
 			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until 2026-11-22T00:00:00Z: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
 		},
 		"it is paused for ever": {
-			status.Report{Life: desired.Paused{}},
+			status.Result{Life: desired.Paused{}},
 			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until that is changed: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
 		},
-		"it is being deleted": {status.Report{Life: desired.Deleting{}}, tell{}},
+		"it is being deleted": {status.Result{Life: desired.Deleting{}}, tell{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, told(status.ControlPlane(c.report, status.Ailment{}, nil, now)), cmp.AllowUnexported(tell{}, want{})); diff != "" {
@@ -358,8 +358,8 @@ func told(conditions []metav1.Condition) (out tell) {
 
 // TestWhatPassesIsDegradedWhenItLasts, and not before; nor while HyperShift itself says that the guest's kube-apiserver is not available.
 func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
-	down := with(serving(), func(r *status.Report) { r.GuestTrouble = unreachable() })
-	degraded := func(r status.Report, a status.Ailment, previous []metav1.Condition, at time.Time) metav1.ConditionStatus {
+	down := with(serving(), func(r *status.Result) { r.GuestTrouble = unreachable() })
+	degraded := func(r status.Result, a status.Ailment, previous []metav1.Condition, at time.Time) metav1.ConditionStatus {
 		return meta.FindStatusCondition(status.ControlPlane(r, a, previous, at), status.ControlPlaneDegraded).Status
 	}
 	ailment, again := status.Ailment{}.Ailing(down, now)
@@ -377,7 +377,7 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 		t.Fatalf("in its time: %s", got)
 	}
 
-	failing := with(down, func(r *status.Report) { r.Guest = apply.ReportOf(failed(configMap, unreachable())) })
+	failing := with(down, func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, unreachable())) })
 	if got := meta.FindStatusCondition(status.ControlPlane(failing, ailment, nil, later), status.ControlPlaneDegraded).Message; got != isDown {
 		t.Fatalf("what fails for it is told besides: %s", got)
 	}
@@ -393,7 +393,7 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 		t.Fatal("the next time counts anew")
 	}
 
-	unreached := with(serving(), func(r *status.Report) { r.Reach = status.Unreached("no answer") })
+	unreached := with(serving(), func(r *status.Result) { r.Reach = status.Unreached("no answer") })
 	ailment, again = status.Ailment{}.Ailing(unreached, now)
 	if got := degraded(unreached, ailment, nil, now.Add(9*time.Minute)); got != metav1.ConditionFalse || again != 10*time.Minute {
 		t.Fatalf("a load balancer that is being made: %s, again in %s", got, again)
@@ -402,12 +402,12 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 		t.Fatalf("one that never comes: %s", got)
 	}
 
-	starting := with(down, func(r *status.Report) { r.APIServer = metav1.ConditionFalse })
+	starting := with(down, func(r *status.Result) { r.APIServer = metav1.ConditionFalse })
 	ailment, again = status.Ailment{}.Ailing(starting, now)
 	if got := degraded(starting, ailment, nil, now.Add(time.Hour)); got != metav1.ConditionFalse || again != 0 {
 		t.Fatalf("a guest that starts: %s, again in %s", got, again)
 	}
-	if got := degraded(with(down, func(r *status.Report) { r.APIServer = metav1.ConditionTrue }), status.Ailment{}, previous, now); got != metav1.ConditionTrue {
+	if got := degraded(with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue }), status.Ailment{}, previous, now); got != metav1.ConditionTrue {
 		t.Fatalf("HyperShift reaches it, and hypergate does not: %s", got)
 	}
 }
@@ -419,7 +419,7 @@ func TestNothingToTell(t *testing.T) {
 	if !status.Told(first, status.ControlPlane(serving(), status.Ailment{}, first, later)) {
 		t.Fatal("the same is told again")
 	}
-	waiting := status.ControlPlane(with(serving(), func(r *status.Report) { r.Waiting = "an address" }), status.Ailment{}, first, later)
+	waiting := status.ControlPlane(with(serving(), func(r *status.Result) { r.Waiting = "an address" }), status.Ailment{}, first, later)
 	if status.Told(first, waiting) || status.Told(first[:3], first) {
 		t.Fatal("what is new is not told")
 	}
@@ -432,7 +432,7 @@ func TestNothingToTell(t *testing.T) {
 			t.Errorf("%s has changed at %s", c.Type, c.LastTransitionTime)
 		}
 	}
-	if paused := status.ControlPlane(status.Report{Life: desired.Paused{}}, status.Ailment{}, first, now); status.Told(first, paused) {
+	if paused := status.ControlPlane(status.Result{Life: desired.Paused{}}, status.Ailment{}, first, now); status.Told(first, paused) {
 		t.Error("a pause is not told")
 	} else if !status.Told(append(paused, first[0], first[2], first[3]), paused) {
 		t.Error("what else there is would have to change")

@@ -1,11 +1,8 @@
 package status
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,29 +27,21 @@ func texts(problems []problem) string {
 	return someOf(list)
 }
 
-// lasts is how long it must last until it is somebody's matter.
-func (p problem) lasts() time.Duration {
-	if p.reason == ReasonNotReached || p.reason == ReasonNotPublished {
-		return lastsPublished
-	}
-	return lasts
-}
-
 // acting is what somebody must act on.
-func (r Report) acting() []problem {
+func (r Result) acting() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.passes })
 }
 
 // passing is what mostly ends by itself. That the guest does not answer while HyperShift says that its kube-apiserver is not available is not
 // among it: the guest is starting, or whoever looks after it knows.
-func (r Report) passing() []problem {
+func (r Result) passing() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool {
 		return !p.passes || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
 	})
 }
 
 // problems are all, what ends a pass first.
-func (r Report) problems() []problem {
+func (r Result) problems() []problem {
 	var out []problem
 	if r.Kubeconfig != nil {
 		out = append(out, r.kubeconfig())
@@ -64,10 +53,9 @@ func (r Report) problems() []problem {
 		return out
 	}
 	if r.Refused != nil && !r.refusedByTheUnseen() {
-		out = append(out, r.refusedPlan())
+		out = append(out, refusalOf(r.Refused).problem)
 	}
-	out = append(out, r.failedObjects()...)
-	out = append(out, r.failedWatches()...)
+	out = append(out, r.failedProblems()...)
 	if r.Token != nil {
 		out = append(out, lacking("getting istiod's token in the guest", r.Token))
 	}
@@ -82,7 +70,7 @@ func (r Report) problems() []problem {
 }
 
 // kubeconfig is that the guest kubeconfig is not in use. Somebody's matter at once is one that cannot be used.
-func (r Report) kubeconfig() problem {
+func (r Result) kubeconfig() problem {
 	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.Kubeconfig) + nextStep(
 		"put one into its Secret that works and leads to the guest")}
 	_, awaited := errors.AsType[AwaitedError](r.Kubeconfig)
@@ -93,12 +81,12 @@ func (r Report) kubeconfig() problem {
 }
 
 // troubledIstiod is what is wrong with istiod itself, and with the way to it.
-func (r Report) troubledIstiod() (out []problem) {
+func (r Result) troubledIstiod() (out []problem) {
 	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
 		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
 			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
 	}
-	if awaited, is := r.Plan.Publication.(desired.Awaited); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !leftAlone(r.Outcome) {
+	if awaited, is := r.Plan.Publication.(desired.Awaited); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.leftAlone() {
 		out = append(out, problem{
 			reason: ReasonNotPublished, text: "publishing istiod: waiting for " + awaited.Why + nextStep(
 				"see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for"),
@@ -113,13 +101,13 @@ func (r Report) troubledIstiod() (out []problem) {
 }
 
 // Blind says that it is not known how things stand.
-func (r Report) Blind() bool {
+func (r Result) Blind() bool {
 	_, blind := r.unseen()
 	return blind
 }
 
 // unseen is why it is not known how things stand.
-func (r Report) unseen() (problem, bool) {
+func (r Result) unseen() (problem, bool) {
 	err, phase := r.Unseen, "looking at both sides before anything is decided"
 	if err == nil {
 		err, phase = r.GuestTrouble, "watching the guest"
@@ -143,26 +131,9 @@ func (r Report) unseen() (problem, bool) {
 }
 
 // refusedByTheUnseen says that there is no plan for something that passes and is told of the guest already.
-func (r Report) refusedByTheUnseen() bool {
+func (r Result) refusedByTheUnseen() bool {
 	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
-	return claiming && r.Blind() && r.refusedPlan().passes
-}
-
-func (r Report) refusedPlan() problem {
-	if claim, is := errors.AsType[desired.ClaimError](r.Refused); is {
-		// Its requests go to the guest.
-		return ofCause("claiming this guest", desired.SideGuest, apply.Classify(claim.Err, claim.Verb, leases()))
-	}
-	if taken, is := errors.AsType[desired.TakenError](r.Refused); is {
-		return problem{reason: ReasonPlanRefused, text: "claiming this guest: " + plain(taken.Gist())}
-	}
-	cause := apply.Classify(r.Refused, "get", schema.GroupResource{})
-	switch cause.Class() {
-	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
-		return ofCause("observing both sides", desired.SideMgmt, cause)
-	default:
-		return problem{reason: ReasonPlanRefused, text: "planning: " + plain(r.Refused.Error())}
-	}
+	return claiming && r.Blind() && refusalOf(r.Refused).problem.passes
 }
 
 // lacking is that something could not be had in the guest. What it is asked of may be about to come, so that only a right that is missing is somebody's matter
@@ -176,86 +147,12 @@ func lacking(phase string, err error) problem {
 	return p
 }
 
-// failure is what went wrong with some objects of one side.
-type failure struct {
-	side desired.Side
-	apply.Outcome
-	more int
-}
-
-func (f failure) like(o failure) bool {
-	return f.side == o.side && f.Verdict() == o.Verdict() && f.Cause().String() == o.Cause().String() && f.Rival() == o.Rival()
-}
-
-// failedObjects are the objects that could not be made as they should be, those of one cause together.
-func (r Report) failedObjects() []problem {
-	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
-	var failures []*failure
-	for _, f := range append(failuresOf(desired.SideMgmt, r.Mgmt), failuresOf(desired.SideGuest, r.Guest)...) {
-		if f.side == desired.SideGuest && r.GuestTrouble != nil && f.Cause().Class().Passes() && f.Verdict() == apply.VerdictFailed {
-			continue // told of the guest
-		}
-		if claiming && f.side == desired.SideGuest {
-			continue // told as why the guest cannot be claimed
-		}
-		if i := slices.IndexFunc(failures, func(other *failure) bool { return f.like(*other) }); i >= 0 {
-			failures[i].more++
-			continue
-		}
-		failures = append(failures, &f)
-	}
-	out := make([]problem, 0, len(failures))
-	for _, f := range failures {
-		out = append(out, f.problem())
-	}
-	return out
-}
-
-func failuresOf(side desired.Side, report apply.Report) []failure {
-	var out []failure
-	for _, o := range report.Outcomes() {
-		if v := o.Verdict(); v == apply.VerdictDamped || v == apply.VerdictFailed && o.Cause().Class() != apply.Cancelled {
-			out = append(out, failure{side: side, Outcome: o})
-		}
-	}
-	return out
-}
-
-func (f failure) problem() problem {
-	what := f.ID().String()
-	if f.more > 0 {
-		what += fmt.Sprintf(" and %d more", f.more)
-	}
-	phase := fmt.Sprintf("applying %s on the %s side", what, f.side)
-	if f.Verdict() == apply.VerdictDamped {
-		return problem{reason: ReasonUndoneAgain, text: phase + ": " + cmp.Or(plain(f.Rival()), "somebody") +
-			" changes it again and again, so that it is put right once in a while only" + nextStep("stop whoever does")}
-	}
-	return ofCause(phase, f.side, f.Cause())
-}
-
-// failedWatches are the kinds that may not be watched. That a side does not answer is told once, of the side.
-func (r Report) failedWatches() []problem {
-	var out []problem
-	for _, side := range []struct {
-		side    desired.Side
-		watches []apply.WatchProblem
-	}{{desired.SideMgmt, r.MgmtWatches}, {desired.SideGuest, r.GuestWatches}} {
-		for _, w := range side.watches {
-			if w.Cause.Class() == apply.Forbidden {
-				out = append(out, ofCause(fmt.Sprintf("watching the %s side", side.side), side.side, w.Cause))
-			}
-		}
-	}
-	return slices.CompactFunc(out, func(a, b problem) bool { return a == b })
-}
-
 // troubledCRDs are the CRDs about which somebody must decide, where a GatewayClass asks for what needs them. A write that failed is told as such.
-func (r Report) troubledCRDs() []problem {
-	if len(r.Classes) == 0 || leftAlone(r.Outcome) {
+func (r Result) troubledCRDs() []problem {
+	if len(r.Classes) == 0 || r.leftAlone() {
 		return nil
 	}
-	stands := slices.DeleteFunc(standsOf(r.Outcome), func(s stand) bool { return s.standing == denied || s.standing == failing || s.standing > missing })
+	stands := slices.DeleteFunc(r.stands(), func(s stand) bool { return s.standing == denied || s.standing == failing || s.standing > missing })
 	if len(stands) == 0 {
 		return nil
 	}

@@ -26,8 +26,8 @@ func mayNotClaim() error {
 }
 
 // refusing is an installation whose plan is refused.
-func refusing(err error) status.Report {
-	return with(serving(), func(r *status.Report) { r.Plan, r.Refused = desired.State{}, err })
+func refusing(err error) status.Result {
+	return with(serving(), func(r *status.Result) { r.Plan, r.Refused = desired.State{}, err })
 }
 
 const (
@@ -43,14 +43,14 @@ func TestWhatElseIsWrong(t *testing.T) {
 		return want{metav1.ConditionFalse, "Blocked", "nothing more is done until this is mended: " + text}
 	}
 	degraded := func(reason, text string) want { return want{metav1.ConditionTrue, reason, text} }
-	forbiddenToo := func(r *status.Report) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }
+	forbiddenToo := func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }
 	for name, c := range map[string]struct {
-		report                status.Report
+		report                status.Result
 		progressing, degraded want
 	}{
 		"the guest may not be claimed": {refusing(mayNotClaim()), blocked(claimForbidden), degraded("Forbidden", claimForbidden)},
 		"for that it is not told of the objects besides": {
-			with(refusing(mayNotClaim()), func(r *status.Report) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
+			with(refusing(mayNotClaim()), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
 			blocked(claimForbidden), degraded("Forbidden", claimForbidden),
 		},
 		"the guest does not answer whose it is": {
@@ -59,7 +59,7 @@ func TestWhatElseIsWrong(t *testing.T) {
 			want{metav1.ConditionFalse, "AsExpected", allWell},
 		},
 		"nor anything else": {
-			with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Report) { r.GuestTrouble = unreachable() }),
+			with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestTrouble = unreachable() }),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
 			want{metav1.ConditionFalse, "AsExpected", allWell},
 		},
@@ -68,7 +68,7 @@ func TestWhatElseIsWrong(t *testing.T) {
 			with(refusing(taken), forbiddenToo), blocked(inUse + "; " + mayNot), degraded("PlanRefused", inUse+"; "+mayNot),
 		},
 		"the plan is refused, and so are istiod's token and its pods": {
-			with(refusing(errors.New("no")), func(r *status.Report) {
+			with(refusing(errors.New("no")), func(r *status.Result) {
 				forbiddenToo(r)
 				r.Token, r.Rollout, r.Proof = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
 			}),
@@ -91,7 +91,7 @@ const (
 
 // TestAGuestThatIsAwayIsToldOnce, though it cannot be claimed either.
 func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
-	away := with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Report) { r.GuestTrouble = unreachable() })
+	away := with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestTrouble = unreachable() })
 	ailment, _ := status.Ailment{}.Ailing(away, now)
 	got := told(status.ControlPlane(away, ailment, nil, now.Add(time.Hour))).degraded
 	if diff := cmp.Diff(want{metav1.ConditionTrue, "GuestUnreachable", isDown}, got, cmp.AllowUnexported(want{})); diff != "" {
@@ -102,33 +102,33 @@ func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
 // TestAnIstiodThatIsNotWantedIsTold as long as it is there.
 func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 	const disabled = "the guest does without the capability Ingress"
-	left := func(change func(*status.Report)) status.Report {
-		return with(status.Report{Outcome: status.Outcome{Istiod: desired.Available, Plan: desired.State{Mode: crds.Managed}}}, change)
+	left := func(change func(*status.Result)) status.Result {
+		return with(status.Result{Istiod: desired.Available, Plan: desired.State{Mode: crds.Managed}}, change)
 	}
 	for name, c := range map[string]struct {
-		report status.Report
+		report status.Result
 		want   want
 	}{
 		"disabled": {
-			left(func(r *status.Report) { r.Life = desired.Disabled{} }),
+			left(func(r *status.Result) { r.Life = desired.Disabled{} }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is being cleared away"},
 		},
 		"disabled, and it may not be cleared away": {
-			left(func(r *status.Report) { r.Life, r.Refused = desired.Disabled{}, errors.New("no") }),
+			left(func(r *status.Result) { r.Life, r.Refused = desired.Disabled{}, errors.New("no") }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
 		},
 		"disabled, and the guest is not there": {
-			left(func(r *status.Report) { r.Life, r.GuestTrouble = desired.Disabled{}, unreachable() }),
+			left(func(r *status.Result) { r.Life, r.GuestTrouble = desired.Disabled{}, unreachable() }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is cleared away once it is known how things stand"},
 		},
 		"unmanaged": {
-			left(func(r *status.Report) { r.Classes, r.Plan.Mode = serving().Classes, crds.Unmanaged }),
+			left(func(r *status.Result) { r.Classes, r.Plan.Mode = serving().Classes, crds.Unmanaged }),
 			want{
 				metav1.ConditionTrue, "Unmanaged", "the guest's gateways are left to somebody else, as its management mode or --crd-management says; istiod is still there, and is being cleared away",
 			},
 		},
 		"not requested, and it may not be cleared away": {
-			left(func(r *status.Report) { r.Refused = errors.New("no") }),
+			left(func(r *status.Result) { r.Refused = errors.New("no") }),
 			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
 		},
 	} {
@@ -150,7 +150,7 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 		"it is none":           {errors.New("it is no kubeconfig"), false},
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
-		report := status.Report{Unseen: errors.New("the guest is not known yet"), UnseenSide: desired.SideGuest, Kubeconfig: c.err}
+		report := status.Result{Unseen: errors.New("the guest is not known yet"), UnseenSide: desired.SideGuest, Kubeconfig: c.err}
 		ailment, again := status.Ailment{}.Ailing(report, now)
 		degraded := func(at time.Time) metav1.ConditionStatus {
 			return meta.FindStatusCondition(status.ControlPlane(report, ailment, nil, at), status.ControlPlaneDegraded).Status
@@ -168,7 +168,7 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 func TestAPublicationThatNeverComes(t *testing.T) {
 	const text = "publishing istiod: waiting for an address for istiod's load balancer (management side) " +
 		"[see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for]"
-	awaiting := with(serving(), func(r *status.Report) {
+	awaiting := with(serving(), func(r *status.Result) {
 		r.Istiod, r.Plan.Publication = desired.Absent, desired.Awaited{Why: "an address for istiod's load balancer (management side)"}
 	})
 	ailment, again := status.Ailment{}.Ailing(awaiting, now)
@@ -180,10 +180,10 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 	if diff := cmp.Diff(want{metav1.ConditionTrue, "NotPublished", text}, late.degraded, cmp.AllowUnexported(want{})); diff != "" {
 		t.Errorf("in its time: -want +got:\n%s", diff)
 	}
-	for name, change := range map[string]func(*status.Report){
-		"istiod serves": func(r *status.Report) { r.Istiod = desired.Available },
-		"nobody asks":   func(r *status.Report) { r.Classes = nil },
-		"left alone":    func(r *status.Report) { r.Plan.Mode = crds.Unmanaged },
+	for name, change := range map[string]func(*status.Result){
+		"istiod serves": func(r *status.Result) { r.Istiod = desired.Available },
+		"nobody asks":   func(r *status.Result) { r.Classes = nil },
+		"left alone":    func(r *status.Result) { r.Plan.Mode = crds.Unmanaged },
 	} {
 		if _, again := (status.Ailment{}).Ailing(with(awaiting, change), now); again != 0 {
 			t.Errorf("%s, and it is a problem", name)
@@ -199,19 +199,19 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 	names := crdOf("gateways.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	names.Definition = crds.Definition{State: crds.Rejected, Why: evil + strings.Repeat("x", 9000)}
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", names.Name)))
-	for name, report := range map[string]status.Report{
-		"an answer":         with(serving(), func(r *status.Report) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
-		"a field manager":   with(serving(), func(r *status.Report) { r.Guest = apply.ReportOf(apply.Damped(configMap, time.Second).By(evil)) }),
+	for name, report := range map[string]status.Result{
+		"an answer":         with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
+		"a field manager":   with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(apply.Damped(configMap, time.Second).By(evil)) }),
 		"an error":          {Unseen: errors.New(evil), UnseenSide: desired.SideGuest},
 		"another error":     {Unseen: errors.New(evil)},
-		"a kubeconfig":      with(serving(), func(r *status.Report) { r.Kubeconfig = errors.New(evil) }),
+		"a kubeconfig":      with(serving(), func(r *status.Result) { r.Kubeconfig = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
 		"a rival":           refusing(desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: evil}}}),
-		"a CRD's condition": with(deciding(names), func(r *status.Report) { r.Guest = written }),
+		"a CRD's condition": with(deciding(names), func(r *status.Result) { r.Guest = written }),
 		"a holder":          refusing(desired.TakenError{Taken: desired.Taken{By: []desired.TakenClaim{{HeldClaim: desired.HeldClaim{Holder: evil}}}}}),
 	} {
 		all := status.ControlPlane(report, status.Ailment{}, nil, now)
-		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report.Outcome, "1.29.1", nil, now)...)
+		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report, nil, now)...)
 		heard := false
 		for _, c := range all {
 			heard = heard || strings.Contains(c.Message, "evil") || name == "a holder"

@@ -28,8 +28,8 @@ func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 		}
 		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
 			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
-				o := status.Outcome{Refused: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches, Weakened: i % 3}
-				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, "1.29.1", nil, now))
+				o := status.Result{Refused: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches, Weakened: i % 3}
+				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now))
 			}
 		}
 	}

@@ -30,12 +30,12 @@ const (
 const fewObjects = 10
 
 // supportedVersion compares the Gateway API's CRDs by what they say, and not by what they claim to be: their annotation is easily changed.
-func supportedVersion(o Outcome, version string) metav1.Condition {
+func (r Result) supportedVersion() metav1.Condition {
 	c := metav1.Condition{Type: SupportedVersion, Status: metav1.ConditionUnknown, Reason: ReasonNotRead}
-	wanted := fmt.Sprintf("%s of the Gateway API (%s channel), which istiod %s was built with", crds.GatewayAPI().Version(), crds.GatewayAPI().Channel(), version)
-	found := surveyOf(standsOf(o))
+	wanted := fmt.Sprintf("%s of the Gateway API (%s channel), which istiod %s was built with", crds.GatewayAPI().Version(), crds.GatewayAPI().Channel(), r.Version)
+	found := surveyOf(r.stands())
 	switch {
-	case o.Refused != nil:
+	case r.Refused != nil:
 		c.Message = "nothing is planned"
 	case len(found.other) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, ReasonUnsupportedVersion
@@ -99,10 +99,10 @@ func claim(crd crds.CRD) string {
 }
 
 // fieldsInUse names the objects that set what istiod does not heed, those first whose fields may be what keeps somebody out.
-func fieldsInUse(o Outcome, version string) metav1.Condition {
+func (r Result) fieldsInUse() metav1.Condition {
 	c := metav1.Condition{Type: UnsupportedFieldsInUse, Status: metav1.ConditionTrue, Reason: ReasonFieldsIgnored}
 	var first, rest []string
-	for _, use := range o.InUse {
+	for _, use := range r.InUse {
 		if text := object(use) + ": " + ignored(use); slices.ContainsFunc(use.Fields, crds.Field.Secures) {
 			first = append(first, text)
 		} else {
@@ -110,14 +110,14 @@ func fieldsInUse(o Outcome, version string) metav1.Condition {
 		}
 	}
 	all := slices.Concat(first, rest)
-	c.Message = "ignored by istiod " + version
+	c.Message = "ignored by istiod " + r.Version
 	if len(first) > 0 {
 		c.Reason = ReasonSecurityFieldsIgnored
 		c.Message += ", which may leave open what they are to close"
 	}
 	c.Message += ": " + strings.Join(all[:min(len(all), fewObjects)], "; ")
 	total := 0
-	for _, n := range o.InUseTotals {
+	for _, n := range r.InUseTotals {
 		total += n
 	}
 	if more := total - fewObjects; more > 0 {

@@ -17,22 +17,22 @@ func TestWeakened(t *testing.T) {
 	const three = "; 3 of hypergate's settings make it weaker than it need be, the log of hypergate says which"
 	done := apply.ReportOf(apply.Applied(deployment))
 	for name, tc := range map[string]struct {
-		outcome status.Outcome
-		want    want
+		result status.Result
+		want   want
 	}{
 		"it serves": {
-			status.Outcome{Plan: desired.State{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Weakened: 1},
+			status.Result{Plan: desired.State{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Weakened: 1},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + one},
 		},
 		"it waits": {
-			status.Outcome{Plan: desired.State{Installed: true}, Istiod: desired.Absent, Mgmt: done, Guest: done, Weakened: 3},
+			status.Result{Plan: desired.State{Installed: true}, Istiod: desired.Absent, Mgmt: done, Guest: done, Weakened: 3},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available" + three},
 		},
 		"it is refused": {
-			status.Outcome{Refused: errors.New("secret-object"), Weakened: 1},
+			status.Result{Refused: errors.New("secret-object"), Weakened: 1},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why" + one},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { checkCondition(t, tc.outcome, status.ControllerInstalled, tc.want) })
+		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })
 	}
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -32,3 +33,25 @@ const (
 	longestQuote  = 200
 	longestAnswer = 512
 )
+
+// longestMessage is the most that a condition says. The CRD allows 32 KiB, and the guest decides how much there is to say.
+const longestMessage = 8 << 10
+
+// short is a text, cut off where it is too long.
+func short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// fewFailures is how many failures a message names.
+const fewFailures = 5
+
+// someOf lists the first of them.
+func someOf(list []string) string {
+	if len(list) > fewFailures {
+		list = append(list[:fewFailures:fewFailures], fmt.Sprintf("and %d more", len(list)-fewFailures))
+	}
+	return strings.Join(list, "; ")
+}

@@ -2,52 +2,14 @@ package status
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
-
-// claimRefusal says why there is no plan, where that is for somebody else's sake, or because of a claim; empty where it is not. The guest is told all of it: nothing in it
-// is of the management side.
-func claimRefusal(err error) string {
-	if contested, is := errors.AsType[desired.ContestedError](err); is {
-		return contested.Error()
-	}
-	if rivalled(err) {
-		return rivalText(err)
-	}
-	failed, is := errors.AsType[desired.ClaimError](err)
-	if !is {
-		return ""
-	}
-	cause := apply.Classify(failed.Err, failed.Verb, leases())
-	return fmt.Sprintf("%s side: %s, so that there is no telling whether this cluster belongs to another hypergate; nothing was changed", desired.SideGuest, words(desired.SideGuest, cause))
-}
-
-// leases are what a guest is claimed by.
-func leases() schema.GroupResource {
-	return schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-}
-
-// rivalled says that a plan is refused for somebody else's sake.
-func rivalled(err error) bool { return rivalText(err) != "" }
-
-func rivalText(err error) string {
-	if taken, is := errors.AsType[desired.TakenError](err); is {
-		return plain(taken.Error())
-	}
-	if rival, is := errors.AsType[desired.RivalError](err); is {
-		return plain(rival.Error())
-	}
-	return ""
-}
 
 // Yield leaves to others the conditions that are theirs, while a plan is refused for their sake: of those that a class has, and of those that are wanted, it returns
 // what is ours to compare and to write. Otherwise two would write the same condition again and again. wanted is none if nothing is to be written. writers are the field managers, but
@@ -63,7 +25,7 @@ func Yield(previous, wanted []metav1.Condition, refused error, writers map[strin
 		installed := func(t string) bool { return t == ControllerInstalled }
 		return only(previous, installed), only(wanted, installed)
 	}
-	if !rivalled(refused) {
+	if refused == nil || !refusalOf(refused).yields {
 		return previous, wanted
 	}
 	notTheirs := func(t string) bool { return writers[t] == "" }

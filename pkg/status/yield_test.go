@@ -24,8 +24,8 @@ var (
 	rival = desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: "Deployment a/b"}}}
 )
 
-func installedOf(o status.Outcome) metav1.Condition {
-	return status.Conditions(desired.GatewayClass{Name: "a"}, o, "1.29.1", nil, time.Unix(0, 0))[0]
+func installedOf(o status.Result) metav1.Condition {
+	return status.Conditions(desired.GatewayClass{Name: "a"}, o, nil, time.Unix(0, 0))[0]
 }
 
 func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
@@ -53,7 +53,7 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 			[]string{"guest side: may not create leases.coordination.k8s.io", "belongs to another hypergate", "nothing was changed"},
 		},
 	} {
-		got := installedOf(status.Outcome{Refused: fmt.Errorf("wrapped: %w", test.refused), Istiod: test.istiod})
+		got := installedOf(status.Result{Refused: fmt.Errorf("wrapped: %w", test.refused), Istiod: test.istiod})
 		if got.Status != test.status || got.Reason != test.reason {
 			t.Errorf("%s: %s %s", name, got.Status, got.Reason)
 		}

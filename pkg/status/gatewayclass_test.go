@@ -91,40 +91,40 @@ func TestControllerInstalled(t *testing.T) {
 	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
 	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
 	for name, tc := range map[string]struct {
-		outcome status.Outcome
-		want    want
+		result status.Result
+		want   want
 	}{
 		"installed": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
 		"the next version is on its way": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.29.1"},
 		},
 		"the next version does not become ready": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
 				"istiod serves since 2026-11-21T10:00:00Z, but version 1.29.1, which is to replace it, does not become ready (management side)",
 			},
 		},
 		"refused while istiod serves": {
-			status.Outcome{Refused: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
+			status.Result{Refused: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
 				serves + ", but nothing more is done for it: the installation was refused before anything was changed; the log of hypergate says why",
 			},
 		},
 		"somebody undoes what we write": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
 				serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only",
 			},
 		},
 		"who undoes what we write is named in the guest alone": {
-			status.Outcome{
+			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since,
 				Mgmt: apply.ReportOf(apply.Damped(configMap, time.Second).By("rival")), Guest: apply.ReportOf(apply.Damped(configMap, time.Second).By("helm (data.a)")),
 			},
@@ -135,132 +135,133 @@ func TestControllerInstalled(t *testing.T) {
 			},
 		},
 		"istiod is not there yet": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"istiod does not serve": {
-			status.Outcome{Plan: plan(), Istiod: desired.Unavailable, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Unavailable, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"waiting for the token": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for a token"},
 		},
 		"istiod serves with a token that cannot be renewed": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Unreached("no answer")},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Unreached("no answer")},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published (management side: no answer)"},
 		},
 		"the same, and something else fails": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Reach: status.Unreached("no answer")},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Reach: status.Unreached("no answer")},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but not everything is as it should be: management side: may not patch deployments.apps; it was not yet seen to answer where it is published (management side: no answer)"},
 		},
 		"that is being found out": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Proving()},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Proving()},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published"},
 		},
 		"an object is being deleted": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that are being deleted"},
 		},
 		"an object in the guest was not tried": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
+			status.Result{Plan: plan(), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that were not tried yet"},
 		},
 		"forbidden on the management side": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
 		},
 		"forbidden in the guest": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: may not patch deployments.apps"},
 		},
 		"forbidden for many objects of a kind": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
 		},
 		"a failure while istiod serves": {
-			status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: management side: may not patch deployments.apps"},
 		},
 		"a watch that is forbidden": {
-			status.Outcome{
+			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: may not patch deployments.apps"},
 		},
 		"a watch that will come back": {
-			status.Outcome{
+			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
 				MgmtWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(unreachable(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
 		"unreachable": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
 		"a conflict on the management side": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by somebody else"},
 		},
 		"a conflict in the guest": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed by secret-manager"},
 		},
 		"denied on the management side": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: denied by admission"},
 		},
 		"denied in the guest": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook secret-hook.example.com"},
 		},
 		"invalid on the management side": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: not accepted as valid"},
 		},
 		"both sides": {
-			status.Outcome{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: may not patch deployments.apps"},
 		},
 		"somebody else looks after it": {
-			status.Outcome{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
+			status.Result{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged},
 		},
 		"somebody else is to look after it, and istiod still runs": {
-			status.Outcome{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			status.Result{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is being cleared away"},
 		},
 		"somebody else is to look after it, and istiod may not be removed": {
-			status.Outcome{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			status.Result{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is not all cleared away: management side: may not patch deployments.apps"},
 		},
 		"refused": {
-			status.Outcome{Refused: errors.New("Deployment secret-namespace/secret-object is planned twice")},
+			status.Result{Refused: errors.New("Deployment secret-namespace/secret-object is planned twice")},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why"},
 		},
 		"refused because the CA may not be read": {
-			status.Outcome{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
+			status.Result{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
 		},
 		"refused because the management side does not answer": {
-			status.Outcome{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
+			status.Result{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { checkCondition(t, tc.outcome, status.ControllerInstalled, tc.want) })
+		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })
 	}
 }
 
 // checkCondition compares one of the conditions of an outcome.
-func checkCondition(t *testing.T, o status.Outcome, kind string, w want) {
+func checkCondition(t *testing.T, o status.Result, kind string, w want) {
 	t.Helper()
-	got := find(t, status.Conditions(desired.GatewayClass{Name: "c", Generation: 7}, o, "1.29.1", nil, now), kind)
+	o.Version = "1.29.1"
+	got := find(t, status.Conditions(desired.GatewayClass{Name: "c", Generation: 7}, o, nil, now), kind)
 	wanted := metav1.Condition{
 		Type: kind, Status: w.status, Reason: w.reason, Message: w.message, ObservedGeneration: 7,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
@@ -283,18 +284,18 @@ func find(t *testing.T, conditions []metav1.Condition, kind string) metav1.Condi
 func TestTransitions(t *testing.T) {
 	before := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
 	done := apply.ReportOf()
-	available := status.Outcome{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
+	available := status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
 	old := metav1.Condition{
 		Type: status.ControllerInstalled, Status: metav1.ConditionTrue, Reason: "Other", Message: "other", ObservedGeneration: 3, LastTransitionTime: before,
 	}
 	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: before}
 	previous := []metav1.Condition{foreign, old}
 
-	got := find(t, status.Conditions(desired.GatewayClass{Generation: 4}, available, "v", previous, now), status.ControllerInstalled)
+	got := find(t, status.Conditions(desired.GatewayClass{Generation: 4}, available, previous, now), status.ControllerInstalled)
 	if !got.LastTransitionTime.Equal(&before) || got.ObservedGeneration != 4 || got.Reason != status.ReasonInstalled {
 		t.Errorf("status stays True: %+v, want the time %s and generation 4", got, before)
 	}
-	got = find(t, status.Conditions(desired.GatewayClass{}, status.Outcome{}, "v", previous, now), status.ControllerInstalled)
+	got = find(t, status.Conditions(desired.GatewayClass{}, status.Result{}, previous, now), status.ControllerInstalled)
 	if got.LastTransitionTime.Equal(&before) || got.Status != metav1.ConditionUnknown {
 		t.Errorf("status changes: %+v, want the time now", got)
 	}
@@ -304,7 +305,7 @@ func TestTransitions(t *testing.T) {
 }
 
 func TestSame(t *testing.T) {
-	wanted := status.Conditions(desired.GatewayClass{Generation: 1}, status.Outcome{}, "v", nil, now)
+	wanted := status.Conditions(desired.GatewayClass{Generation: 1}, status.Result{}, nil, now)
 	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue}
 	if !status.Same(append([]metav1.Condition{foreign}, wanted...), wanted) {
 		t.Error("the same conditions, and somebody else's, are not the same")

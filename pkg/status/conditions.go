@@ -1,0 +1,46 @@
+package status
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// dated are conditions as they are written: a status that stays keeps its time.
+func dated(wanted, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	for i := range wanted {
+		c := &wanted[i]
+		c.Message = told(c.Message)
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return wanted
+}
+
+// Told says whether all of these conditions are there already, of whichever generation.
+func Told(previous, wanted []metav1.Condition) bool {
+	return !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
+		old := meta.FindStatusCondition(previous, w.Type)
+		return old == nil || old.Status != w.Status || old.Reason != w.Reason || old.Message != w.Message
+	})
+}
+
+// Same says whether a class already has these conditions, of this generation and none of ours beside them: one that is not wanted any more goes when
+// the others are applied without it.
+func Same(previous, wanted []metav1.Condition) bool {
+	for _, own := range ownTypes() {
+		old, want := meta.FindStatusCondition(previous, own), meta.FindStatusCondition(wanted, own)
+		if old != nil && (want == nil || want.ObservedGeneration != old.ObservedGeneration) {
+			return false
+		}
+	}
+	return Told(previous, wanted)
+}

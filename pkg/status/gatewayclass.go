@@ -1,0 +1,163 @@
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// Condition types, as OpenShift's cluster-ingress-operator names them (pkg/operator/controller/gatewayclass/status.go).
+const (
+	// ControllerInstalled: istiod is installed and serves.
+	ControllerInstalled = "ControllerInstalled"
+	// CRDsReady: the CRDs that istiod serves are there, and who owns them.
+	CRDsReady = "CRDsReady"
+	// SupportedVersion: the CRDs of the Gateway API are those that istiod was built with. Type and reasons are the Gateway API's.
+	SupportedVersion = string(gatewayv1.GatewayClassConditionStatusSupportedVersion)
+	// UnsupportedFieldsInUse: objects set what istiod does not heed. It is there only while there are any.
+	UnsupportedFieldsInUse = "UnsupportedFieldsInUse"
+)
+
+// ownTypes are the types of the conditions that may be ours.
+func ownTypes() []string {
+	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse}
+}
+
+// Reasons of ControllerInstalled.
+const (
+	ReasonInstalled     = "Installed"
+	ReasonPending       = "Pending"
+	ReasonInstallFailed = "InstallFailed"
+	// ReasonHeldByAnother: another hypergate has this guest, or somebody else serves what it would.
+	ReasonHeldByAnother = "HeldByAnother"
+	// ReasonUnmanaged is also one of CRDsReady.
+	ReasonUnmanaged = "Unmanaged"
+)
+
+// Conditions are our conditions of one class. previous are all that it has now; they are not changed.
+func Conditions(class desired.GatewayClass, r Result, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	wanted := []metav1.Condition{r.controllerInstalled(), r.crdsReady(), r.supportedVersion()}
+	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
+	case r.Searching && old != nil:
+		wanted = append(wanted, *old) // what was found before a restart is not withdrawn only to be said again
+	case len(r.InUse) > 0:
+		wanted = append(wanted, r.fieldsInUse())
+	}
+	for i := range wanted {
+		wanted[i].ObservedGeneration = class.Generation
+	}
+	return dated(wanted, previous, now)
+}
+
+func (r Result) controllerInstalled() metav1.Condition {
+	c := metav1.Condition{Type: ControllerInstalled}
+	failures := r.publicFailures()
+	switch {
+	case r.Refused != nil:
+		c.Status, c.Reason, c.Message = r.unplanned()
+	case r.leftAlone():
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonUnmanaged, r.unmanaged(failures)
+	case failures != "" && r.Istiod == desired.Available:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
+			r.serves()+", but not everything is as it should be: "+failures
+	case failures != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, failures
+	default:
+		c.Status, c.Reason, c.Message = r.undisturbed()
+	}
+	if c.Status == metav1.ConditionTrue && r.Reach != Reached() {
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, c.Message+"; it "+r.Reach.missing()
+	}
+	c.Message += r.weakening()
+	return c
+}
+
+// undisturbed is what the condition says when nothing failed.
+func (r Result) undisturbed() (status metav1.ConditionStatus, reason, message string) {
+	switch {
+	case r.Istiod != desired.Available || !r.Mgmt.Complete() || !r.Guest.Complete():
+		return metav1.ConditionUnknown, ReasonPending, "waiting for " + r.waitsFor()
+	case r.Waiting != "":
+		return metav1.ConditionTrue, ReasonInstalled, r.serves() + ", but waits for " + r.Waiting
+	default:
+		return metav1.ConditionTrue, ReasonInstalled, r.serves()
+	}
+}
+
+// unplanned is what the condition says when there is no plan: what serves goes on serving.
+func (r Result) unplanned() (status metav1.ConditionStatus, reason, message string) {
+	switch refused := refusalOf(r.Refused); {
+	case r.Istiod == desired.Available:
+		return metav1.ConditionTrue, ReasonInstalled, r.serves() + ", but nothing more is done for it: " + refused.public
+	case refused.yields:
+		return metav1.ConditionFalse, ReasonHeldByAnother, "nothing was changed: " + refused.public
+	default:
+		return metav1.ConditionFalse, ReasonInstallFailed, refused.public
+	}
+}
+
+// leftAlone says that somebody else looks after the installation. A mode that nobody here knows counts as that.
+func (r Result) leftAlone() bool { return r.Plan.Mode != crds.Managed && r.Plan.Mode != "" }
+
+// unmanaged says what mode Unmanaged means, how to come back, and what of its own hypergate has not yet cleared away.
+func (r Result) unmanaged(failures string) string {
+	text := "hypergate leaves this cluster's gateways to somebody else: it has stopped istiod and removed its webhooks; CRDs, GatewayClasses, Gateways and their proxies " +
+		"stay as they are, and nobody of hypergate's updates them. To come back, set spec.gatewayAPI.managementMode: Managed in " +
+		"ingresses.operator.openshift.io cluster where the cluster has it, or else hypergate's flag --crd-management=Managed"
+	switch {
+	case failures != "":
+		return text + ". It is not all cleared away: " + failures
+	case r.Istiod != desired.Absent || !r.Mgmt.Complete() || !r.Guest.Complete():
+		return text + ". It is being cleared away"
+	default:
+		return text
+	}
+}
+
+// weakening says that settings weaken the installation.
+func (r Result) weakening() string {
+	switch r.Weakened {
+	case 0:
+		return ""
+	case 1:
+		return "; one of hypergate's settings makes it weaker than it need be, the log of hypergate says which"
+	default:
+		return fmt.Sprintf("; %d of hypergate's settings make it weaker than it need be, the log of hypergate says which", r.Weakened)
+	}
+}
+
+// serves says that istiod serves, which version, and since when. While another version than the one that serves is on its way, only that one
+// has a name. The time is that at which istiod began to serve. That it stands in the message is more than information: each start of istiod changes the status, and
+// istiod looks at all Gateways of a class again when the class changes. It gives up after five tries within a tenth of a second on those that
+// it finds when it starts (Istio's pilot/pkg/config/kube/gateway, deploymentcontroller.go; istio#61094).
+func (r Result) serves() string {
+	since := r.Since.UTC().Format(time.RFC3339)
+	switch r.Rollout {
+	case desired.Rolling:
+		return fmt.Sprintf("istiod serves since %s, and is being replaced by version %s", since, r.Version)
+	case desired.Stuck:
+		return fmt.Sprintf("istiod serves since %s, but version %s, which is to replace it, does not become ready (%s side)", since, r.Version, desired.SideMgmt)
+	case desired.RolledOut:
+	}
+	return fmt.Sprintf("istiod %s serves since %s", r.Version, since)
+}
+
+func (r Result) waitsFor() string {
+	switch {
+	case r.Waiting != "":
+		return r.Waiting
+	case r.Istiod != desired.Available:
+		return "istiod to become available"
+	case r.Mgmt.Count(apply.VerdictWaiting)+r.Guest.Count(apply.VerdictWaiting) > 0:
+		return "objects that are being deleted"
+	default:
+		return "objects that were not tried yet"
+	}
+}
