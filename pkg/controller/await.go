@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 )
@@ -62,10 +61,8 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 // keepAwaited renews the credential of an istiod that is there, while the guest answers and does not show what is to be installed: who cannot
 // read the classes, or the mode, knows no reason to stop what serves. observing is what went wrong with looking at the management side.
 func (r *Reconciler) keepAwaited(ctx context.Context, p *pass, unseen, observing error) {
-	if r.awaiting.of(unseen); r.awaiting.left() > 0 || observing != nil || p.hosted.Istiod == desired.Absent || p.seen.ModeOr(r.config) != crds.Managed {
-		return
-	}
-	if _, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active); active && r.mgmt.Credential().Token != "" {
+	r.awaiting.of(unseen)
+	if r.awaiting.left() == 0 && observing == nil && p.hosted.Istiod != desired.Absent && r.managed(p) && r.active(p) && r.mgmt.Credential().Token != "" {
 		p.result.Mgmt = r.mgmt.Apply(ctx, r.credential(ctx, p))
 	}
 }

@@ -8,11 +8,20 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 
-	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
+
+// claims is what is remembered of whose the guest is.
+type claims struct {
+	standby standby
+	// taking and giving limit how often it is claimed, and given back.
+	taking, giving limit
+}
+
+func newClaims() claims {
+	return claims{taking: newLimit(claimBurst, claimEvery), giving: newLimit(claimBurst, claimEvery)}
+}
 
 // standby is what was found of another hypergate that has the guest: the refusal, and since when it has it no longer. The zero value is none.
 type standby struct {
@@ -44,14 +53,8 @@ func (r *Reconciler) claimedPlan(ctx context.Context, p *pass) (desired.State, e
 	if err != nil {
 		return desired.State{}, err
 	}
-	r.standby = standby{}
+	r.claims.standby = standby{}
 	return plan, nil
-}
-
-// wanted says whether anything is to be installed: the management side, a class and the mode ask for it.
-func (r *Reconciler) wanted(p *pass) bool {
-	_, active := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Active)
-	return active && len(p.seen.Classes) > 0 && p.seen.ModeOr(r.config) == crds.Managed
 }
 
 // refusal is why nothing may be done in a guest, or nil; whose it is is remembered.
@@ -60,8 +63,8 @@ func (r *Reconciler) refusal(tenure desired.Tenure) error {
 	case desired.Unclear:
 		return desired.ClaimError{Verb: "list", Err: t.Err}
 	case desired.Taken:
-		r.standby = standby{refused: desired.TakenError{Taken: t, Namespace: r.config.GuestNamespace}}
-		return r.standby.refused
+		r.claims.standby = standby{refused: desired.TakenError{Taken: t, Namespace: r.config.GuestNamespace}}
+		return r.claims.standby.refused
 	case desired.Vacant, desired.Held:
 	}
 	return nil
@@ -74,13 +77,7 @@ func (r *Reconciler) clearMgmt(ctx context.Context, p *pass) error {
 	if err != nil || plan.Installed {
 		return err
 	}
-	p.result.Mgmt = r.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Exposure, plan.Workload))
-	if p.result.Mgmt.Complete() {
-		if len(plan.Mgmt) == 0 {
-			r.mgmt.ForgetSecrets()
-		}
-		r.proof = proof{}
-	}
+	r.pruneMgmt(ctx, p, plan)
 	return nil
 }
 
@@ -98,29 +95,26 @@ const (
 	claimEvery = 10 * time.Second
 )
 
-func newClaimLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(claimEvery), claimBurst) }
-
 // claim takes what is missing of the guest for us.
 func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
-	if r.standby.refused.Namespace != "" {
-		now := r.clock.Now()
-		if r.standby.vacant.IsZero() {
-			r.standby.vacant = now
+	now := r.clock.Now()
+	if r.claims.standby.refused.Namespace != "" {
+		if r.claims.standby.vacant.IsZero() {
+			r.claims.standby.vacant = now
 		}
-		if wait := r.standby.vacant.Add(standbyTime).Sub(now); wait > 0 {
+		if wait := r.claims.standby.vacant.Add(standbyTime).Sub(now); wait > 0 {
 			p.again(wait)
-			return r.standby.refused
+			return r.claims.standby.refused
 		}
 	}
-	now := r.clock.Now()
-	if wait := until(r.claims, now); wait > 0 {
+	if wait := r.claims.taking.wait(now); wait > 0 {
 		p.again(wait)
 		return desired.ContestedError{Missing: missing, Namespace: r.config.GuestNamespace, Every: claimEvery}
 	}
 	if err := r.claimAll(ctx, p, plan, missing); err != nil {
 		return err // nothing that could be taken away
 	}
-	r.claims.AllowN(now, 1)
+	r.claims.taking.take(now)
 	return nil
 }
 
@@ -145,8 +139,7 @@ func (r *Reconciler) claimAll(ctx context.Context, p *pass, plan desired.State, 
 
 // disclaim gives the guest back once nothing is installed and everything is cleared away, so that another hypergate may have it.
 func (r *Reconciler) disclaim(ctx context.Context, p *pass) {
-	o := &p.result
-	if o.Plan.Installed || !o.Mgmt.Complete() || !o.Guest.Complete() || p.hosted.Istiod != desired.Absent {
+	if p.result.Plan.Installed || !p.result.Complete() || p.hosted.Istiod != desired.Absent {
 		return
 	}
 	own := desired.OwnClaims(r.config, p.hosted, p.seen.Claims)
@@ -154,11 +147,11 @@ func (r *Reconciler) disclaim(ctx context.Context, p *pass) {
 		return
 	}
 	now := r.clock.Now()
-	if wait := until(r.disclaims, now); wait > 0 {
+	if wait := r.claims.giving.wait(now); wait > 0 {
 		p.again(wait)
 		return
 	}
-	r.disclaims.AllowN(now, 1)
+	r.claims.giving.take(now)
 	for _, held := range slices.Backward(own) {
 		log := logr.FromContextOrDiscard(ctx).WithValues("lease", r.config.GuestNamespace+"/"+held.Lease)
 		if err := r.guest.Disclaim(ctx, held); err != nil {

@@ -14,7 +14,7 @@ import (
 func claimant() *Reconciler {
 	return &Reconciler{
 		config: desired.Config{Topology: desired.TopologyHosted, GuestNamespace: "openshift-ingress", Revision: "r", ControllerName: "example.com/c"},
-		clock:  testingclock.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), claims: newClaimLimiter(), disclaims: newClaimLimiter(),
+		clock:  testingclock.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), claims: newClaims(),
 	}
 }
 
@@ -22,7 +22,7 @@ func claimant() *Reconciler {
 func TestClaimsAreMadeOnceInAWhile(t *testing.T) {
 	r := claimant()
 	for range claimBurst {
-		if !r.claims.AllowN(r.clock.Now(), 1) || !r.disclaims.AllowN(r.clock.Now(), 1) {
+		if !r.claims.taking.turns.AllowN(r.clock.Now(), 1) || !r.claims.giving.turns.AllowN(r.clock.Now(), 1) {
 			t.Fatal("it ends too soon")
 		}
 	}

@@ -22,12 +22,8 @@ var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cl
 // guardTimeout is how long the guest has to list its namespaces.
 const guardTimeout = 10 * time.Second
 
-// Guard refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
+// guard refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
 // Role may read: a guest may have a namespace of the same name, but not of the same UID.
-func Guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
-	return guard(ctx, cfg, m, g.HasNamespace)
-}
-
 func guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error)) error {
 	uid, err := m.NamespaceUID(ctx)
 	if err != nil || cfg.Topology == desired.TopologyStandalone {

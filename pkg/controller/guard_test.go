@@ -1,4 +1,4 @@
-package controller_test
+package controller
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -32,10 +31,10 @@ func TestTheGuardEnds(t *testing.T) {
 		want error
 	}{
 		"another cluster":  {false, nil, nil},
-		"the same cluster": {true, nil, controller.ErrSameCluster},
+		"the same cluster": {true, nil, ErrSameCluster},
 		"no answer":        {false, context.DeadlineExceeded, context.DeadlineExceeded},
 	} {
-		err := controller.CheckPair(t.Context(), cfg, cluster, func(ctx context.Context, uid types.UID) (bool, error) {
+		err := guard(t.Context(), cfg, cluster, func(ctx context.Context, uid types.UID) (bool, error) {
 			if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > time.Minute {
 				t.Errorf("%s: the guest is asked without an end", name)
 			}
@@ -54,15 +53,15 @@ func TestTheGuardEnds(t *testing.T) {
 func TestAWaitingRotationIsToldOnce(t *testing.T) {
 	lines := 0
 	ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-	var waiting controller.WaitingRotation
+	var waiting waitingRotation
 	var delays []time.Duration
 	for range 7 {
-		delays = append(delays, controller.TellRotation(&waiting, ctx, "istiod"))
+		delays = append(delays, waiting.tell(ctx, "istiod"))
 	}
 	if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 5e9, 5e9, 5e9, 5e9}, delays); diff != "" || lines != 1 {
 		t.Errorf("%d lines; delays, -want +got:\n%s", lines, diff)
 	}
-	controller.TellRotation(&waiting, ctx, "the guest")
+	waiting.tell(ctx, "the guest")
 	if lines != 2 {
 		t.Errorf("what it waits for now is not told: %d lines", lines)
 	}

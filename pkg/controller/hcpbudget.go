@@ -5,42 +5,61 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// Budget is how much may be said to the HostedControlPlanes: each write wakes HyperShift's operators, and what a guest does decides what there is to say. Ten
+// budget is how much may be said to the HostedControlPlanes: each write wakes HyperShift's operators, and what a guest does decides what there is to say. Ten
 // in a row and one in ten seconds is enough for an installation with its troubles; whoever goes on like that for ten minutes gets one in ten minutes.
-type Budget struct{ soon, lasting *rate.Limiter }
+type budget struct{ soon, lasting limit }
 
 const (
 	lastingBurst = 60
 	lastingEvery = 10 * time.Minute
 )
 
-// NewBudget is all of it.
-func NewBudget() Budget {
-	return Budget{rate.NewLimiter(rate.Every(sayEvery), sayBurst), rate.NewLimiter(rate.Every(lastingEvery), lastingBurst)}
+func newBudget() budget {
+	return budget{newLimit(sayBurst, sayEvery), newLimit(lastingBurst, lastingEvery)}
 }
 
-// Wait is how long to wait before something may be said; zero means that it may be now.
-func (b Budget) Wait(now time.Time) time.Duration {
-	return max(until(b.soon, now), until(b.lasting, now))
+// wait is how long to wait before something may be said; zero means that it may be now.
+func (b budget) wait(now time.Time) time.Duration {
+	return max(b.soon.wait(now), b.lasting.wait(now))
 }
 
-// until is how long to wait for a limiter; nothing of it is spent.
-func until(l *rate.Limiter, now time.Time) time.Duration {
-	r := l.ReserveN(now, 1)
-	defer r.CancelAt(now)
-	return r.DelayFrom(now)
+// spend notes that something was said.
+func (b budget) spend(now time.Time) {
+	b.soon.take(now)
+	b.lasting.take(now)
 }
 
-// Spend notes that something was said.
-func (b Budget) Spend(now time.Time) {
-	b.soon.AllowN(now, 1)
-	b.lasting.AllowN(now, 1)
+// What is told must have stood for a moment, so that a status does not come and go with each request that fails once; but what goes on changing is
+// told, too, in time for an error to be there within five seconds.
+const (
+	steadyFor  = time.Second
+	tellWithin = 3 * time.Second
+)
+
+// steady is since when there is something to tell, and since when it is the same. The zero value: there is nothing.
+type steady struct {
+	gist           string
+	differs, since time.Time
+}
+
+// wait is how long to wait before it is told; zero means now. An empty text means that there is nothing to tell.
+func (s *steady) wait(gist string, now time.Time) time.Duration {
+	if gist == "" {
+		*s = steady{}
+		return 0
+	}
+	if s.differs.IsZero() {
+		s.differs = now
+	}
+	if gist != s.gist {
+		s.gist, s.since = gist, now
+	}
+	return max(0, min(s.since.Add(steadyFor).Sub(now), s.differs.Add(tellWithin).Sub(now)))
 }
 
 // How long the waits between tries of a report get: where somebody must mend it first, the management side is not asked every half a minute for ever.
@@ -49,22 +68,22 @@ const (
 	longestWaitMended = 10 * time.Minute
 )
 
-// Retry is when to try again to report. The zero value: nothing failed.
-type Retry struct {
-	gist  string
-	delay time.Duration
+// retry is when to try again to report. The zero value: nothing failed.
+type retry struct {
+	told  notice
+	delay backoff
 	next  time.Time
 }
 
-// Wait is how long to wait before the next try; zero means that it may be now.
-func (r *Retry) Wait(now time.Time) time.Duration { return max(0, r.next.Sub(now)) }
+// wait is how long to wait before the next try; zero means that it may be now.
+func (r *retry) wait(now time.Time) time.Duration { return max(0, r.next.Sub(now)) }
 
-// Failed logs why a report could not be made, once, and says when to try again.
-func (r *Retry) Failed(ctx context.Context, err error, now time.Time) time.Duration {
+// failed logs why a report could not be made, once, and says when to try again.
+func (r *retry) failed(ctx context.Context, err error, now time.Time) time.Duration {
 	cause := apply.Classify(err, "patch", schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes/status"})
-	if why := cause.String(); why != r.gist {
+	if r.told.isNews(cause.String()) {
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot report to the HostedControlPlane; trying again from time to time")
-		*r = Retry{gist: why}
+		r.delay = 0
 	}
 	longest := longestWait
 	switch cause.Class() {
@@ -72,7 +91,7 @@ func (r *Retry) Failed(ctx context.Context, err error, now time.Time) time.Durat
 		longest = longestWaitMended
 	default: // it may pass
 	}
-	r.delay = min(max(2*r.delay, time.Second), longest)
-	r.next = now.Add(r.delay)
-	return r.delay
+	wait := r.delay.next(time.Second, longest)
+	r.next = now.Add(wait)
+	return wait
 }

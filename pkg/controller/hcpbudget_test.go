@@ -1,4 +1,4 @@
-package controller_test
+package controller
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
-	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -22,12 +21,12 @@ import (
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // said is how often something is said in so long a time, when there always is something.
-func said(b controller.Budget, from time.Time, lasting time.Duration) int {
+func said(b budget, from time.Time, lasting time.Duration) int {
 	n := 0
 	for now := from; now.Before(from.Add(lasting)); n++ {
-		wait := b.Wait(now)
+		wait := b.wait(now)
 		if now = now.Add(wait); wait == 0 {
-			b.Spend(now)
+			b.spend(now)
 			continue
 		}
 		n--
@@ -38,7 +37,7 @@ func said(b controller.Budget, from time.Time, lasting time.Duration) int {
 // TestAGuestDoesNotDriveWritesForEver: what a guest changes again and again is told ten times, then in each ten seconds for ten minutes, and then
 // in each ten minutes; after a while of peace an error is told at once.
 func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
-	b := controller.NewBudget()
+	b := newBudget()
 	for _, step := range []struct {
 		from, lasting time.Duration
 		most, least   int
@@ -52,7 +51,7 @@ func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
 			t.Errorf("in %s from %s: %d writes, want %d to %d", step.lasting, step.from, got, step.least, step.most)
 		}
 	}
-	if wait := b.Wait(start.Add(73 * time.Hour)); wait != 0 {
+	if wait := b.wait(start.Add(73 * time.Hour)); wait != 0 {
 		t.Errorf("an hour after it the next error waits for %s", wait)
 	}
 }
@@ -70,20 +69,20 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 	} {
 		lines := 0
 		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-		var retry controller.Retry
+		var retry retry
 		var got []time.Duration
 		now := start
 		for range c.want {
-			wait := retry.Failed(ctx, c.err, now)
-			if retry.Wait(now) != wait || retry.Wait(now.Add(wait)) != 0 {
-				t.Errorf("%s: it says %s, and waits for %s", name, wait, retry.Wait(now))
+			wait := retry.failed(ctx, c.err, now)
+			if retry.wait(now) != wait || retry.wait(now.Add(wait)) != 0 {
+				t.Errorf("%s: it says %s, and waits for %s", name, wait, retry.wait(now))
 			}
 			got, now = append(got, wait/time.Second), now.Add(wait)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || lines != 1 {
 			t.Errorf("%s: %d lines; -want +got:\n%s", name, lines, diff)
 		}
-		if wait := retry.Failed(ctx, errors.New("another"), now); wait != time.Second || lines != 2 {
+		if wait := retry.failed(ctx, errors.New("another"), now); wait != time.Second || lines != 2 {
 			t.Errorf("%s: another failure: %s, %d lines", name, wait, lines)
 		}
 	}
@@ -100,9 +99,9 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 	for name, refused := range map[string]func(string) error{"taken": taken, "rival": rival} {
 		lines := 0
 		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-		var trouble controller.Trouble
+		var trouble trouble
 		for _, by := range []string{"a", "b", "c"} {
-			controller.Tell(&trouble, ctx, controller.FailureOf(status.Result{Refused: refused(by)}, nil))
+			trouble.tell(ctx, failureOf(status.Result{Refused: refused(by)}, nil))
 		}
 		if lines != 1 {
 			t.Errorf("%s: %d lines", name, lines)
@@ -122,7 +121,7 @@ func TestWhichKubeconfigIsAwaited(t *testing.T) {
 		"the guest refuses its credentials": {guestconn.ErrRefused, true},
 		"all is well":                       {nil, false},
 	} {
-		got := controller.KubeconfigProblem(c.err)
+		got := kubeconfigProblem(c.err)
 		if _, is := errors.AsType[status.AwaitedError](got); is != c.want || (got == nil) != (c.err == nil) {
 			t.Errorf("%s: %v", name, got)
 		}

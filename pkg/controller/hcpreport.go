@@ -25,57 +25,31 @@ const (
 	ReportNothing
 )
 
-// What is told must have stood for a moment, so that a status does not come and go with each request that fails once; but what goes on changing is
-// told, too, in time for an error to be there within five seconds.
-const (
-	steadyFor  = time.Second
-	tellWithin = 3 * time.Second
-	lookEvery  = 3 * time.Second
-)
+// lookEvery is how often it is looked at what the watches of a guest say that does not answer.
+const lookEvery = 3 * time.Second
 
-// planeReport is what was said, and is to be said, to the HostedControlPlane.
-type planeReport struct {
+// planes is what was said, and is to be said, to the HostedControlPlanes.
+type planes struct {
 	reporting Reporting
-	says      Budget
+	says      budget
 	ailment   status.Ailment
-	steady    Steady
-	retry     Retry
+	steady    steady
+	retry     retry
 }
 
-func newPlaneReport(reporting Reporting) planeReport {
-	return planeReport{reporting: reporting, says: NewBudget()}
+func newPlanes(reporting Reporting) planes {
+	return planes{reporting: reporting, says: newBudget()}
 }
 
-// Steady is since when there is something to tell, and since when it is the same. The zero value: there is nothing.
-type Steady struct {
-	gist           string
-	differs, since time.Time
-}
-
-// Wait is how long to wait before it is told; zero means now. An empty text means that there is nothing to tell.
-func (s *Steady) Wait(gist string, now time.Time) time.Duration {
-	if gist == "" {
-		*s = Steady{}
-		return 0
-	}
-	if s.differs.IsZero() {
-		s.differs = now
-	}
-	if gist != s.gist {
-		s.gist, s.since = gist, now
-	}
-	return max(0, min(s.since.Add(steadyFor).Sub(now), s.differs.Add(tellWithin).Sub(now)))
-}
-
-// reportOf is what a HostedControlPlane is told of a pass that ended with a report. refused is why there is no plan.
-func (r *Reconciler) reportOf(p *pass, refused error) status.Result {
+// reportOf is what a HostedControlPlane is told of a pass that ended with a report.
+func (r *Reconciler) reportOf(p *pass) status.Result {
 	out := p.result
 	out.GuestTrouble, out.Kubeconfig, out.Rotation = r.guest.WatchTrouble(), kubeconfigProblem(r.guest.KubeconfigProblem()), string(p.hosted.Rotation.Phase)
 	if len(p.result.Classes) > 0 {
-		out.Token, out.Proof = r.mintErr, r.proof.err
+		out.Token, out.Proof = r.tokens.err, r.proof.err
 	}
 	if !r.guarded {
-		out.Unseen = refused
+		out.Unseen = out.Refused
 	}
 	return out
 }
@@ -101,46 +75,46 @@ func (r *Reconciler) reportUnseen(ctx context.Context, p *pass, err error) {
 
 // tellControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
 // is an event, upon which there is nothing to tell.
-func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, report status.Result) {
-	h, now := &r.planeReport, r.clock.Now()
+func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.Result) {
+	h, now := &r.planes, r.clock.Now()
 	all := r.mgmt.Addressees()
 	if h.reporting == ReportNothing || len(all) == 0 {
 		return
 	}
-	if report.Blind() {
+	if res.Blind() {
 		p.again(lookEvery)
 	}
 	var again time.Duration
-	report.APIServer = all[0].APIServer
-	h.ailment, again = h.ailment.Ailing(report, now)
+	res.APIServer = all[0].APIServer
+	h.ailment, again = h.ailment.Ailing(res, now)
 	p.again(again)
 
 	var letters []letter
 	gist := strings.Builder{}
 	for _, to := range all {
-		if l := h.letter(report, to, now); !status.Told(to.Conditions, l.conditions) {
+		if l := h.letter(res, to, now); !status.Told(to.Conditions, l.conditions) {
 			letters = append(letters, l)
 			fmt.Fprintln(&gist, l.gist())
 		}
 	}
-	wait := h.steady.Wait(gist.String(), now)
-	if _, paused := report.Life.(desired.Paused); wait > 0 && !paused {
+	wait := h.steady.wait(gist.String(), now)
+	if _, paused := res.Life.(desired.Paused); wait > 0 && !paused {
 		p.again(wait)
 		return
 	}
 	for _, l := range letters {
-		if wait := max(h.retry.Wait(now), h.says.Wait(now)); wait > 0 {
+		if wait := max(h.retry.wait(now), h.says.wait(now)); wait > 0 {
 			p.again(wait)
 			return
 		}
 		if err := r.mgmt.Report(ctx, l.to, l.conditions); err != nil {
-			p.again(h.retry.Failed(ctx, err, now))
+			p.again(h.retry.failed(ctx, err, now))
 			return
 		}
-		h.retry = Retry{}
-		h.says.Spend(now)
+		h.retry = retry{}
+		h.says.spend(now)
 	}
-	h.steady = Steady{}
+	h.steady = steady{}
 }
 
 // letter is what one HostedControlPlane is to be told.
@@ -149,15 +123,15 @@ type letter struct {
 	conditions []metav1.Condition
 }
 
-func (h *planeReport) letter(report status.Result, to mgmt.Addressee, now time.Time) letter {
-	report.APIServer = to.APIServer
-	if report.Life == nil {
-		report.Life = to.Phase(now)
+func (h *planes) letter(res status.Result, to mgmt.Addressee, now time.Time) letter {
+	res.APIServer = to.APIServer
+	if res.Life == nil {
+		res.Life = to.Phase(now)
 	}
 	if to.Deleting {
-		report.Life = desired.Deleting{}
+		res.Life = desired.Deleting{}
 	}
-	return letter{to, status.ControlPlane(report, h.ailment, to.Conditions, now)}
+	return letter{to, status.ControlPlane(res, h.ailment, to.Conditions, now)}
 }
 
 // gist is what it says, without times.

@@ -1,16 +1,14 @@
-package controller_test
+package controller
 
 import (
 	"testing"
 	"time"
-
-	"github.com/hypergate/hypergate/pkg/controller"
 )
 
 // TestWhatStandsForAMomentIsTold, and what goes on changing is told in time.
 func TestWhatStandsForAMomentIsTold(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var s controller.Steady
+	var s steady
 	for i, step := range []struct {
 		at   time.Duration
 		gist string
@@ -29,7 +27,7 @@ func TestWhatStandsForAMomentIsTold(t *testing.T) {
 		{5700 * time.Millisecond, "c", 300 * time.Millisecond},
 		{6 * time.Second, "b", 0},
 	} {
-		if got := s.Wait(step.gist, start.Add(step.at)); got != step.want {
+		if got := s.wait(step.gist, start.Add(step.at)); got != step.want {
 			t.Errorf("step %d: waits for %s, want %s", i, got, step.want)
 		}
 	}

@@ -26,7 +26,7 @@ type heldError struct {
 func (e heldError) Error() string { return e.why }
 
 // life is what was said of the HostedControlPlane, so that it is said once.
-type life struct{ held, warned string }
+type life struct{ held, warned notice }
 
 // hold looks at the life of the hosted control plane, and is an error while nothing may be written. What is not followed in the HostedControlPlane is
 // told, when it changes. observing is what went wrong with looking.
@@ -39,11 +39,8 @@ func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing 
 	}
 	c := hosted.ControlPlane
 	log := logr.FromContextOrDiscard(ctx)
-	if warnings := strings.Join(c.Warnings(), "; "); warnings != r.life.warned {
-		if warnings != "" {
-			log.Info("Not all that the HostedControlPlane says is followed", "why", warnings)
-		}
-		r.life.warned = warnings
+	if warnings := strings.Join(c.Warnings(), "; "); r.life.warned.isNews(warnings) && warnings != "" {
+		log.Info("Not all that the HostedControlPlane says is followed", "why", warnings)
 	}
 	switch phase := c.Phase(r.clock.Now()).(type) {
 	case desired.Paused:
@@ -54,9 +51,9 @@ func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing 
 		return heldError{c.Kind(), phase, "it is being deleted: what is on the management side goes with it, what is in the guest with the guest"}
 	case desired.Active, desired.Disabled:
 	}
-	if r.life.held != "" {
+	if r.life.held.said {
 		log.Info("The " + c.Kind() + " lets things be written again")
-		r.life.held = ""
+		r.life.held = notice{}
 	}
 	return nil
 }
@@ -88,13 +85,12 @@ func untilWhen(until time.Time) string {
 // rest ends a pass in which nothing may be written. The guest is not told either: its status would be a write. The HostedControlPlane is told of a
 // pause; it is no part of what that protects. A pause that ends by time is no event; all else is.
 func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result {
-	if r.life.held != held.why {
+	if r.life.held.isNews(held.why) {
 		told := []any{"why", held.why}
 		if expires := r.mgmt.Credential().Expires; !expires.IsZero() {
 			told = append(told, "istiod's token is good until", expires.UTC().Format(time.RFC3339))
 		}
 		logr.FromContextOrDiscard(ctx).Info("The "+held.kind+" lets nothing be written", told...)
-		r.life.held = held.why
 	}
 	p := &pass{}
 	if paused, is := held.phase.(desired.Paused); is && !paused.Until.IsZero() {
@@ -102,17 +98,4 @@ func (r *Reconciler) rest(ctx context.Context, held heldError) reconcile.Result 
 	}
 	r.tellControlPlanes(ctx, p, status.Result{Life: held.phase})
 	return reconcile.Result{RequeueAfter: p.next}
-}
-
-// unplanned says that nothing is to be installed, because the guest does without ingress, or cannot be, because the HostedControlPlane leaves it open
-// what should be.
-func (r *Reconciler) unplanned(p *pass) (nothing bool, err error) {
-	if err := p.hosted.DoubtfulControlPlane; err != nil {
-		return false, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
-	}
-	if _, disabled := p.hosted.ControlPlane.Phase(r.clock.Now()).(desired.Disabled); disabled {
-		p.result.Waiting = "the capability " + desired.IngressCapability + ", which this cluster does without"
-		return true, nil
-	}
-	return false, nil
 }

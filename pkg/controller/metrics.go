@@ -26,12 +26,12 @@ type crdFindings struct {
 }
 
 // keep takes the outcome of a pass. While a plan is refused nothing is known of decisions. What is still looked for is as it was.
-func (m *crdMetrics) keep(o status.Result) {
-	inUse := o.InUseTotals
-	if last := m.last.Load(); o.Searching && last != nil {
+func (m *crdMetrics) keep(res status.Result) {
+	inUse := res.InUseTotals
+	if last := m.last.Load(); res.Searching && last != nil {
 		inUse = last.inUse
 	}
-	m.last.Store(&crdFindings{mode: o.Plan.Mode, decisions: o.Plan.Decisions, inUse: inUse})
+	m.last.Store(&crdFindings{mode: res.Plan.Mode, decisions: res.Plan.Decisions, inUse: inUse})
 }
 
 func crdInfoDesc() *prometheus.Desc {

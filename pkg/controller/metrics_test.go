@@ -1,4 +1,4 @@
-package controller_test
+package controller
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -56,7 +55,7 @@ func resultWith(mode crds.Mode, inUse map[string]int, decisions ...crds.CRD) sta
 
 // TestMetricsShowTheLastOutcome, and nothing of the one before.
 func TestMetricsShowTheLastOutcome(t *testing.T) {
-	var shown controller.CRDMetrics
+	var shown crdMetrics
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&shown)
 	for _, step := range []struct {
@@ -80,7 +79,7 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 		{"left to somebody else", resultWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},
 		{"refused", status.Result{}, nil},
 	} {
-		controller.Keep(&shown, step.result)
+		shown.keep(step.result)
 		if diff := cmp.Diff(step.want, gathered(t, registry)); diff != "" {
 			t.Errorf("%s, -want +got:\n%s", step.name, diff)
 		}
@@ -89,7 +88,7 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 
 func TestMetricsShowNothingBeforeAnythingIsKnown(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&controller.CRDMetrics{})
+	registry.MustRegister(&crdMetrics{})
 	if got := gathered(t, registry); got != nil {
 		t.Errorf("there are %q", got)
 	}
@@ -97,13 +96,13 @@ func TestMetricsShowNothingBeforeAnythingIsKnown(t *testing.T) {
 
 // TestMetricsMayBeReadWhileTheyChange is for the race detector.
 func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
-	var shown controller.CRDMetrics
+	var shown crdMetrics
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&shown)
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for range 100 {
-			controller.Keep(&shown, resultWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)))
+			shown.keep(resultWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)))
 		}
 	})
 	for range 100 {
@@ -117,9 +116,9 @@ func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
 // TestTwoControllersInOneProcess: one of them is shown, neither fails, and nothing is left behind.
 func TestTwoControllersInOneProcess(t *testing.T) {
 	g := gomega.NewWithT(t)
-	var first, second controller.CRDMetrics
-	controller.Keep(&first, resultWith(crds.Managed, nil))
-	controller.Keep(&second, resultWith(crds.Unmanaged, nil))
+	var first, second crdMetrics
+	first.keep(resultWith(crds.Managed, nil))
+	second.keep(resultWith(crds.Unmanaged, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- first.Start(ctx) }()

@@ -22,7 +22,7 @@ const (
 type proof struct {
 	since  time.Time
 	proven bool
-	delay  time.Duration
+	delay  backoff
 	next   time.Time
 	// err is what the last try ended with, if not with a rejection; tries counts them.
 	err   error
@@ -79,7 +79,7 @@ func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted,
 		return desired.Proven, 0
 	}
 	p.tries++
-	p.delay = min(max(2*p.delay, firstProofDelay), maxProofDelay)
-	p.next = now.Add(p.delay)
-	return desired.Unproven, p.delay
+	wait := p.delay.next(firstProofDelay, maxProofDelay)
+	p.next = now.Add(wait)
+	return desired.Unproven, wait
 }

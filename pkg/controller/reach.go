@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -52,18 +51,16 @@ const probeTimeout = 5 * time.Second
 type reach struct {
 	probe Probe
 	// wake asks for a pass.
-	wake func()
-
-	// mu guards what follows.
-	mu      sync.Mutex
-	about   looked
-	known   status.Reach
-	running bool
-	done    bool
-	tries   int
-	// asked is when it was looked at last, next when it may be again.
-	asked, next time.Time
-	delay       time.Duration
+	wake  func()
+	about looked
+	known status.Reach
+	// answer is what the handshake under way ends with; nil: there is none.
+	answer chan answer
+	done   bool
+	tries  int
+	delay  backoff
+	// next is when it may be looked at again.
+	next time.Time
 }
 
 // looked is what a handshake was about.
@@ -73,8 +70,16 @@ type looked struct {
 	since time.Time
 }
 
+// answer is what a handshake that began at a time ended with.
+type answer struct {
+	about looked
+	began time.Time
+	err   error
+}
+
 // of is what is known now, and when to ask again; zero: when woken, or not at all.
 func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.State, now time.Time) (status.Reach, time.Duration) {
+	r.hear()
 	published, known := plan.Publication.(desired.Published)
 	switch _, awaited := plan.Publication.(desired.Awaited); {
 	case hosted.Istiod != desired.Available:
@@ -85,8 +90,6 @@ func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.Stat
 		return status.Reached(), 0
 	}
 	about := looked{published.At, string(slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)), hosted.IstiodSince}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.about != about {
 		if r.about.at != about.at {
 			r.known = status.Proving()
@@ -94,49 +97,47 @@ func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.Stat
 		r.about, r.done, r.tries, r.delay, r.next = about, false, 0, 0, time.Time{}
 	}
 	switch {
-	case r.done || r.running:
+	case r.done || r.answer != nil:
 		return r.known, 0
 	case now.Before(r.next):
 		return r.known, r.next.Sub(now)
 	}
-	r.running, r.asked = true, now
-	go r.look(context.WithoutCancel(ctx), about)
+	r.answer = make(chan answer, 1)
+	go func(to chan<- answer) {
+		to <- answer{about, now, handshake(context.WithoutCancel(ctx), r.probe.at(about.at), about)}
+		r.wake()
+	}(r.answer)
 	return r.known, 0
 }
 
 // last is what is known of an istiod that serves, in a pass that has no plan: nobody looks again, and what was known holds.
 func (r *reach) last(hosted desired.Hosted) status.Reach {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.hear()
 	if hosted.Istiod != desired.Available || r.probe.Off {
 		return status.Reached()
 	}
 	return r.known
 }
 
-// look makes the handshake, notes what came of it, and wakes the controller.
-func (r *reach) look(ctx context.Context, about looked) {
-	err := handshake(ctx, r.probe.at(about.at), about)
-	r.mu.Lock()
-	r.running = false
-	if r.about == about {
-		r.note(err)
-	}
-	r.mu.Unlock()
-	r.wake()
-}
-
-func (r *reach) note(err error) {
-	if err == nil {
-		r.known, r.done = status.Reached(), true
+// hear takes the answer of a handshake that has ended. One about what is asked no more says nothing.
+func (r *reach) hear() {
+	var a answer
+	select {
+	case a = <-r.answer:
+		r.answer = nil
+	default:
 		return
 	}
-	r.tries++
-	if r.tries >= patience {
-		r.known = status.Unreached(whyUnreached(err))
+	switch {
+	case a.about != r.about:
+	case a.err == nil:
+		r.known, r.done = status.Reached(), true
+	default:
+		if r.tries++; r.tries >= patience {
+			r.known = status.Unreached(whyUnreached(a.err))
+		}
+		r.next = a.began.Add(r.delay.next(firstProofDelay, maxProofDelay))
 	}
-	r.delay = min(max(2*r.delay, firstProofDelay), maxProofDelay)
-	r.next = r.asked.Add(r.delay)
 }
 
 // handshake succeeds if istiod answers.

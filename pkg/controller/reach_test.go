@@ -152,7 +152,7 @@ func TestWhereNobodyLooks(t *testing.T) {
 	} {
 		l := newLooker(t, "127.0.0.1:1", nil)
 		edit(l)
-		if l.sees() != status.Reached() || l.reach.running {
+		if l.sees() != status.Reached() || l.reach.answer != nil {
 			t.Errorf("%s: %v", name, l.sees())
 		}
 	}

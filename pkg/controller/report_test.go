@@ -1,4 +1,4 @@
-package controller_test
+package controller
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -53,8 +52,8 @@ func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 		"a status that got no answer":           {status.Result{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
 		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
-		var trouble controller.Trouble
-		if got := controller.Tell(&trouble, t.Context(), controller.FailureOf(tc.result, tc.untold)); got != tc.want {
+		var trouble trouble
+		if got := trouble.tell(t.Context(), failureOf(tc.result, tc.untold)); got != tc.want {
 			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
 	}
@@ -90,18 +89,18 @@ func TestTroubleIsToldOnce(t *testing.T) {
 	} {
 		lines := 0
 		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-		var trouble controller.Trouble
+		var trouble trouble
 		var delays []time.Duration
 		for try := range tc.delays {
-			delays = append(delays, controller.Tell(&trouble, ctx, controller.FailureOf(tc.trouble(try), nil)))
+			delays = append(delays, trouble.tell(ctx, failureOf(tc.trouble(try), nil)))
 		}
 		if diff := cmp.Diff(tc.delays, delays); diff != "" || lines != 1 {
 			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, lines, diff)
 		}
 		t.Log("another trouble is told, and one that comes back is")
-		controller.Tell(&trouble, ctx, controller.FailureOf(status.Result{Refused: errors.New("it would leak")}, nil))
-		controller.Tell(&trouble, ctx, controller.FailureOf(status.Result{}, nil))
-		if got := controller.Tell(&trouble, ctx, controller.FailureOf(tc.trouble(0), nil)); got != tc.delays[0] || lines != 3 {
+		trouble.tell(ctx, failureOf(status.Result{Refused: errors.New("it would leak")}, nil))
+		trouble.tell(ctx, failureOf(status.Result{}, nil))
+		if got := trouble.tell(ctx, failureOf(tc.trouble(0), nil)); got != tc.delays[0] || lines != 3 {
 			t.Errorf("%s: new trouble: after %s, %d lines", name, got, lines)
 		}
 	}
@@ -116,7 +115,7 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 	coming := status.Result{Istiod: desired.Unavailable, Rollout: desired.Rolling}
 	settling := status.Result{Istiod: desired.Available, Plan: desired.State{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.HandsOff, crds.IsUnread)}}}
 	early := status.Result{Istiod: desired.Unavailable, Plan: settling.Plan}
-	var passing controller.Passing
+	var passing passing
 	for i, step := range []struct {
 		result status.Result
 		after  time.Duration
@@ -137,7 +136,7 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		{early, 52 * time.Second, 3 * time.Second},     // CRDs are read in moments; each would change what is said
 		{early, 55 * time.Second, 0},                   // who waits for istiod is told how far it is
 	} {
-		if got := controller.Wait(&passing, step.result, now.Add(step.after)); got != step.want {
+		if got := passing.wait(step.result, now.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)
 		}
 	}
@@ -145,14 +144,14 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 
 func TestARepairIsToldByNameAndAnInstallationByNumber(t *testing.T) {
 	few := apply.ReportOf(apply.Unchanged(object("a")), apply.Applied(object("b")), apply.Deleted(object("c")))
-	if diff := cmp.Diff("1 unchanged, 1 applied, 1 deleted: Service ns/b applied, Service ns/c deleted", controller.Told(few)); diff != "" {
+	if diff := cmp.Diff("1 unchanged, 1 applied, 1 deleted: Service ns/b applied, Service ns/c deleted", told(few)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	many := apply.Report{}
 	for range 9 {
 		many = many.And(apply.ReportOf(apply.Applied(object("a"))))
 	}
-	if diff := cmp.Diff("9 applied", controller.Told(many)); diff != "" {
+	if diff := cmp.Diff("9 applied", told(many)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

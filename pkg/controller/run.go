@@ -174,7 +174,7 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
 	checkCtx, cancel := context.WithTimeout(ctx, startupCheck)
 	defer cancel()
-	err := Guard(checkCtx, cfg, m, g)
+	err := guard(checkCtx, cfg, m, g.HasNamespace)
 	if errors.Is(err, ErrSameCluster) || errors.Is(err, mgmt.ErrNoNamespace) {
 		return err
 	}

@@ -82,7 +82,7 @@ func (r Result) controllerInstalled() metav1.Condition {
 // undisturbed is what the condition says when nothing failed.
 func (r Result) undisturbed() (status metav1.ConditionStatus, reason, message string) {
 	switch {
-	case r.Istiod != desired.Available || !r.Mgmt.Complete() || !r.Guest.Complete():
+	case r.Istiod != desired.Available || !r.Complete():
 		return metav1.ConditionUnknown, ReasonPending, "waiting for " + r.waitsFor()
 	case r.Waiting != "":
 		return metav1.ConditionTrue, ReasonInstalled, r.serves() + ", but waits for " + r.Waiting
@@ -114,7 +114,7 @@ func (r Result) unmanaged(failures string) string {
 	switch {
 	case failures != "":
 		return text + ". It is not all cleared away: " + failures
-	case r.Istiod != desired.Absent || !r.Mgmt.Complete() || !r.Guest.Complete():
+	case r.Istiod != desired.Absent || !r.Complete():
 		return text + ". It is being cleared away"
 	default:
 		return text

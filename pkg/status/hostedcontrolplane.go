@@ -114,15 +114,14 @@ func (r Result) underWay() metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(ControlPlaneProgressing, status, reason, message)
 	}
-	complete := r.Mgmt.Complete() && r.Guest.Complete()
-	switch reason, what := r.installing(complete); {
+	switch reason, what := r.installing(); {
 	case reason != "":
 		return say(metav1.ConditionTrue, reason, what)
 	case r.Kubeconfig != nil:
 		return say(metav1.ConditionTrue, ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
 	case !r.Plan.Installed && r.Istiod != desired.Absent:
 		return say(metav1.ConditionTrue, ReasonClearing, "what is not asked for any more is being cleared away")
-	case !r.Plan.Installed && !complete:
+	case !r.Plan.Installed && !r.Complete():
 		return say(metav1.ConditionTrue, ReasonClearing, "waiting for objects of the guest to be as they should be without an installation")
 	default:
 		return say(metav1.ConditionFalse, ReasonAsExpected, "everything is as it should be")
@@ -130,13 +129,13 @@ func (r Result) underWay() metav1.Condition {
 }
 
 // installing is what an installation that is asked for waits for; empty when nothing.
-func (r Result) installing(complete bool) (reason, what string) {
+func (r Result) installing() (reason, what string) {
 	switch {
 	case !r.Plan.Installed:
 		return "", ""
 	case r.Istiod != desired.Available:
 		return ReasonInstalling, "waiting for " + r.waitsFor()
-	case r.Waiting != "" || !complete:
+	case r.Waiting != "" || !r.Complete():
 		return ReasonWaiting, "waiting for " + r.waitsFor()
 	case r.Reach != Reached():
 		return ReasonWaiting, "istiod " + r.Reach.missing()

@@ -59,6 +59,9 @@ type Result struct {
 	APIServer metav1.ConditionStatus
 }
 
+// Complete says that every object of both sides that was planned is as it should be.
+func (r Result) Complete() bool { return r.Mgmt.Complete() && r.Guest.Complete() }
+
 // AwaitedError says of why something is not in use that it may well end by itself.
 type AwaitedError struct{ Err error }
 

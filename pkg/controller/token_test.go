@@ -3,10 +3,6 @@ package controller
 import (
 	"testing"
 	"time"
-
-	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // TestSinceIstiodWorksAgain: its account was replaced, and what it gave up on meanwhile it looks at again when the status changes, twice at most.
@@ -23,10 +19,9 @@ func TestSinceIstiodWorksAgain(t *testing.T) {
 		"surely there":          {replaced: start.Add(time.Hour), now: start.Add(2 * time.Hour), want: start.Add(time.Hour + 125*time.Second)},
 		"and then it restarted": {replaced: start.Add(-time.Hour), now: start.Add(2 * time.Hour), want: start},
 	} {
-		r := &Reconciler{clock: clocktesting.NewFakePassiveClock(tc.now), replaced: tc.replaced}
-		p := &pass{hosted: desired.Hosted{IstiodSince: start}}
-		if got := r.since(p); !got.Equal(tc.want) || p.next != tc.again {
-			t.Errorf("%s: since %s, again in %s; want %s, %s", name, got, p.next, tc.want, tc.again)
+		got, again := tokens{replaced: tc.replaced}.since(start, tc.now)
+		if !got.Equal(tc.want) || again != tc.again {
+			t.Errorf("%s: since %s, again in %s; want %s, %s", name, got, again, tc.want, tc.again)
 		}
 	}
 }

@@ -1,0 +1,138 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's account. That is limited: a burst for
+// who tidies up, then one in a while for who does it in a loop.
+const (
+	mintBurst = 5
+	mintEvery = 30 * time.Second
+	// shortestLife is the shortest that Kubernetes grants, and what istiod, which reads the file again once a minute, can live with.
+	shortestLife = 10 * time.Minute
+	// mintRetry is how soon a token is asked for again after that failed.
+	mintRetry = 5 * time.Second
+)
+
+// tokens is what is known of istiod's tokens in the guest beside the one in use, which mgmt.Cluster keeps.
+type tokens struct {
+	// lifetime is how long they are to live.
+	lifetime time.Duration
+	mints    limit
+	// err is why the last one that was due could not be had.
+	err error
+	// replaced is when istiod last got one of another account than before.
+	replaced time.Time
+}
+
+func newTokens(lifetime time.Duration) tokens {
+	return tokens{lifetime: lifetime, mints: newLimit(mintBurst, mintEvery)}
+}
+
+// takeUps are the times after which an istiod whose account was replaced has its new token, mostly and surely: a kubelet takes up to a minute to bring it, and
+// client-go reads the file again after fifty seconds (client-go transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on
+// what it was to write. It looks at everything again when the class changes; see status.Result.Since.
+func takeUps() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
+
+// since is since when istiod serves: since it started, or since it works again because its account was replaced. again is when that changes; zero: it does not.
+func (t tokens) since(started, now time.Time) (since time.Time, again time.Duration) {
+	since = started
+	if t.replaced.IsZero() {
+		return since, 0
+	}
+	for _, after := range takeUps() {
+		at := t.replaced.Add(after)
+		if now.Before(at) {
+			return since, at.Sub(now)
+		}
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since, 0
+}
+
+// keepCredential renews the credential of an istiod that is there, when there is no plan.
+func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
+	if len(p.seen.Classes) > 0 && p.hosted.Istiod != desired.Absent {
+		p.result.Mgmt = p.result.Mgmt.And(r.mgmt.Apply(ctx, r.credential(ctx, p)))
+	}
+}
+
+// credential is the Secret by which istiod reaches the guest, with a new token when that is due; nothing while there never was one.
+func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObject {
+	now := r.clock.Now()
+	if r.mintDue(r.mgmt.Credential(), now) {
+		r.mint(ctx, p, now)
+	} else {
+		r.tokens.err = nil
+	}
+	credential := r.mgmt.Credential()
+	var secret desired.MgmtObject
+	if credential.Token != "" {
+		p.again(max(credential.RenewAt().Sub(now), mintRetry))
+		if credential.Life() < shortestLife {
+			p.result.Waiting = fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)",
+				credential.Life().Round(time.Second))
+		}
+		var err error
+		if secret, err = desired.CredentialSecret(r.config, p.hosted.ControlPlane, credential); err != nil {
+			r.tokens.err = err
+		}
+	}
+	if r.tokens.err != nil {
+		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
+		p.result.Waiting = "a token of istiod's service account in the guest (guest side: " + tokenCause(r.tokens.err) + ")"
+	}
+	if secret.Key().Name == "" {
+		return nil
+	}
+	return []desired.MgmtObject{secret}
+}
+
+// mintDue says whether istiod needs another credential than it has.
+func (r *Reconciler) mintDue(credential desired.Credential, now time.Time) bool {
+	account := r.guest.IstiodAccount()
+	replaced := account != "" && account != credential.Account()
+	return credential.Token == "" || replaced || !r.guest.Reaches(credential) || !now.Before(credential.RenewAt())
+}
+
+// mint asks for a token, if it was not asked for too often.
+func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
+	t := &r.tokens
+	if wait := t.mints.wait(now); wait > 0 {
+		p.again(wait)
+		return
+	}
+	before, was := r.mgmt.Credential(), t.err
+	fresh, err := r.guest.MintCredential(ctx, t.lifetime, now)
+	if t.err = err; err == nil || apply.Classify(err, "create", schema.GroupResource{}).Class() != apply.Unreachable {
+		t.mints.take(now) // otherwise the guest did not hear of it
+	}
+	if err != nil {
+		p.again(mintRetry)
+		if was == nil || tokenCause(was) != tokenCause(err) {
+			logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
+		}
+		return
+	}
+	if before.Token != "" && before.Account() != fresh.Account() {
+		t.replaced = now
+	}
+	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
+	r.mgmt.KeepCredential(fresh)
+}
+
+// tokenCause is why a token could not be had, in words that the guest may read and that stay the same from try to try.
+func tokenCause(err error) string {
+	return apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"}).String()
+}

@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// lastingError says that an error does not pass by itself; none does not stand in the way.
+func lastingError(err error) bool {
+	return err == nil || !apply.Classify(err, "", schema.GroupResource{}).Class().Passes()
+}
+
+// failure is what kept a pass from making both sides as they should be; the zero value is none.
+type failure struct {
+	err error
+	// gist is what it is known by from one try to the next. Its text tells ports and times besides, and which objects were tried until time ran out.
+	gist string
+	// lasts says that everything that failed did so for a cause that somebody must mend, so that trying again at once is of no use.
+	lasts bool
+}
+
+// failureOf finds what failed: of the plan, of the objects of both sides, and of the status.
+func failureOf(res status.Result, untold error) failure {
+	f := failure{err: errors.Join(res.Refused, res.Mgmt.Err(), res.Guest.Err(), untold), lasts: true}
+	gists := map[string]bool{}
+	add := func(cause apply.Cause, whole string) {
+		switch {
+		case cause.Class() == apply.Cancelled:
+			f.lasts = false // what ended it is another failure, or the end of this process
+		case cause.Class().Passes():
+			f.lasts, gists[cause.Class().String()] = false, true
+		default:
+			gists[whole] = true
+		}
+	}
+	for _, err := range []error{res.Refused, untold} {
+		if err != nil {
+			add(apply.Classify(err, "", schema.GroupResource{}), gistOf(err))
+		}
+	}
+	for side, report := range map[desired.Side]apply.Report{desired.SideMgmt: res.Mgmt, desired.SideGuest: res.Guest} {
+		for _, failed := range report.Failures() {
+			add(failed.Cause(), fmt.Sprint(side, failed.ID(), failed.Cause()))
+		}
+	}
+	f.gist = strings.Join(slices.Sorted(maps.Keys(gists)), "; ")
+	return f
+}
+
+// gistOf is what an error is known by. Who has the guest is not part of it: the guest may say another one with each try.
+func gistOf(err error) string {
+	if taken, is := errors.AsType[desired.TakenError](err); is {
+		return taken.Gist()
+	}
+	if rival, is := errors.AsType[desired.RivalError](err); is {
+		return rival.Gist()
+	}
+	return err.Error()
+}
+
+// trouble is what was said of a failure, and how long the last wait was.
+type trouble struct {
+	told  notice
+	delay backoff
+}
+
+// tell logs a failure unless it is the one that was told last, and says when to try again; zero means that nothing failed.
+func (t *trouble) tell(ctx context.Context, f failure) time.Duration {
+	if f.err == nil {
+		*t = trouble{}
+		return 0
+	}
+	if f.gist != "" && t.told.isNews(f.gist) {
+		logr.FromContextOrDiscard(ctx).Error(f.err, "Cannot make both sides as they should be; trying again from time to time")
+	}
+	if f.lasts {
+		return t.delay.next(time.Second, 30*time.Second)
+	}
+	return t.delay.next(100*time.Millisecond, 10*time.Second) // what ends by itself is noticed soon
+}
