@@ -7,27 +7,24 @@ import (
 )
 
 func (r Result) available() metav1.Condition {
-	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return condition(ControlPlaneAvailable, status, reason, message)
-	}
 	unseen, isUnseen := r.unseen()
 	switch {
 	case r.disabled():
-		return say(metav1.ConditionTrue, ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+r.cleared(", so that nothing is installed"))
+		return isTrue(ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+r.cleared(", so that nothing is installed"))
 	case isUnseen && r.Istiod == desired.Available:
-		return say(metav1.ConditionUnknown, unseen.reason, r.serves()+", but whether it is of use is not known: "+unseen.text)
+		return isUnknown(unseen.reason, r.serves()+", but whether it is of use is not known: "+unseen.text)
 	case isUnseen:
-		return say(metav1.ConditionUnknown, unseen.reason, unseen.text)
+		return isUnknown(unseen.reason, unseen.text)
 	case len(r.Classes) == 0:
-		return say(metav1.ConditionTrue, ReasonNotRequested, "no GatewayClass of the guest asks for istiod"+r.cleared(""))
+		return isTrue(ReasonNotRequested, "no GatewayClass of the guest asks for istiod"+r.cleared(""))
 	case r.leftAlone():
-		return say(metav1.ConditionTrue, ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says"+r.cleared(""))
+		return isTrue(ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says"+r.cleared(""))
 	case r.Istiod == desired.Available && r.Reach != Reached():
-		return say(metav1.ConditionUnknown, ReasonNotReached, r.serves()+", but "+r.Reach.missing())
+		return isUnknown(ReasonNotReached, r.serves()+", but "+r.Reach.missing())
 	case r.Istiod == desired.Available:
-		return say(metav1.ConditionTrue, ReasonAsExpected, r.serves())
+		return isTrue(ReasonAsExpected, r.serves())
 	default:
-		return say(metav1.ConditionFalse, ReasonInstalling, "istiod does not serve yet: "+r.pending())
+		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}
 }
 

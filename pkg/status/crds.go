@@ -213,14 +213,12 @@ func said(cause apply.Cause) string {
 }
 
 func (r Result) crdsReady() metav1.Condition {
-	c := metav1.Condition{Type: CRDsReady}
 	stands := r.stands()
 	if r.Refused != nil || len(stands) == 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotReady, "nothing is planned"
-		return c
+		return isUnknown(ReasonNotReady, "nothing is planned")
 	}
 	v := precedence()[stands[0].standing]
-	c.Status, c.Reason, c.Message = v.status, v.reason, toldOf(stands)
+	c := metav1.Condition{Status: v.status, Reason: v.reason, Message: toldOf(stands)}
 	switch first, last := stands[0].standing, stands[len(stands)-1].standing; {
 	case noneExists(stands) && first != denied:
 		c.Reason, c.Message = ReasonNoneExist, "there is none of the CRDs: "+c.Message

@@ -43,12 +43,14 @@ const (
 
 // Conditions are our conditions of one class. previous are all that it has now; they are not changed.
 func Conditions(class desired.GatewayClass, r Result, previous []metav1.Condition, now time.Time) []metav1.Condition {
-	wanted := []metav1.Condition{r.controllerInstalled(), r.crdsReady(), r.supportedVersion()}
+	wanted := []metav1.Condition{
+		typed(ControllerInstalled, r.controllerInstalled()), typed(CRDsReady, r.crdsReady()), typed(SupportedVersion, r.supportedVersion()),
+	}
 	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
 	case r.Searching && old != nil:
 		wanted = append(wanted, *old) // what was found before a restart is not withdrawn only to be said again
 	case len(r.InUse) > 0:
-		wanted = append(wanted, r.fieldsInUse())
+		wanted = append(wanted, typed(UnsupportedFieldsInUse, r.fieldsInUse()))
 	}
 	for i := range wanted {
 		wanted[i].ObservedGeneration = class.Generation
@@ -57,49 +59,44 @@ func Conditions(class desired.GatewayClass, r Result, previous []metav1.Conditio
 }
 
 func (r Result) controllerInstalled() metav1.Condition {
-	c := metav1.Condition{Type: ControllerInstalled}
-	failures := r.publicFailures()
-	switch {
-	case r.Refused != nil:
-		c.Status, c.Reason, c.Message = r.unplanned()
-	case r.leftAlone():
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonUnmanaged, r.unmanaged(failures)
-	case failures != "" && r.Istiod == desired.Available:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInstalled,
-			r.serves()+", but not everything is as it should be: "+failures
-	case failures != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonInstallFailed, failures
-	default:
-		c.Status, c.Reason, c.Message = r.undisturbed()
-	}
+	c := r.installed()
 	if c.Status == metav1.ConditionTrue && r.Reach != Reached() {
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonPending, c.Message+"; it "+r.Reach.missing()
+		c = isUnknown(ReasonPending, c.Message+"; it "+r.Reach.missing())
 	}
 	c.Message += r.weakening()
 	return c
 }
 
-// undisturbed is what the condition says when nothing failed.
-func (r Result) undisturbed() (status metav1.ConditionStatus, reason, message string) {
+// installed is that condition, as far as this side of the published address goes.
+func (r Result) installed() metav1.Condition {
+	failures := r.publicFailures()
 	switch {
+	case r.Refused != nil:
+		return r.unplanned()
+	case r.leftAlone():
+		return isFalse(ReasonUnmanaged, r.unmanaged(failures))
+	case failures != "" && r.Istiod == desired.Available:
+		return isTrue(ReasonInstalled, r.serves()+", but not everything is as it should be: "+failures)
+	case failures != "":
+		return isFalse(ReasonInstallFailed, failures)
 	case r.Istiod != desired.Available || !r.Complete():
-		return metav1.ConditionUnknown, ReasonPending, "waiting for " + r.waitsFor()
+		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
 	case r.Waiting != "":
-		return metav1.ConditionTrue, ReasonInstalled, r.serves() + ", but waits for " + r.Waiting
+		return isTrue(ReasonInstalled, r.serves()+", but waits for "+r.Waiting)
 	default:
-		return metav1.ConditionTrue, ReasonInstalled, r.serves()
+		return isTrue(ReasonInstalled, r.serves())
 	}
 }
 
-// unplanned is what the condition says when there is no plan: what serves goes on serving.
-func (r Result) unplanned() (status metav1.ConditionStatus, reason, message string) {
+// unplanned is it without a plan: what serves goes on serving.
+func (r Result) unplanned() metav1.Condition {
 	switch refused := refusalOf(r.Refused); {
 	case r.Istiod == desired.Available:
-		return metav1.ConditionTrue, ReasonInstalled, r.serves() + ", but nothing more is done for it: " + refused.public
+		return isTrue(ReasonInstalled, r.serves()+", but nothing more is done for it: "+refused.public)
 	case refused.yields:
-		return metav1.ConditionFalse, ReasonHeldByAnother, "nothing was changed: " + refused.public
+		return isFalse(ReasonHeldByAnother, "nothing was changed: "+refused.public)
 	default:
-		return metav1.ConditionFalse, ReasonInstallFailed, refused.public
+		return isFalse(ReasonInstallFailed, refused.public)
 	}
 }
 

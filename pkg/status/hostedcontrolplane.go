@@ -62,9 +62,12 @@ func ControlPlane(r Result, a Ailment, previous []metav1.Condition, now time.Tim
 	case desired.Deleting:
 		return nil
 	case desired.Paused:
-		wanted = []metav1.Condition{r.progressing()}
+		wanted = []metav1.Condition{typed(ControlPlaneProgressing, r.progressing())}
 	default:
-		wanted = []metav1.Condition{r.available(), r.progressing(), r.degraded(a, previous, now), r.upgradeable()}
+		wanted = []metav1.Condition{
+			typed(ControlPlaneAvailable, r.available()), typed(ControlPlaneProgressing, r.progressing()),
+			typed(ControlPlaneDegraded, r.degraded(a, previous, now)), typed(ControlPlaneUpgradeable, r.upgradeable()),
+		}
 	}
 	return dated(wanted, previous, now)
 }
@@ -75,27 +78,24 @@ func (r Result) disabled() bool {
 }
 
 func (r Result) progressing() metav1.Condition {
-	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return condition(ControlPlaneProgressing, status, reason, message)
-	}
 	if paused, is := r.Life.(desired.Paused); is {
-		return say(metav1.ConditionFalse, ReasonReconciliationPaused, pausedText(paused))
+		return isFalse(ReasonReconciliationPaused, pausedText(paused))
 	}
 	unseen, isUnseen := r.unseen()
 	acting := r.acting()
 	switch {
 	case isUnseen && unseen.passes:
-		return say(metav1.ConditionTrue, cmp.Or(unseen.waits, ReasonWaiting), "waiting: "+unseen.text)
+		return isTrue(cmp.Or(unseen.waits, ReasonWaiting), "waiting: "+unseen.text)
 	case isUnseen:
-		return say(metav1.ConditionFalse, ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
+		return isFalse(ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
 	case r.Refused != nil:
 		return r.blocked(acting)
 	case r.Istiod != desired.Absent && r.Rollout == desired.Stuck:
-		return say(metav1.ConditionFalse, ReasonRolloutStuck, "the rollout of istiod has stopped")
+		return isFalse(ReasonRolloutStuck, "the rollout of istiod has stopped")
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
-		return say(metav1.ConditionTrue, ReasonRollingOut, r.serves())
+		return isTrue(ReasonRollingOut, r.serves())
 	case len(acting) > 0:
-		return say(metav1.ConditionFalse, ReasonBlocked, "what else there is to do is done; this must be mended first: "+texts(acting))
+		return isFalse(ReasonBlocked, "what else there is to do is done; this must be mended first: "+texts(acting))
 	default:
 		return r.underWay()
 	}
@@ -104,27 +104,24 @@ func (r Result) progressing() metav1.Condition {
 // blocked is how far things are while a plan is refused: for a while, or until somebody acts.
 func (r Result) blocked(acting []problem) metav1.Condition {
 	if refused := refusalOf(r.Refused).problem; refused.passes {
-		return condition(ControlPlaneProgressing, metav1.ConditionTrue, refused.waits, "waiting: "+refused.text)
+		return isTrue(refused.waits, "waiting: "+refused.text)
 	}
-	return condition(ControlPlaneProgressing, metav1.ConditionFalse, ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
+	return isFalse(ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
 }
 
 // underWay is how far an installation, or a removal, is that meets no trouble.
 func (r Result) underWay() metav1.Condition {
-	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return condition(ControlPlaneProgressing, status, reason, message)
-	}
 	switch reason, what := r.installing(); {
 	case reason != "":
-		return say(metav1.ConditionTrue, reason, what)
+		return isTrue(reason, what)
 	case r.Kubeconfig != nil:
-		return say(metav1.ConditionTrue, ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
+		return isTrue(ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
 	case !r.Plan.Installed && r.Istiod != desired.Absent:
-		return say(metav1.ConditionTrue, ReasonClearing, "what is not asked for any more is being cleared away")
+		return isTrue(ReasonClearing, "what is not asked for any more is being cleared away")
 	case !r.Plan.Installed && !r.Complete():
-		return say(metav1.ConditionTrue, ReasonClearing, "waiting for objects of the guest to be as they should be without an installation")
+		return isTrue(ReasonClearing, "waiting for objects of the guest to be as they should be without an installation")
 	default:
-		return say(metav1.ConditionFalse, ReasonAsExpected, "everything is as it should be")
+		return isFalse(ReasonAsExpected, "everything is as it should be")
 	}
 }
 
@@ -161,18 +158,18 @@ func (r Result) degraded(a Ailment, previous []metav1.Condition, now time.Time) 
 		}
 	}
 	if len(told) == 0 {
-		return condition(ControlPlaneDegraded, metav1.ConditionFalse, ReasonAsExpected, "nothing is wrong that somebody must mend")
+		return isFalse(ReasonAsExpected, "nothing is wrong that somebody must mend")
 	}
-	return condition(ControlPlaneDegraded, metav1.ConditionTrue, told[0].reason, texts(told))
+	return isTrue(told[0].reason, texts(told))
 }
 
 // upgradeable says what must be brought to an end before another version of hypergate or of the guest comes.
 func (r Result) upgradeable() metav1.Condition {
 	if unseen, is := r.unseen(); is && !r.disabled() {
-		return condition(ControlPlaneUpgradeable, metav1.ConditionUnknown, unseen.reason, unseen.text)
+		return isUnknown(unseen.reason, unseen.text)
 	}
 	if r.Refused != nil {
-		return condition(ControlPlaneUpgradeable, metav1.ConditionUnknown, ReasonPlanRefused, "it is not known while the plan is refused")
+		return isUnknown(ReasonPlanRefused, "it is not known while the plan is refused")
 	}
 	var reasons, why []string
 	for _, hold := range []struct{ reason, text string }{
@@ -187,11 +184,11 @@ func (r Result) upgradeable() metav1.Condition {
 	}
 	switch {
 	case len(why) > 0:
-		return condition(ControlPlaneUpgradeable, metav1.ConditionFalse, reasons[0], strings.Join(why, "; "))
+		return isFalse(reasons[0], strings.Join(why, "; "))
 	case r.unread():
-		return condition(ControlPlaneUpgradeable, metav1.ConditionUnknown, ReasonCRDsNotRead, "the guest's CRDs are being read")
+		return isUnknown(ReasonCRDsNotRead, "the guest's CRDs are being read")
 	default:
-		return condition(ControlPlaneUpgradeable, metav1.ConditionTrue, ReasonAsExpected, "nothing stands in the way of another version")
+		return isTrue(ReasonAsExpected, "nothing stands in the way of another version")
 	}
 }
 

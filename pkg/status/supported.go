@@ -31,27 +31,23 @@ const fewObjects = 10
 
 // supportedVersion compares the Gateway API's CRDs by what they say, and not by what they claim to be: their annotation is easily changed.
 func (r Result) supportedVersion() metav1.Condition {
-	c := metav1.Condition{Type: SupportedVersion, Status: metav1.ConditionUnknown, Reason: ReasonNotRead}
 	wanted := fmt.Sprintf("%s of the Gateway API (%s channel), which istiod %s was built with", crds.GatewayAPI().Version(), crds.GatewayAPI().Channel(), r.Version)
 	found := surveyOf(r.stands())
 	switch {
 	case r.Refused != nil:
-		c.Message = "nothing is planned"
+		return isUnknown(ReasonNotRead, "nothing is planned")
 	case len(found.other) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, ReasonUnsupportedVersion
-		c.Message = "istiod serves what it knows of " + wanted + ", and ignores the rest. Others than those are installed: " + strings.Join(found.other, "; ")
+		return isFalse(ReasonUnsupportedVersion,
+			"istiod serves what it knows of "+wanted+", and ignores the rest. Others than those are installed: "+strings.Join(found.other, "; "))
 	case len(found.unread) > 0:
-		c.Message = "not known yet: " + strings.Join(found.unread, ", ") + "; supported is " + wanted
+		return isUnknown(ReasonNotRead, "not known yet: "+strings.Join(found.unread, ", ")+"; supported is "+wanted)
 	case found.same == 0:
-		c.Message = "no CRD of the Gateway API is there; supported is " + wanted
+		return isUnknown(ReasonNotRead, "no CRD of the Gateway API is there; supported is "+wanted)
+	case len(found.claims) > 0:
+		return isTrue(ReasonSupportedVersion, "the CRDs are those of "+wanted+", whatever they claim to be: "+strings.Join(found.claims, ", "))
 	default:
-		c.Status, c.Reason = metav1.ConditionTrue, ReasonSupportedVersion
-		c.Message = "the CRDs are those of " + wanted
-		if len(found.claims) > 0 {
-			c.Message += ", whatever they claim to be: " + strings.Join(found.claims, ", ")
-		}
+		return isTrue(ReasonSupportedVersion, "the CRDs are those of "+wanted)
 	}
-	return c
 }
 
 // survey is what the Gateway API's CRDs that are there say.
@@ -100,7 +96,6 @@ func claim(crd crds.CRD) string {
 
 // fieldsInUse names the objects that set what istiod does not heed, those first whose fields may be what keeps somebody out.
 func (r Result) fieldsInUse() metav1.Condition {
-	c := metav1.Condition{Type: UnsupportedFieldsInUse, Status: metav1.ConditionTrue, Reason: ReasonFieldsIgnored}
 	var first, rest []string
 	for _, use := range r.InUse {
 		if text := object(use) + ": " + ignored(use); slices.ContainsFunc(use.Fields, crds.Field.Secures) {
@@ -110,7 +105,7 @@ func (r Result) fieldsInUse() metav1.Condition {
 		}
 	}
 	all := slices.Concat(first, rest)
-	c.Message = "ignored by istiod " + r.Version
+	c := isTrue(ReasonFieldsIgnored, "ignored by istiod "+r.Version)
 	if len(first) > 0 {
 		c.Reason = ReasonSecurityFieldsIgnored
 		c.Message += ", which may leave open what they are to close"
