@@ -11,6 +11,8 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // awaiting is what is missing of a guest that answers otherwise, and since when.
@@ -54,7 +56,11 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 		p.again(r.trouble.tell(ctx, failureOf(p.result, nil)))
 	}
 	p.again(p.result.Mgmt.RetryAfter())
-	r.reportUnseen(ctx, p, err)
+	unseen := status.Result{Version: r.version, Unseen: err, UnseenSide: desired.SideGuest, Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem())}
+	if _, is := errors.AsType[mgmt.NotSyncedError](err); is {
+		unseen.UnseenSide = desired.SideMgmt
+	}
+	r.tellControlPlanes(ctx, p, unseen)
 	return reconcile.Result{RequeueAfter: p.next}
 }
 

@@ -3,7 +3,6 @@ package controller
 import (
 	"errors"
 	"testing"
-	"time"
 
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -14,7 +13,7 @@ import (
 func claimant() *Reconciler {
 	return &Reconciler{
 		config: desired.Config{Topology: desired.TopologyHosted, GuestNamespace: "openshift-ingress", Revision: "r", ControllerName: "example.com/c"},
-		clock:  testingclock.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), claims: newClaims(),
+		clock:  testingclock.NewFakePassiveClock(start), claims: newClaims(),
 	}
 }
 

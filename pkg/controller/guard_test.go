@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -51,18 +49,17 @@ func TestTheGuardEnds(t *testing.T) {
 
 // TestAWaitingRotationIsToldOnce, and looked at less and less often.
 func TestAWaitingRotationIsToldOnce(t *testing.T) {
-	lines := 0
-	ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+	ctx, lines := counting(t)
 	var waiting waitingRotation
 	var delays []time.Duration
 	for range 7 {
 		delays = append(delays, waiting.tell(ctx, "istiod"))
 	}
-	if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 5e9, 5e9, 5e9, 5e9}, delays); diff != "" || lines != 1 {
-		t.Errorf("%d lines; delays, -want +got:\n%s", lines, diff)
+	if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 5e9, 5e9, 5e9, 5e9}, delays); diff != "" || *lines != 1 {
+		t.Errorf("%d lines; delays, -want +got:\n%s", *lines, diff)
 	}
 	waiting.tell(ctx, "the guest")
-	if lines != 2 {
-		t.Errorf("what it waits for now is not told: %d lines", lines)
+	if *lines != 2 {
+		t.Errorf("what it waits for now is not told: %d lines", *lines)
 	}
 }

@@ -68,30 +68,23 @@ const (
 	longestWaitMended = 10 * time.Minute
 )
 
-// retry is when to try again to report. The zero value: nothing failed.
-type retry struct {
-	told  notice
-	delay backoff
-	next  time.Time
+// untold are the tries to report that failed.
+type untold struct {
+	tries
+	told notice
 }
 
-// wait is how long to wait before the next try; zero means that it may be now.
-func (r *retry) wait(now time.Time) time.Duration { return max(0, r.next.Sub(now)) }
-
-// failed logs why a report could not be made, once, and says when to try again.
-func (r *retry) failed(ctx context.Context, err error, now time.Time) time.Duration {
+// log logs why a report could not be made, once, and says when to try again.
+func (u *untold) log(ctx context.Context, err error, now time.Time) time.Duration {
 	cause := apply.Classify(err, "patch", schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes/status"})
-	if r.told.isNews(cause.String()) {
+	if u.told.isNews(cause.String()) {
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot report to the HostedControlPlane; trying again from time to time")
-		r.delay = 0
+		u.tries = tries{}
 	}
-	longest := longestWait
 	switch cause.Class() {
 	case apply.Forbidden, apply.Denied, apply.Invalid:
-		longest = longestWaitMended
+		return u.failed(now, time.Second, longestWaitMended)
 	default: // it may pass
+		return u.failed(now, time.Second, longestWait)
 	}
-	wait := r.delay.next(time.Second, longest)
-	r.next = now.Add(wait)
-	return wait
 }

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -67,23 +65,22 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 		"invalid":   {apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", planes, "a", "", 0, false), []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600}},
 		"away":      {away(), []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 	} {
-		lines := 0
-		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-		var retry retry
+		ctx, lines := counting(t)
+		var untold untold
 		var got []time.Duration
 		now := start
 		for range c.want {
-			wait := retry.failed(ctx, c.err, now)
-			if retry.wait(now) != wait || retry.wait(now.Add(wait)) != 0 {
-				t.Errorf("%s: it says %s, and waits for %s", name, wait, retry.wait(now))
+			wait := untold.log(ctx, c.err, now)
+			if untold.wait(now) != wait || untold.wait(now.Add(wait)) != 0 {
+				t.Errorf("%s: it says %s, and waits for %s", name, wait, untold.wait(now))
 			}
 			got, now = append(got, wait/time.Second), now.Add(wait)
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" || lines != 1 {
-			t.Errorf("%s: %d lines; -want +got:\n%s", name, lines, diff)
+		if diff := cmp.Diff(c.want, got); diff != "" || *lines != 1 {
+			t.Errorf("%s: %d lines; -want +got:\n%s", name, *lines, diff)
 		}
-		if wait := retry.failed(ctx, errors.New("another"), now); wait != time.Second || lines != 2 {
-			t.Errorf("%s: another failure: %s, %d lines", name, wait, lines)
+		if wait := untold.log(ctx, errors.New("another"), now); wait != time.Second || *lines != 2 {
+			t.Errorf("%s: another failure: %s, %d lines", name, wait, *lines)
 		}
 	}
 }
@@ -97,14 +94,13 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 		return desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: by}}}
 	}
 	for name, refused := range map[string]func(string) error{"taken": taken, "rival": rival} {
-		lines := 0
-		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+		ctx, lines := counting(t)
 		var trouble trouble
 		for _, by := range []string{"a", "b", "c"} {
 			trouble.tell(ctx, failureOf(status.Result{Refused: refused(by)}, nil))
 		}
-		if lines != 1 {
-			t.Errorf("%s: %d lines", name, lines)
+		if *lines != 1 {
+			t.Errorf("%s: %d lines", name, *lines)
 		}
 	}
 }
@@ -124,6 +120,33 @@ func TestWhichKubeconfigIsAwaited(t *testing.T) {
 		got := kubeconfigProblem(c.err)
 		if _, is := errors.AsType[status.AwaitedError](got); is != c.want || (got == nil) != (c.err == nil) {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestWhatStandsForAMomentIsTold, and what goes on changing is told in time.
+func TestWhatStandsForAMomentIsTold(t *testing.T) {
+	var s steady
+	for i, step := range []struct {
+		at   time.Duration
+		gist string
+		want time.Duration
+	}{
+		{0, "", 0},
+		{0, "a", time.Second},
+		{900 * time.Millisecond, "a", 100 * time.Millisecond},
+		{950 * time.Millisecond, "", 0}, // it has passed
+		{time.Second, "a", time.Second},
+		{2 * time.Second, "a", 0},
+		{2100 * time.Millisecond, "", 0}, // it was told
+		{3 * time.Second, "b", time.Second},
+		{3900 * time.Millisecond, "c", time.Second},
+		{4800 * time.Millisecond, "b", time.Second},
+		{5700 * time.Millisecond, "c", 300 * time.Millisecond},
+		{6 * time.Second, "b", 0},
+	} {
+		if got := s.wait(step.gist, start.Add(step.at)); got != step.want {
+			t.Errorf("step %d: waits for %s, want %s", i, got, step.want)
 		}
 	}
 }

@@ -34,11 +34,7 @@ type planes struct {
 	says      budget
 	ailment   status.Ailment
 	steady    steady
-	retry     retry
-}
-
-func newPlanes(reporting Reporting) planes {
-	return planes{reporting: reporting, says: newBudget()}
+	untold    untold
 }
 
 // reportOf is what a HostedControlPlane is told of a pass that ended with a report.
@@ -62,15 +58,6 @@ func kubeconfigProblem(err error) error {
 		return status.AwaitedError{Err: err}
 	}
 	return err
-}
-
-// reportUnseen tells that a side is not known. A watch will tell when it is; what lasts is no event.
-func (r *Reconciler) reportUnseen(ctx context.Context, p *pass, err error) {
-	side := desired.SideGuest
-	if _, is := errors.AsType[mgmt.NotSyncedError](err); is {
-		side = desired.SideMgmt
-	}
-	r.tellControlPlanes(ctx, p, status.Result{Version: r.version, Unseen: err, UnseenSide: side, Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem())})
 }
 
 // tellControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
@@ -103,15 +90,15 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.
 		return
 	}
 	for _, l := range letters {
-		if wait := max(h.retry.wait(now), h.says.wait(now)); wait > 0 {
+		if wait := max(h.untold.wait(now), h.says.wait(now)); wait > 0 {
 			p.again(wait)
 			return
 		}
 		if err := r.mgmt.Report(ctx, l.to, l.conditions); err != nil {
-			p.again(h.retry.failed(ctx, err, now))
+			p.again(h.untold.log(ctx, err, now))
 			return
 		}
-		h.retry = retry{}
+		h.untold = untold{}
 		h.says.spend(now)
 	}
 	h.steady = steady{}

@@ -18,8 +18,7 @@ import (
 
 // TestTheHostedControlPlaneHoldsUp: what ends a pass before anything is written, when the next one is due, and what is said of it, once.
 func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	clock := testingclock.NewFakePassiveClock(now)
+	clock := testingclock.NewFakePassiveClock(start)
 	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
 	cluster, err := mgmt.New(&rest.Config{Host: "https://127.0.0.1:1"}, cfg)
 	if err != nil {
@@ -82,7 +81,7 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 
 // TestNothingIsPlannedInDoubt, and nothing at all for a guest without ingress.
 func TestNothingIsPlannedInDoubt(t *testing.T) {
-	r := &Reconciler{clock: testingclock.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
+	r := &Reconciler{clock: testingclock.NewFakePassiveClock(start)}
 	doubt := errors.New("there are two")
 	p := &pass{hosted: desired.Hosted{DoubtfulControlPlane: doubt}}
 	if _, err := r.unplanned(p); !errors.Is(err, doubt) {
@@ -94,5 +93,31 @@ func TestNothingIsPlannedInDoubt(t *testing.T) {
 	}
 	if nothing, err := r.unplanned(&pass{}); nothing || err != nil {
 		t.Errorf("without a HostedControlPlane: %t, %v", nothing, err)
+	}
+}
+
+// TestHeldInDoubt: nobody knows which HostedControlPlane counts, or what one says, and any of them may be paused.
+func TestHeldInDoubt(t *testing.T) {
+	active := desired.ControlPlane{Name: "a", UID: "a", By: desired.HyperShift}
+	paused := desired.ControlPlane{Name: "b", UID: "b", PausedUntil: "true"}
+	past := desired.ControlPlane{Name: "c", UID: "c", PausedUntil: start.Add(-time.Hour).Format(time.RFC3339)}
+	going := desired.ControlPlane{Name: "d", UID: "d", Deleting: true}
+	for name, tc := range map[string]struct {
+		followed desired.ControlPlane
+		doubted  []desired.ControlPlane
+		held     bool
+	}{
+		"two that work":                      {active, []desired.ControlPlane{active, past}, false},
+		"one of two is paused":               {active, []desired.ControlPlane{active, paused}, true},
+		"one that cannot be read is paused":  {desired.ControlPlane{}, []desired.ControlPlane{paused}, true},
+		"one that cannot be read is going":   {desired.ControlPlane{}, []desired.ControlPlane{going}, true},
+		"the one that was followed is going": {going, []desired.ControlPlane{active, going}, true},
+		"another is going":                   {active, []desired.ControlPlane{active, going}, false},
+	} {
+		r := &Reconciler{clock: testingclock.NewFakePassiveClock(start)}
+		err := r.hold(t.Context(), desired.Hosted{ControlPlane: tc.followed, Doubted: tc.doubted, DoubtfulControlPlane: errors.New("there are two")}, nil)
+		if (err != nil) != tc.held {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

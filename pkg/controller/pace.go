@@ -32,6 +32,23 @@ func (b *backoff) next(first, longest time.Duration) time.Duration {
 	return time.Duration(*b)
 }
 
+// tries are the failed tries of something that is tried again when it is due. The zero value: there was none.
+type tries struct {
+	count int
+	delay backoff
+	next  time.Time
+}
+
+// failed notes a try that failed at a time, and says how long it is until the next one.
+func (t *tries) failed(at time.Time, first, longest time.Duration) time.Duration {
+	wait := t.delay.next(first, longest)
+	t.count, t.next = t.count+1, at.Add(wait)
+	return wait
+}
+
+// wait is how long it is until the next try; zero means now.
+func (t *tries) wait(now time.Time) time.Duration { return max(0, t.next.Sub(now)) }
+
 // notice is what was said last, so that what lasts is said once. The zero value: nothing was said.
 type notice struct {
 	said bool

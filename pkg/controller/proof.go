@@ -22,11 +22,9 @@ const (
 type proof struct {
 	since  time.Time
 	proven bool
-	delay  backoff
-	next   time.Time
-	// err is what the last try ended with, if not with a rejection; tries counts them.
-	err   error
-	tries int
+	tries  tries
+	// err is what the last try ended with, if not with a rejection.
+	err error
 }
 
 // patience is how many tries may fail before that is worth mentioning: the guest's API server takes a moment to serve a CRD and to load a
@@ -36,7 +34,7 @@ const patience = 4
 // why says, in words that the guest may read, why there is still no proof; empty as long as that is no wonder.
 func (p *proof) why() string {
 	switch {
-	case p.proven || p.tries < patience:
+	case p.proven || p.tries.count < patience:
 		return ""
 	case p.err != nil:
 		cause := apply.Classify(p.err, "create", schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"})
@@ -51,7 +49,7 @@ func (p *proof) applied() time.Duration {
 	if p.proven {
 		return 0
 	}
-	p.delay, p.next = 0, time.Time{}
+	p.tries = tries{count: p.tries.count}
 	return firstProofDelay
 }
 
@@ -70,16 +68,13 @@ func (p *proof) of(ctx context.Context, g *guest.Cluster, hosted desired.Hosted,
 	if !g.HasWebhook() {
 		return desired.Unproven, 0 // see applied
 	}
-	if now.Before(p.next) {
-		return desired.Unproven, p.next.Sub(now)
+	if wait := p.tries.wait(now); wait > 0 {
+		return desired.Unproven, wait
 	}
 	var result desired.WebhookProof
 	if result, p.err = g.ProveWebhook(ctx); result == desired.Proven {
 		p.proven = true
 		return desired.Proven, 0
 	}
-	p.tries++
-	wait := p.delay.next(firstProofDelay, maxProofDelay)
-	p.next = now.Add(wait)
-	return desired.Unproven, wait
+	return desired.Unproven, p.tries.failed(now, firstProofDelay, maxProofDelay)
 }

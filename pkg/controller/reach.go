@@ -57,10 +57,7 @@ type reach struct {
 	// answer is what the handshake under way ends with; nil: there is none.
 	answer chan answer
 	done   bool
-	tries  int
-	delay  backoff
-	// next is when it may be looked at again.
-	next time.Time
+	tries  tries
 }
 
 // looked is what a handshake was about.
@@ -94,13 +91,13 @@ func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.Stat
 		if r.about.at != about.at {
 			r.known = status.Proving()
 		}
-		r.about, r.done, r.tries, r.delay, r.next = about, false, 0, 0, time.Time{}
+		r.about, r.done, r.tries = about, false, tries{}
 	}
-	switch {
-	case r.done || r.answer != nil:
+	if r.done || r.answer != nil {
 		return r.known, 0
-	case now.Before(r.next):
-		return r.known, r.next.Sub(now)
+	}
+	if wait := r.tries.wait(now); wait > 0 {
+		return r.known, wait
 	}
 	r.answer = make(chan answer, 1)
 	go func(to chan<- answer) {
@@ -133,10 +130,10 @@ func (r *reach) hear() {
 	case a.err == nil:
 		r.known, r.done = status.Reached(), true
 	default:
-		if r.tries++; r.tries >= patience {
+		r.tries.failed(a.began, firstProofDelay, maxProofDelay)
+		if r.tries.count >= patience {
 			r.known = status.Unreached(whyUnreached(a.err))
 		}
-		r.next = a.began.Add(r.delay.next(firstProofDelay, maxProofDelay))
 	}
 }
 

@@ -57,11 +57,11 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 		mgmt: m, guest: g, clock: o.Clock,
 		plans:   plans{planner: desired.NewPlanner(o.Config, o.Source)},
 		ca:      meshCA{overlap: o.CAOverlap},
-		tokens:  newTokens(o.TokenLifetime),
+		tokens:  tokens{lifetime: o.TokenLifetime, mints: newLimit(mintBurst, mintEvery)},
 		claims:  newClaims(),
 		reach:   reach{probe: o.Probe},
 		classes: classes{},
-		planes:  newPlanes(o.Reporting),
+		planes:  planes{reporting: o.Reporting, says: newBudget()},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}

@@ -59,6 +59,13 @@ func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 	}
 }
 
+// counting is a context that counts the lines that are logged to it.
+func counting(t *testing.T) (ctx context.Context, lines *int) {
+	t.Helper()
+	lines = new(int)
+	return klog.NewContext(t.Context(), funcr.New(func(string, string) { *lines++ }, funcr.Options{})), lines
+}
+
 // TestTroubleIsToldOnce, and tried less and less often, whatever differs in its text from try to try.
 func TestTroubleIsToldOnce(t *testing.T) {
 	from := func(port int) error {
@@ -87,28 +94,26 @@ func TestTroubleIsToldOnce(t *testing.T) {
 			[]time.Duration{1e8, 2e8, 4e8, 8e8},
 		},
 	} {
-		lines := 0
-		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+		ctx, lines := counting(t)
 		var trouble trouble
 		var delays []time.Duration
 		for try := range tc.delays {
 			delays = append(delays, trouble.tell(ctx, failureOf(tc.trouble(try), nil)))
 		}
-		if diff := cmp.Diff(tc.delays, delays); diff != "" || lines != 1 {
-			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, lines, diff)
+		if diff := cmp.Diff(tc.delays, delays); diff != "" || *lines != 1 {
+			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, *lines, diff)
 		}
 		t.Log("another trouble is told, and one that comes back is")
 		trouble.tell(ctx, failureOf(status.Result{Refused: errors.New("it would leak")}, nil))
 		trouble.tell(ctx, failureOf(status.Result{}, nil))
-		if got := trouble.tell(ctx, failureOf(tc.trouble(0), nil)); got != tc.delays[0] || lines != 3 {
-			t.Errorf("%s: new trouble: after %s, %d lines", name, got, lines)
+		if got := trouble.tell(ctx, failureOf(tc.trouble(0), nil)); got != tc.delays[0] || *lines != 3 {
+			t.Errorf("%s: new trouble: after %s, %d lines", name, got, *lines)
 		}
 	}
 }
 
 // TestWhatPassesIsNotTold before it lasts.
 func TestWhatPassesIsNotTold(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	deleted := status.Result{Guest: apply.ReportOf(apply.Waiting(object("a")))}
 	rolling := status.Result{Istiod: desired.Available, Rollout: desired.Rolling}
 	both := status.Result{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
@@ -136,7 +141,7 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		{early, 52 * time.Second, 3 * time.Second},     // CRDs are read in moments; each would change what is said
 		{early, 55 * time.Second, 0},                   // who waits for istiod is told how far it is
 	} {
-		if got := passing.wait(step.result, now.Add(step.after)); got != step.want {
+		if got := passing.wait(step.result, start.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)
 		}
 	}

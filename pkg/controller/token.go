@@ -34,10 +34,6 @@ type tokens struct {
 	replaced time.Time
 }
 
-func newTokens(lifetime time.Duration) tokens {
-	return tokens{lifetime: lifetime, mints: newLimit(mintBurst, mintEvery)}
-}
-
 // takeUps are the times after which an istiod whose account was replaced has its new token, mostly and surely: a kubelet takes up to a minute to bring it, and
 // client-go reads the file again after fifty seconds (client-go transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on
 // what it was to write. It looks at everything again when the class changes; see status.Result.Since.

@@ -7,7 +7,6 @@ import (
 
 // TestSinceIstiodWorksAgain: its account was replaced, and what it gave up on meanwhile it looks at again when the status changes, twice at most.
 func TestSinceIstiodWorksAgain(t *testing.T) {
-	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		replaced, now, want time.Time
 		again               time.Duration
