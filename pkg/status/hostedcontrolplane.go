@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -84,12 +83,10 @@ func (r Result) progressing() metav1.Condition {
 	unseen, isUnseen := r.unseen()
 	acting := r.acting()
 	switch {
-	case isUnseen && unseen.passes:
-		return isTrue(cmp.Or(unseen.waits, ReasonWaiting), "waiting: "+unseen.text)
 	case isUnseen:
-		return isFalse(ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
+		return stopped(unseen, acting)
 	case r.Refused != nil:
-		return r.blocked(acting)
+		return stopped(refusalOf(r.Refused).problem, acting)
 	case r.Istiod != desired.Absent && r.Rollout == desired.Stuck:
 		return isFalse(ReasonRolloutStuck, "the rollout of istiod has stopped")
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
@@ -101,10 +98,10 @@ func (r Result) progressing() metav1.Condition {
 	}
 }
 
-// blocked is how far things are while a plan is refused: for a while, or until somebody acts.
-func (r Result) blocked(acting []problem) metav1.Condition {
-	if refused := refusalOf(r.Refused).problem; refused.passes {
-		return isTrue(refused.waits, "waiting: "+refused.text)
+// stopped is how far things are while nothing can be decided: for a while, or until somebody acts.
+func stopped(by problem, acting []problem) metav1.Condition {
+	if by.waits != "" {
+		return isTrue(by.waits, "waiting: "+by.text)
 	}
 	return isFalse(ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
 }

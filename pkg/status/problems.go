@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -15,9 +16,8 @@ import (
 // problem is one thing that is wrong: during what, why, and what to do.
 type problem struct {
 	reason, text string
-	// passes says that it mostly ends by itself; waits is then what is waited for, a reason of Progressing.
-	passes bool
-	waits  string
+	// waits is what is waited for, a reason of Progressing, where it mostly ends by itself; empty where somebody must act.
+	waits string
 }
 
 func texts(problems []problem) string {
@@ -30,14 +30,14 @@ func texts(problems []problem) string {
 
 // acting is what somebody must act on.
 func (r Result) acting() []problem {
-	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.passes })
+	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.waits != "" })
 }
 
 // passing is what mostly ends by itself. That the guest does not answer while HyperShift says that its kube-apiserver is not available is not
 // among it: the guest is starting, or whoever looks after it knows.
 func (r Result) passing() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool {
-		return !p.passes || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
+		return p.waits == "" || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
 	})
 }
 
@@ -74,8 +74,7 @@ func (r Result) problems() []problem {
 func (r Result) kubeconfig() problem {
 	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.Kubeconfig) + nextStep(
 		"put one into its Secret that works and leads to the guest")}
-	_, awaited := errors.AsType[AwaitedError](r.Kubeconfig)
-	if p.passes = awaited || apply.Classify(r.Kubeconfig, "get", schema.GroupResource{}).Class().Passes(); p.passes {
+	if _, awaited := errors.AsType[AwaitedError](r.Kubeconfig); awaited || apply.Classify(r.Kubeconfig, "get", schema.GroupResource{}).Class().Passes() {
 		p.waits = ReasonWaitingForGuest
 	}
 	return p
@@ -91,12 +90,12 @@ func (r Result) troubledIstiod() (out []problem) {
 		out = append(out, problem{
 			reason: ReasonNotPublished, text: "publishing istiod: waiting for " + awaited.Why + nextStep(
 				"see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for"),
-			passes: true, waits: ReasonWaiting,
+			waits: ReasonWaiting,
 		})
 	}
 	if r.Istiod == desired.Available && r.Reach.state == unreached {
 		out = append(out, problem{reason: ReasonNotReached, text: "reaching istiod where it is published: it " + r.Reach.missing() + nextStep(
-			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), passes: true, waits: ReasonWaiting})
+			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), waits: ReasonWaiting})
 	}
 	return out
 }
@@ -119,13 +118,13 @@ func (r Result) unseen() (problem, bool) {
 	cause := apply.Classify(err, "list", schema.GroupResource{})
 	switch class := cause.Class(); {
 	case r.Unseen != nil && r.UnseenSide == desired.SideMgmt:
-		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + gist(err), passes: true, waits: ReasonWaiting}, true
+		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + gist(err), waits: ReasonWaiting}, true
 	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized:
 		return ofCause(phase, desired.SideGuest, cause), true
 	case r.Unseen == nil:
 		return problem{}, false // one kind is not there: what that means is decided elsewhere
 	case r.UnseenSide == desired.SideGuest:
-		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + gist(err), passes: true, waits: ReasonWaitingForGuest}, true
+		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + gist(err), waits: ReasonWaitingForGuest}, true
 	default:
 		return problem{reason: ReasonPlanRefused, text: phase + ": " + plain(err.Error())}, true
 	}
@@ -134,7 +133,7 @@ func (r Result) unseen() (problem, bool) {
 // refusedByTheUnseen says that there is no plan for something that passes and is told of the guest already.
 func (r Result) refusedByTheUnseen() bool {
 	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
-	return claiming && r.Blind() && refusalOf(r.Refused).problem.passes
+	return claiming && r.Blind() && refusalOf(r.Refused).problem.waits != ""
 }
 
 // lacking is that something could not be had in the guest. What it is asked of may be about to come, so that only a right that is missing is somebody's matter
@@ -142,8 +141,8 @@ func (r Result) refusedByTheUnseen() bool {
 func lacking(phase string, err error) problem {
 	cause := apply.Classify(err, "create", schema.GroupResource{Resource: "what is needed for it"})
 	p := ofCause(phase, desired.SideGuest, cause)
-	if cause.Class() != apply.Forbidden && !p.passes {
-		p.passes, p.waits = true, ReasonWaiting
+	if cause.Class() != apply.Forbidden {
+		p.waits = cmp.Or(p.waits, ReasonWaiting)
 	}
 	return p
 }
@@ -162,50 +161,50 @@ func (r Result) troubledCRDs() []problem {
 
 // ofCause is a problem with a request.
 func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
-	p := problem{reason: cause.Class().String(), text: phase + ": " + plain(cause.String()), passes: cause.Class().Passes()}
-	if class := cause.Class(); class == apply.Denied || class == apply.Invalid || class == apply.Other {
+	class := cause.Class()
+	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}
+	if class == apply.Denied || class == apply.Invalid || class == apply.Other {
 		p.text += said(cause)
 	}
-	if p.passes {
+	p.text += next(side, class)
+	switch {
+	case !class.Passes():
+	case side == desired.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized):
+		p.reason, p.waits = "Guest"+class.String(), ReasonWaitingForGuest
+	default:
 		p.waits = ReasonWaiting
-		if class := cause.Class(); side == desired.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized) {
-			p.reason, p.waits = "Guest"+class.String(), ReasonWaitingForGuest
-		}
 	}
-	p.text += next(side, cause)
 	return p
 }
 
 // next is what to do about a cause.
-func next(side desired.Side, cause apply.Cause) string {
-	guest := side == desired.SideGuest
-	switch cause.Class() {
-	case apply.Unreachable:
-		if guest {
-			return nextStep("see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig")
-		}
-		return nextStep("see that the management cluster's API server answers")
-	case apply.Unauthorized:
-		if guest {
-			return nextStep("put a kubeconfig into its Secret that the guest accepts")
-		}
-		return nextStep("see that hypergate's service account is there")
-	case apply.Forbidden:
-		if guest {
-			return nextStep("grant it to hypergate's user in the guest (deploy/hosted/guest)")
-		}
-		return nextStep("grant it to hypergate's service account (deploy/hosted/management)")
-	case apply.Denied:
-		return nextStep("let hypergate by, or change what it is denied for")
-	case apply.Conflict:
-		return nextStep("if nobody needs the object, delete it, and hypergate makes its own")
-	case apply.NamespaceMissing:
-		return nextStep("make the namespace")
-	case apply.Invalid, apply.Other, apply.NotServed, apply.Refused:
-		return nextStep("see hypergate's log for the whole answer")
-	default:
+func next(side desired.Side, class apply.Class) string {
+	const seeLog = "see hypergate's log for the whole answer"
+	// guest is what to do in the guest, where that is something else.
+	step := map[apply.Class]struct{ mgmt, guest string }{
+		apply.Unreachable: {
+			"see that the management cluster's API server answers",
+			"see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig",
+		},
+		apply.Unauthorized: {"see that hypergate's service account is there", "put a kubeconfig into its Secret that the guest accepts"},
+		apply.Forbidden: {
+			"grant it to hypergate's service account (deploy/hosted/management)", "grant it to hypergate's user in the guest (deploy/hosted/guest)",
+		},
+		apply.Denied:           {mgmt: "let hypergate by, or change what it is denied for"},
+		apply.Conflict:         {mgmt: "if nobody needs the object, delete it, and hypergate makes its own"},
+		apply.NamespaceMissing: {mgmt: "make the namespace"},
+		apply.Invalid:          {mgmt: seeLog},
+		apply.Other:            {mgmt: seeLog},
+		apply.NotServed:        {mgmt: seeLog},
+		apply.Refused:          {mgmt: seeLog},
+	}[class]
+	if step.mgmt == "" {
 		return ""
 	}
+	if side == desired.SideGuest {
+		return nextStep(cmp.Or(step.guest, step.mgmt))
+	}
+	return nextStep(step.mgmt)
 }
 
 func nextStep(text string) string { return " [" + text + "]" }
