@@ -82,9 +82,6 @@ type Cause struct {
 	text     string
 	verb     string
 	resource schema.GroupResource
-	by       string
-	managers []string
-	fields   []string
 	detail   string
 }
 
@@ -96,21 +93,6 @@ func (c Cause) as(class Class, format string, args ...any) Cause {
 
 // Class says what kind of cause it is.
 func (c Cause) Class() Class { return c.class }
-
-// Verb is the RBAC verb of the request. For Forbidden it is the one that is missing.
-func (c Cause) Verb() string { return c.verb }
-
-// Resource is what the verb was to be done to.
-func (c Cause) Resource() schema.GroupResource { return c.resource }
-
-// Managers are the field managers that a Conflict is with, sorted.
-func (c Cause) Managers() []string { return slices.Clone(c.managers) }
-
-// Fields are the paths that a Conflict or an Invalid is about, sorted; none when it is about the whole object.
-func (c Cause) Fields() []string { return slices.Clone(c.fields) }
-
-// By is the webhook or policy of a Denied; empty when another admission plugin denied it.
-func (c Cause) By() string { return c.by }
 
 // Detail is what the API server said. Unlike the rest of a Cause it may name objects.
 func (c Cause) Detail() string { return c.detail }
@@ -139,11 +121,12 @@ func (e *causedError) Unwrap() error { return e.err }
 // foreign says that an object of the name exists and is not ours.
 func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
 	cause := Cause{verb: "patch", resource: k.resource()}.as(Conflict, "an object of this name exists")
+	managers := make([]string, 0, len(fields))
 	for _, e := range fields {
-		cause.managers = append(cause.managers, e.Manager)
+		managers = append(managers, e.Manager)
 	}
-	if cause.managers = tidy(cause.managers); len(cause.managers) > 0 {
-		cause.text += " and is managed by " + some(cause.managers)
+	if managers = tidy(managers); len(managers) > 0 {
+		cause.text += " and is managed by " + some(managers)
 	}
 	return &causedError{cause, fmt.Errorf("%s, and it is not ours: delete it, and it will be made anew", cause)}
 }
@@ -220,8 +203,8 @@ const (
 
 func classifyStatus(cause Cause, s metav1.Status) Cause {
 	cause.detail = s.Message
-	if cause.by = admission(s.Message); cause.by != "" {
-		return cause.as(Denied, "denied by %s", cause.by)
+	if by := admission(s.Message); by != "" {
+		return cause.as(Denied, "denied by %s", by)
 	}
 	switch code := int(s.Code); {
 	case code == http.StatusUnauthorized:
@@ -291,28 +274,27 @@ func notFound(cause Cause, s metav1.Status) Cause {
 }
 
 func invalid(cause Cause, s metav1.Status) Cause {
+	var fields []string
 	for _, c := range causesOf(s) {
-		cause.fields = append(cause.fields, c.Field)
+		fields = append(fields, c.Field)
 	}
-	cause.fields = tidy(cause.fields)
-	cause = cause.as(Invalid, "not accepted as valid")
-	if len(cause.fields) > 0 {
-		cause.text += ": " + some(cause.fields)
+	if fields = tidy(fields); len(fields) > 0 {
+		return cause.as(Invalid, "not accepted as valid: %s", some(fields))
 	}
-	return cause
+	return cause.as(Invalid, "not accepted as valid")
 }
 
 func conflict(cause Cause, s metav1.Status) Cause {
+	var fields, managers []string
 	for _, c := range causesOf(s) {
 		if m := conflictManager.FindStringSubmatch(c.Message); m != nil && c.Type == metav1.CauseTypeFieldManagerConflict {
-			cause.fields, cause.managers = append(cause.fields, c.Field), append(cause.managers, m[1])
+			fields, managers = append(fields, c.Field), append(managers, m[1])
 		}
 	}
-	cause.fields, cause.managers = tidy(cause.fields), tidy(cause.managers)
-	if len(cause.fields) == 0 {
+	if fields = tidy(fields); len(fields) == 0 {
 		return cause.as(Conflict, "the object was changed by somebody else at the same time")
 	}
-	return cause.as(Conflict, "%s is managed by %s", some(cause.fields), some(cause.managers))
+	return cause.as(Conflict, "%s is managed by %s", some(fields), some(tidy(managers)))
 }
 
 // fieldConflict says whether an apply failed because fields are somebody else's.
