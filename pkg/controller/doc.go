@@ -13,7 +13,10 @@
 //
 //   - There is one key: however many GatewayClasses ask, it is one installation. Events of both sides enqueue it.
 //   - Until both sides are known, and known to be different clusters, nothing is written, but into the HostedControlPlane's status that it is so.
-//   - One reconcile at a time; what it remembers between two (the last plan, the last proof) lives in the Reconciler and nowhere else.
+//   - One reconcile at a time. What it remembers between two is in the fields of the Reconciler, by what it is about: what was computed or found out (plans,
+//     meshCA, tokens, claims, proof, reach), and what was told to whom (classes, planes, life, awaiting, passing, trouble). Each of these types keeps
+//     its rules in its own file and is touched by one goroutine. The token and the CA in use are with the mgmt.Cluster, which writes them.
+//   - Whatever somebody else can make due again and again has a limit, what fails is tried again at growing intervals, and what lasts is told once (pace.go).
 //   - It asks to be called again only for a time that follows from data: the token's renewal, the next try of the proof, what is to be told once it
 //     has lasted. While the guest does not answer it also looks every three seconds at what its watches say, which asks nobody.
 package controller

@@ -77,11 +77,15 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.
 	p.again(again)
 
 	var letters []letter
-	gist := strings.Builder{}
+	var gist strings.Builder // what they say, without times
 	for _, to := range all {
-		if l := h.letter(res, to, now); !status.Told(to.Conditions, l.conditions) {
-			letters = append(letters, l)
-			fmt.Fprintln(&gist, l.gist())
+		l := h.letter(res, to, now)
+		if status.Told(to.Conditions, l.conditions) {
+			continue
+		}
+		letters = append(letters, l)
+		for _, c := range l.conditions {
+			fmt.Fprintln(&gist, to.UID, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
 	wait := h.steady.wait(gist.String(), now)
@@ -119,13 +123,4 @@ func (h *planes) letter(res status.Result, to mgmt.Addressee, now time.Time) let
 		res.Life = desired.Deleting{}
 	}
 	return letter{to, status.ControlPlane(res, h.ailment, to.Conditions, now)}
-}
-
-// gist is what it says, without times.
-func (l letter) gist() string {
-	out := strings.Builder{}
-	for _, c := range l.conditions {
-		fmt.Fprintln(&out, l.to.UID, c.Type, c.Status, c.Reason, c.Message)
-	}
-	return out.String()
 }

@@ -15,17 +15,17 @@ import (
 )
 
 // crdMetrics shows what is known of the guest's CRDs, also while no GatewayClass has a status to say it in. The series are made from the last
-// outcome when somebody asks, so that none is stale, and none costs anything while nobody does. The zero value is ready.
+// result when somebody asks, so that none is stale, and none costs anything while nobody does. The zero value is ready.
 type crdMetrics struct{ last atomic.Pointer[crdFindings] }
 
-// crdFindings is what of an outcome is shown.
+// crdFindings is what of a result is shown.
 type crdFindings struct {
 	mode      crds.Mode
 	decisions []crds.CRD
 	inUse     map[string]int
 }
 
-// keep takes the outcome of a pass. While a plan is refused nothing is known of decisions. What is still looked for is as it was.
+// keep takes the result of a pass. While a plan is refused nothing is known of decisions. What is still looked for is as it was.
 func (m *crdMetrics) keep(res status.Result) {
 	inUse := res.InUseTotals
 	if last := m.last.Load(); res.Searching && last != nil {

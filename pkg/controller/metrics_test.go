@@ -107,7 +107,7 @@ func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
 	})
 	for range 100 {
 		if n := len(gathered(t, registry)); n != 0 && n != 2 {
-			t.Fatalf("half of an outcome: %d series", n)
+			t.Fatalf("half of a result: %d series", n)
 		}
 	}
 	writer.Wait()

@@ -257,7 +257,7 @@ func TestControllerInstalled(t *testing.T) {
 	}
 }
 
-// checkCondition compares one of the conditions of an outcome.
+// checkCondition compares one of the conditions of a result.
 func checkCondition(t *testing.T, o status.Result, kind string, w want) {
 	t.Helper()
 	o.Version = "1.29.1"

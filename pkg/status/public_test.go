@@ -13,7 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestMessagesTellNothingOfTheManagementSide generates outcomes of which each error is full of names, and looks for them.
+// TestMessagesTellNothingOfTheManagementSide generates results of which each error is full of names, and looks for them.
 func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 	secrets := func(err error) error { return fmt.Errorf("applying secret-object to secret-host: %w", err) }
 	raw := []func() error{forbidden, denied, unreachable, conflict, invalid, func() error { return errors.New("secret-host: secret-object") }}
