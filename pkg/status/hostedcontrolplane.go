@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,20 +169,15 @@ func (r Result) upgradeable() metav1.Condition {
 	if r.Refused != nil {
 		return isUnknown(ReasonPlanRefused, "it is not known while the plan is refused")
 	}
-	var reasons, why []string
-	for _, hold := range []struct{ reason, text string }{
-		{ReasonCARotation, r.rotating()},
-		{ReasonAdoptionUnfinished, r.halfAdopted()},
-		{ReasonCRDOwnerUnknown, r.unowned()},
-		{ReasonFieldsWouldBeDropped, r.wouldDrop()},
-	} {
-		if hold.text != "" {
-			reasons, why = append(reasons, hold.reason), append(why, hold.text)
-		}
-	}
+	holds := slices.DeleteFunc([]problem{
+		{reason: ReasonCARotation, text: r.rotating()},
+		{reason: ReasonAdoptionUnfinished, text: r.halfAdopted()},
+		{reason: ReasonCRDOwnerUnknown, text: r.unowned()},
+		{reason: ReasonFieldsWouldBeDropped, text: r.wouldDrop()},
+	}, func(p problem) bool { return p.text == "" })
 	switch {
-	case len(why) > 0:
-		return isFalse(reasons[0], strings.Join(why, "; "))
+	case len(holds) > 0:
+		return isFalse(holds[0].reason, texts(holds))
 	case r.unread():
 		return isUnknown(ReasonCRDsNotRead, "the guest's CRDs are being read")
 	default:
@@ -256,10 +252,5 @@ func (r Result) wouldDrop() string {
 
 // unread says that a CRD that is there was not read yet, so that more may stand in the way.
 func (r Result) unread() bool {
-	for _, s := range r.stands() {
-		if s.standing == coming && s.Verdict != crds.Install {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.stands(), func(s stand) bool { return s.standing == coming && s.Verdict != crds.Install })
 }
