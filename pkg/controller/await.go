@@ -12,7 +12,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
-	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // awaiting is what is missing of a guest that answers otherwise, and since when.
@@ -56,7 +55,8 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 		p.again(r.trouble.tell(ctx, failureOf(p.result, nil)))
 	}
 	p.again(p.result.Mgmt.RetryAfter())
-	unseen := status.Result{Version: r.version, Unseen: err, UnseenSide: desired.SideGuest, Kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem())}
+	unseen := r.blank
+	unseen.Unseen, unseen.UnseenSide, unseen.Kubeconfig = err, desired.SideGuest, kubeconfigProblem(r.guest.KubeconfigProblem())
 	if _, is := errors.AsType[mgmt.NotSyncedError](err); is {
 		unseen.UnseenSide = desired.SideMgmt
 	}

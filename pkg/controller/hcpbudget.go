@@ -68,14 +68,14 @@ const (
 	longestWaitMended = 10 * time.Minute
 )
 
-// untold are the tries to report that failed.
-type untold struct {
+// unreported are the tries to report that failed.
+type unreported struct {
 	tries
 	told notice
 }
 
 // log logs why a report could not be made, once, and says when to try again.
-func (u *untold) log(ctx context.Context, err error, now time.Time) time.Duration {
+func (u *unreported) log(ctx context.Context, err error, now time.Time) time.Duration {
 	cause := apply.Classify(err, "patch", schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes/status"})
 	if u.told.isNews(cause.String()) {
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot report to the HostedControlPlane; trying again from time to time")

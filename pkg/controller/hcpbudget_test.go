@@ -66,20 +66,20 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 		"away":      {away(), []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 	} {
 		ctx, lines := counting(t)
-		var untold untold
+		var unreported unreported
 		var got []time.Duration
 		now := start
 		for range c.want {
-			wait := untold.log(ctx, c.err, now)
-			if untold.wait(now) != wait || untold.wait(now.Add(wait)) != 0 {
-				t.Errorf("%s: it says %s, and waits for %s", name, wait, untold.wait(now))
+			wait := unreported.log(ctx, c.err, now)
+			if unreported.wait(now) != wait || unreported.wait(now.Add(wait)) != 0 {
+				t.Errorf("%s: it says %s, and waits for %s", name, wait, unreported.wait(now))
 			}
 			got, now = append(got, wait/time.Second), now.Add(wait)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || *lines != 1 {
 			t.Errorf("%s: %d lines; -want +got:\n%s", name, *lines, diff)
 		}
-		if wait := untold.log(ctx, errors.New("another"), now); wait != time.Second || *lines != 2 {
+		if wait := unreported.log(ctx, errors.New("another"), now); wait != time.Second || *lines != 2 {
 			t.Errorf("%s: another failure: %s, %d lines", name, wait, *lines)
 		}
 	}

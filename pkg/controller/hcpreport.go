@@ -30,11 +30,11 @@ const lookEvery = 3 * time.Second
 
 // planes is what was said, and is to be said, to the HostedControlPlanes.
 type planes struct {
-	reporting Reporting
-	says      budget
-	ailment   status.Ailment
-	steady    steady
-	untold    untold
+	reporting  Reporting
+	says       budget
+	ailment    status.Ailment
+	steady     steady
+	unreported unreported
 }
 
 // reportOf is what a HostedControlPlane is told of a pass that ended with a report.
@@ -94,15 +94,15 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.
 		return
 	}
 	for _, l := range letters {
-		if wait := max(h.untold.wait(now), h.says.wait(now)); wait > 0 {
+		if wait := max(h.unreported.wait(now), h.says.wait(now)); wait > 0 {
 			p.again(wait)
 			return
 		}
 		if err := r.mgmt.Report(ctx, l.to, l.conditions); err != nil {
-			p.again(h.untold.log(ctx, err, now))
+			p.again(h.unreported.log(ctx, err, now))
 			return
 		}
-		h.untold = untold{}
+		h.unreported = unreported{}
 		h.says.spend(now)
 	}
 	h.steady = steady{}

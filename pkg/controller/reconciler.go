@@ -20,12 +20,11 @@ import (
 // below, with a type for each matter that keeps the rules of it.
 type Reconciler struct {
 	config desired.Config
-	// version is istiod's, and weakened how many settings weaken the installation: for messages.
-	version  string
-	weakened int
-	mgmt     *mgmt.Cluster
-	guest    *guest.Cluster
-	clock    clock.PassiveClock
+	mgmt   *mgmt.Cluster
+	guest  *guest.Cluster
+	clock  clock.PassiveClock
+	// blank is the result of a pass that has come to nothing yet.
+	blank status.Result
 
 	// What was computed, made or found out, and holds until something changes.
 
@@ -53,8 +52,8 @@ type Reconciler struct {
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	r := &Reconciler{
-		config: o.Config, version: o.Source.Version(), weakened: len(o.weakened()),
-		mgmt: m, guest: g, clock: o.Clock,
+		config: o.Config, mgmt: m, guest: g, clock: o.Clock,
+		blank:   status.Result{Version: o.Source.Version(), Weakened: len(o.weakened())},
 		plans:   plans{planner: desired.NewPlanner(o.Config, o.Source)},
 		ca:      meshCA{overlap: o.CAOverlap},
 		tokens:  tokens{lifetime: o.TokenLifetime, mints: newLimit(mintBurst, mintEvery)},
@@ -119,7 +118,7 @@ func unknown(err error) bool {
 
 // converge observes, computes and applies. An error means that there is no plan.
 func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
-	p := &pass{result: status.Result{Version: r.version, Weakened: r.weakened}}
+	p := &pass{result: r.blank}
 	if err := r.observe(ctx, p); err != nil {
 		return p, err
 	}
