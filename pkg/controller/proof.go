@@ -4,11 +4,9 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // Waits between tries of the proof. The first failures are normal: the guest's API server takes a moment to load a new webhook.
@@ -31,17 +29,12 @@ type proof struct {
 // webhook.
 const patience = 4
 
-// why says, in words that the guest may read, why there is still no proof; empty as long as that is no wonder.
+// why says why there is still no proof; empty as long as that is no wonder.
 func (p *proof) why() string {
-	switch {
-	case p.proven || p.tries.count < patience:
+	if p.proven || p.tries.count < patience {
 		return ""
-	case p.err != nil:
-		cause := apply.Classify(p.err, "create", schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"})
-		return "its webhook to be seen rejecting an object, until when it is not enforced (guest side: " + cause.String() + ")"
-	default:
-		return "its webhook to be seen rejecting an object, until when it is not enforced (the guest's API server accepts what it would reject)"
 	}
+	return status.WaitingForProof(p.err)
 }
 
 // applied says that the webhook was written, and when to try the proof: our own write is no event.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's account. That is limited: a burst for
@@ -77,8 +77,7 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	if credential.Token != "" {
 		p.again(max(credential.RenewAt().Sub(now), mintRetry))
 		if credential.Life() < shortestLife {
-			p.result.Waiting = fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)",
-				credential.Life().Round(time.Second))
+			p.result.Waiting = status.WaitingForLongerToken(credential.Life())
 		}
 		var err error
 		if secret, err = desired.CredentialSecret(r.config, p.hosted.ControlPlane, credential); err != nil {
@@ -87,7 +86,7 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	}
 	if r.tokens.err != nil {
 		// Whatever is there stays as it is: a pod that runs with a token that is about to expire is better than none.
-		p.result.Waiting = "a token of istiod's service account in the guest (guest side: " + tokenCause(r.tokens.err) + ")"
+		p.result.Waiting = status.WaitingForToken(r.tokens.err)
 	}
 	if secret.Key().Name == "" {
 		return nil
@@ -116,7 +115,7 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 	}
 	if err != nil {
 		p.again(mintRetry)
-		if was == nil || tokenCause(was) != tokenCause(err) {
+		if was == nil || status.WaitingForToken(was) != status.WaitingForToken(err) {
 			logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
 		}
 		return
@@ -126,9 +125,4 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 	}
 	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	r.mgmt.KeepCredential(fresh)
-}
-
-// tokenCause is why a token could not be had, in words that the guest may read and that stay the same from try to try.
-func tokenCause(err error) string {
-	return apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"}).String()
 }

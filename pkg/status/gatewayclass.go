@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
@@ -144,17 +143,4 @@ func (r Result) serves() string {
 	case desired.RolledOut:
 	}
 	return fmt.Sprintf("istiod %s serves since %s", r.Version, since)
-}
-
-func (r Result) waitsFor() string {
-	switch {
-	case r.Waiting != "":
-		return r.Waiting
-	case r.Istiod != desired.Available:
-		return "istiod to become available"
-	case r.Mgmt.Count(apply.VerdictWaiting)+r.Guest.Count(apply.VerdictWaiting) > 0:
-		return "objects that are being deleted"
-	default:
-		return "objects that were not tried yet"
-	}
 }

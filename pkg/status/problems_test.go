@@ -206,6 +206,8 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 		"another error":     {Unseen: errors.New(evil)},
 		"a kubeconfig":      with(serving(), func(r *status.Result) { r.Kubeconfig = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
+		"no token":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForToken(refusal) }),
+		"no proof":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForProof(refusal) }),
 		"a rival":           refusing(desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: evil}}}),
 		"a CRD's condition": with(deciding(names), func(r *status.Result) { r.Guest = written }),
 		"a holder":          refusing(desired.TakenError{Taken: desired.Taken{By: []desired.TakenClaim{{HeldClaim: desired.HeldClaim{Holder: evil}}}}}),
@@ -214,7 +216,7 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report, nil, now)...)
 		heard := false
 		for _, c := range all {
-			heard = heard || strings.Contains(c.Message, "evil") || name == "a holder"
+			heard = heard || strings.Contains(c.Message, "evil") || strings.Contains(c.Message, "delete everything") || name == "a holder"
 			if strings.ContainsFunc(c.Message, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) {
 				t.Errorf("%s: %s hides something: %q", name, c.Type, c.Message)
 			}
