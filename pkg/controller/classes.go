@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -78,7 +80,7 @@ func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
 		said.says.take(now)
 		err := r.guest.ApplyConditions(ctx, class.Name, conditions)
 		errs = append(errs, err)
-		if err != nil && !lastingError(err) {
+		if err != nil && apply.Classify(err, "patch", schema.GroupResource{}).Class().Passes() {
 			break // the others would get no answer either
 		}
 	}

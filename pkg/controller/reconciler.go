@@ -86,13 +86,6 @@ func (p *pass) again(after time.Duration) {
 	}
 }
 
-// found notes what was observed.
-func (p *pass) found() {
-	res := &p.result
-	res.Istiod, res.Rollout = p.hosted.Istiod, p.hosted.Rollout
-	res.Classes, res.InUse, res.InUseTotals, res.Searching = p.seen.Classes, p.seen.InUse, p.seen.InUseTotals, p.seen.Searching
-}
-
 // Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	p, err := r.converge(ctx)
@@ -174,7 +167,9 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 		r.keepAwaited(ctx, p, unseen, err)
 		return unseen
 	}
-	p.found()
+	res := &p.result
+	res.Istiod, res.Rollout = hosted.Istiod, hosted.Rollout
+	res.Classes, res.InUse, res.InUseTotals, res.Searching = seen.Classes, seen.InUse, seen.InUseTotals, seen.Searching
 	if err != nil {
 		if !unknown(err) && r.managed(p) {
 			r.keepUnseen(ctx, p)

@@ -17,11 +17,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// lastingError says that an error does not pass by itself; none does not stand in the way.
-func lastingError(err error) bool {
-	return err == nil || !apply.Classify(err, "", schema.GroupResource{}).Class().Passes()
-}
-
 // failure is what kept a pass from making both sides as they should be; the zero value is none.
 type failure struct {
 	err error

@@ -104,24 +104,15 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"the next version does not become ready": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
-			want{
-				metav1.ConditionTrue, status.ReasonInstalled,
-				"istiod serves since 2026-11-21T10:00:00Z, but version 1.29.1, which is to replace it, does not become ready (management side)",
-			},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, but version 1.29.1, which is to replace it, does not become ready (management side)"},
 		},
 		"refused while istiod serves": {
 			status.Result{Refused: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
-			want{
-				metav1.ConditionTrue, status.ReasonInstalled,
-				serves + ", but nothing more is done for it: the installation was refused before anything was changed; the log of hypergate says why",
-			},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but nothing more is done for it: the installation was refused before anything was changed; the log of hypergate says why"},
 		},
 		"somebody undoes what we write": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
-			want{
-				metav1.ConditionTrue, status.ReasonInstalled,
-				serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only",
-			},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only"},
 		},
 		"who undoes what we write is named in the guest alone": {
 			status.Result{

@@ -140,10 +140,11 @@ func (r Result) installing() (reason, what string) {
 }
 
 func pausedText(p desired.Paused) string {
-	if p.Until.IsZero() {
-		return "paused by spec.pausedUntil, until that is changed: nothing is written in the guest or beside it; what serves goes on with the token that it has"
+	until := "that is changed"
+	if !p.Until.IsZero() {
+		until = p.Until.UTC().Format(time.RFC3339)
 	}
-	return "paused by spec.pausedUntil, until " + p.Until.UTC().Format(time.RFC3339) + ": nothing is written in the guest or beside it; what serves goes on with the token that it has"
+	return "paused by spec.pausedUntil, until " + until + ": nothing is written in the guest or beside it; what serves goes on with the token that it has"
 }
 
 // degraded goes by what somebody must act on, and by what should have passed and has not. What was told as lasting stays told until it has passed: a

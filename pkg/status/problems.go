@@ -179,9 +179,8 @@ func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 
 // next is what to do about a cause.
 func next(side desired.Side, class apply.Class) string {
-	const seeLog = "see hypergate's log for the whole answer"
 	// guest is what to do in the guest, where that is something else.
-	step := map[apply.Class]struct{ mgmt, guest string }{
+	step, known := map[apply.Class]struct{ mgmt, guest string }{
 		apply.Unreachable: {
 			"see that the management cluster's API server answers",
 			"see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig",
@@ -193,18 +192,17 @@ func next(side desired.Side, class apply.Class) string {
 		apply.Denied:           {mgmt: "let hypergate by, or change what it is denied for"},
 		apply.Conflict:         {mgmt: "if nobody needs the object, delete it, and hypergate makes its own"},
 		apply.NamespaceMissing: {mgmt: "make the namespace"},
-		apply.Invalid:          {mgmt: seeLog},
-		apply.Other:            {mgmt: seeLog},
-		apply.NotServed:        {mgmt: seeLog},
-		apply.Refused:          {mgmt: seeLog},
 	}[class]
-	if step.mgmt == "" {
+	switch {
+	case !known && class.Passes():
 		return ""
-	}
-	if side == desired.SideGuest {
+	case !known:
+		return nextStep("see hypergate's log for the whole answer")
+	case side == desired.SideGuest:
 		return nextStep(cmp.Or(step.guest, step.mgmt))
+	default:
+		return nextStep(step.mgmt)
 	}
-	return nextStep(step.mgmt)
 }
 
 func nextStep(text string) string { return " [" + text + "]" }
