@@ -18,7 +18,7 @@ import (
 type awaiting struct {
 	missing string
 	since   time.Time
-	told    bool
+	told    notice
 }
 
 // awaitTime is how long that may take: mostly it takes no time.
@@ -44,9 +44,9 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 	log := logr.FromContextOrDiscard(ctx)
 	log.V(1).Info("Waiting to know both sides", "why", err.Error())
 	if r.awaiting.of(err); r.awaiting.missing != "" {
-		p.again(r.awaiting.left())
-		if r.awaiting.left() == 0 && !r.awaiting.told {
-			r.awaiting.told = true
+		left := r.awaiting.left()
+		p.again(left)
+		if left == 0 && r.awaiting.told.isNews(r.awaiting.missing) {
 			log.Info("The guest answers, but what decides what is installed cannot be listed: until it can, nothing is done but to renew istiod's token",
 				"missing", r.awaiting.missing, "err", err.Error())
 		}

@@ -58,26 +58,20 @@ const (
 //
 // False is what somebody must act on, or what istiod cannot work without. CRDs of others that are the same as ours, and those of a live OLM,
 // are neither.
-func precedence() []verdict {
-	return []verdict{
-		denied:   {metav1.ConditionFalse, ReasonDeniedByAdmissionPolicy},
-		blocked:  {metav1.ConditionFalse, ReasonTakeoverBlocked},
-		failing:  {metav1.ConditionFalse, ReasonNotReady},
-		rejected: {metav1.ConditionFalse, ReasonNotReady},
-		unclear:  {metav1.ConditionFalse, ReasonUnknownManagement},
-		missing:  {metav1.ConditionFalse, ReasonNotReady},
-		leaving:  {metav1.ConditionFalse, ReasonNotReady},
-		coming:   {metav1.ConditionFalse, ReasonNotReady},
-		ours:     {metav1.ConditionTrue, ReasonManaged},
-		olms:     {metav1.ConditionTrue, ReasonManagedByOLM},
-		others:   {metav1.ConditionTrue, ReasonUnknownManagement},
+func precedence() []metav1.Condition {
+	return []metav1.Condition{
+		denied:   isFalse(ReasonDeniedByAdmissionPolicy, ""),
+		blocked:  isFalse(ReasonTakeoverBlocked, ""),
+		failing:  isFalse(ReasonNotReady, ""),
+		rejected: isFalse(ReasonNotReady, ""),
+		unclear:  isFalse(ReasonUnknownManagement, ""),
+		missing:  isFalse(ReasonNotReady, ""),
+		leaving:  isFalse(ReasonNotReady, ""),
+		coming:   isFalse(ReasonNotReady, ""),
+		ours:     isTrue(ReasonManaged, ""),
+		olms:     isTrue(ReasonManagedByOLM, ""),
+		others:   isTrue(ReasonUnknownManagement, ""),
 	}
-}
-
-// verdict is status and reason of a condition.
-type verdict struct {
-	status metav1.ConditionStatus
-	reason string
 }
 
 // stand is one CRD with its standing, and what there is to say of it.
@@ -217,8 +211,8 @@ func (r Result) crdsReady() metav1.Condition {
 	if r.Refused != nil || len(stands) == 0 {
 		return isUnknown(ReasonNotReady, "nothing is planned")
 	}
-	v := precedence()[stands[0].standing]
-	c := metav1.Condition{Status: v.status, Reason: v.reason, Message: toldOf(stands)}
+	c := precedence()[stands[0].standing]
+	c.Message = toldOf(stands)
 	switch first, last := stands[0].standing, stands[len(stands)-1].standing; {
 	case noneExists(stands) && first != denied:
 		c.Reason, c.Message = ReasonNoneExist, "there is none of the CRDs: "+c.Message

@@ -156,7 +156,7 @@ func (r Result) troubledCRDs() []problem {
 	if len(stands) == 0 {
 		return nil
 	}
-	return []problem{{reason: precedence()[stands[0].standing].reason, text: "looking after the guest's CRDs: " + toldOf(stands)}}
+	return []problem{{reason: precedence()[stands[0].standing].Reason, text: "looking after the guest's CRDs: " + toldOf(stands)}}
 }
 
 // ofCause is a problem with a request.
