@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -31,13 +32,16 @@ type claimView struct {
 	watches []*watch.Watch
 	client  coordinationclient.LeaseInterface
 
-	// mu guards made: the claims that were taken and that the watch has not shown yet, by Lease.
-	mu   sync.Mutex
+	// mu guards what follows, by Lease.
+	mu sync.Mutex
+	// made are the claims that were taken and that the watch has not shown yet.
 	made map[string]desired.HeldClaim
+	// at is the resourceVersion of what the watch has shown last.
+	at map[string]string
 }
 
 func newClaimView(client coordinationclient.LeaseInterface, claims []desired.Claim, notify func()) *claimView {
-	v := &claimView{client: client, made: map[string]desired.HeldClaim{}}
+	v := &claimView{client: client, made: map[string]desired.HeldClaim{}, at: map[string]string{}}
 	for _, claim := range claims {
 		v.watches = append(v.watches, v.watchOf(claim.Lease, notify))
 	}
@@ -88,7 +92,19 @@ func (v *claimView) shown(e watch.Event) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		delete(v.made, item.Name)
+		v.at[item.Name] = item.ResourceVersion
 	}
+}
+
+// took notes a claim that was taken in a version of its Lease, unless the watch has shown that before the answer came: the Lease may be gone again, and
+// nothing would ever say so.
+func (v *claimView) took(claim desired.HeldClaim, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(v.at[claim.Lease], version); err == nil && order >= 0 {
+		return
+	}
+	v.made[claim.Lease] = claim
 }
 
 // claimItem is what is kept of a Lease.
@@ -169,9 +185,7 @@ func (c *Cluster) Claim(ctx context.Context, claim desired.Claim, holder string)
 	if err != nil {
 		return fmt.Errorf("claiming %s in the guest: %w", claim.What, err)
 	}
-	c.claims.mu.Lock()
-	defer c.claims.mu.Unlock()
-	c.claims.made[claim.Lease] = desired.HeldClaim{Lease: claim.Lease, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
+	c.claims.took(desired.HeldClaim{Lease: claim.Lease, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}, got.ResourceVersion)
 	return nil
 }
 

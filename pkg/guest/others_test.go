@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,37 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 	f.api.Put(theLeases)
 	f.Eventually(func() []desired.HeldClaim { return f.observed().Claims.Held }).Should(gomega.BeEmpty())
 }
+
+// TestAClaimThatIsGoneBeforeTheAnswer: whoever deletes a Lease as soon as it is there may be seen to before the API server's answer to the claim is. The claim
+// is then nobody's, and must be taken again.
+func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
+	const name = "hypergate-claim-revision-openshift-gateway"
+	lease := `{metadata: {name: ` + name + `, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`
+	var f *fixture
+	held := func() []desired.HeldClaim { return f.observed().Claims.Held }
+	f = startWith(t, nobody, func(next http.RoundTripper) http.RoundTripper {
+		return answering(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodPatch {
+				return next.RoundTrip(r)
+			}
+			f.api.Put(theLeases, lease)
+			f.Eventually(held).Should(gomega.HaveLen(1))
+			look := r.Clone(r.Context())
+			look.Method, look.Body, look.ContentLength, look.URL.RawQuery = http.MethodGet, nil, 0, ""
+			response, err := next.RoundTrip(look)
+			f.api.Put(theLeases)
+			f.Eventually(held).Should(gomega.BeEmpty())
+			return response, err
+		})
+	})
+	f.observed()
+	f.Expect(f.guest.Claim(t.Context(), desired.Claim{Lease: name, What: "the revision"}, "me")).To(gomega.Succeed())
+	f.Expect(held()).To(gomega.BeEmpty())
+}
+
+type answering func(*http.Request) (*http.Response, error)
+
+func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestOfLeasesLittleIsKept: a Lease of another name is not even asked for, and its holder's name may be as long as the guest likes.
 func TestOfLeasesLittleIsKept(t *testing.T) {
