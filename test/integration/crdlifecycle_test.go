@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -171,6 +170,7 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	w.Expect(w.olm("clusterserviceversions").Delete(w.Context(), "mesh", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(w.isOurs(ruleCRD)).Should(gomega.Succeed())
 	w.Expect(w.get(ruleCRD).GetLabels()).To(gomega.HaveKey(meshPackage), "labels of others stay")
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "Managed"))
 
 	w.Log("OLM is back: hypergate yields")
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription"}}
@@ -179,6 +179,8 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	_, err := w.olm("subscriptions").Create(w.Context(), u, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Keep, crds.IsOLMs))
+	// hypergate itself has seen it, too.
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "MixedOwnership"))
 	w.settle()
 	w.patch(ruleCRD, `{"spec":{"names":{"shortNames":["drx"]}}}`)
 	changed := w.get(ruleCRD).GetGeneration() // the API server itself still writes the status
@@ -232,8 +234,7 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 	} {
 		w.Expect(w.crds().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	}
-	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.serves("demo")
 	w.settle()
 	asked := w.guestRequests.count()
 	w.Consistently(func() []string {
@@ -268,8 +269,9 @@ func eachIsMissingAtStart(w *crdWorld) {
 		w.Eventually(func() types.UID { return w.uid(name) }, 30*time.Second).ShouldNot(gomega.BeElementOf(before, types.UID("")))
 		w.established(name)
 		w.ensureClass("demo")
-		w.playIstiod(corev1.ConditionTrue)
-		w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+		w.serves("demo")
+		w.settle() // what the condition said may have been of the run before: this one is to come to its end, not to be stopped amid its first writes
+		w.serves("demo")
 		stop()
 	}
 }

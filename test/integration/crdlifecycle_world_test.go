@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -304,6 +305,18 @@ func (w *crdWorld) ensureClass(name string) {
 	if _, err := w.gateway.GatewayClasses().Get(w.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		w.createClass(name)
 	}
+}
+
+// serves waits until a class says that istiod is installed. Each istiod becomes available: where the class was away, it was made anew, and that may happen
+// after the class is back.
+func (w *crdWorld) serves(class string) {
+	w.Helper()
+	w.Eventually(func() *metav1.Condition {
+		if d := w.istiod(); d != nil && d.Status.ReadyReplicas == 0 {
+			w.playIstiod(corev1.ConditionTrue)
+		}
+		return w.condition(class, "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
 // managers are the field managers of a CRD.
