@@ -155,7 +155,7 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 	return cancel, ended
 }
 
-// testWriter puts the controller's log into the test's, and keeps it.
+// testWriter keeps the controller's log, and puts what counts of it into the test's. Nothing comes after what the test failed of: that is what one looks for.
 type testWriter struct {
 	t    *testing.T
 	kept *logged
@@ -164,10 +164,19 @@ type testWriter struct {
 func (w testWriter) Write(p []byte) (int, error) {
 	w.kept.mu.Lock()
 	defer w.kept.mu.Unlock()
-	if !w.kept.over {
-		w.t.Log(strings.TrimSpace(string(p)))
+	if line := strings.TrimSpace(string(p)); !w.kept.over && !w.t.Failed() && !isDebug(line) && !isManagers(line) {
+		w.t.Log(line)
 	}
 	return w.kept.text.Write(p)
+}
+
+func isDebug(line string) bool { return strings.Contains(line, "level=DEBUG") }
+
+// isManagers says that a line is one of those that controller-runtime logs with each start and stop.
+func isManagers(line string) bool {
+	_, message, _ := strings.Cut(line, "msg=")
+	return slices.ContainsFunc([]string{"Starting EventSource", "Starting Controller", "Starting workers", "Stopping and waiting", "Shutdown signal", "All workers", "Wait completed"},
+		func(s string) bool { return strings.HasPrefix(message, `"`+s) })
 }
 
 type logged struct {
@@ -179,7 +188,7 @@ type logged struct {
 
 // lines are those that are told whatever the level is.
 func (l *logged) lines() []string {
-	return slices.DeleteFunc(strings.Split(l.String(), "\n"), func(line string) bool { return strings.Contains(line, "level=DEBUG") })
+	return slices.DeleteFunc(strings.Split(l.String(), "\n"), isDebug)
 }
 
 func (l *logged) end() {
