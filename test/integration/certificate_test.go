@@ -89,7 +89,7 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 // guestCertificate is how an admin of the guest reaches it by a client certificate of this life.
 func (w *world) guestCertificate(name string, life time.Duration) *rest.Config {
 	w.Helper()
-	config, err := pair.Guest.ClientCertificate(w.cfg.Revision+"-"+name, "system:masters", time.Now().Add(life))
+	config, err := w.pair.Guest.ClientCertificate(w.cfg.Revision+"-"+name, "system:masters", time.Now().Add(life))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return config
 }

@@ -35,13 +35,13 @@ func withClusterAPI(t *testing.T, version string) *capiWorld {
 	w := &capiWorld{world: newWorld(t), version: version, name: "guest1"}
 	// Without Istio resources there is no webhook, which nobody here could answer: it would be tried, and told of, again and again.
 	w.cfg.IstioResources, w.cfg.GuestKubeconfigSecret, w.guestConfig = nil, "guest1-kubeconfig", nil
-	remove, err := capi.Serve(t.Context(), pair.Mgmt.Config, version)
+	remove, err := capi.Serve(t.Context(), w.pair.Mgmt.Config, version)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() {
 		w.patchCluster(`{"metadata":{"finalizers":null}}`)
 		w.Expect(remove(context.Background())).To(gomega.Succeed())
 		w.Eventually(func() error {
-			clusters, err := capi.Clusters(pair.Mgmt.Config, version, w.cfg.MgmtNamespace)
+			clusters, err := capi.Clusters(w.pair.Mgmt.Config, version, w.cfg.MgmtNamespace)
 			w.Expect(err).NotTo(gomega.HaveOccurred())
 			_, err = clusters.List(context.Background(), metav1.ListOptions{})
 			return err
@@ -62,7 +62,7 @@ func (w *capiWorld) freeAddress() string {
 // createCluster makes the Cluster, and says what its UID is.
 func (w *capiWorld) createCluster() types.UID {
 	w.Helper()
-	clusters, err := capi.Clusters(pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
+	clusters, err := capi.Clusters(w.pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	made, err := clusters.Create(w.Context(), capi.Cluster(w.version, w.cfg.MgmtNamespace, w.name), metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -72,7 +72,7 @@ func (w *capiWorld) createCluster() types.UID {
 // patchCluster changes the Cluster, if it is there, or its status.
 func (w *capiWorld) patchCluster(patch string, subresources ...string) {
 	w.Helper()
-	clusters, err := capi.Clusters(pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
+	clusters, err := capi.Clusters(w.pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = clusters.Patch(context.Background(), w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	w.Expect(err).To(gomega.Or(gomega.Not(gomega.HaveOccurred()), gomega.Satisfy(apierrors.IsNotFound)))
@@ -82,7 +82,7 @@ func (w *capiWorld) initialize() { w.patchCluster(capi.Initialized(w.version), "
 
 func (w *capiWorld) deleteCluster() {
 	w.Helper()
-	clusters, err := capi.Clusters(pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
+	clusters, err := capi.Clusters(w.pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(clusters.Delete(w.Context(), w.name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
@@ -113,7 +113,7 @@ func (w *capiWorld) putSecret(config *rest.Config, edits ...func(*corev1.Secret)
 // guestWrites are how often hypergate has written in the guest, or tried to, by any of its kubeconfigs, dry runs included.
 func (w *capiWorld) guestWrites() int {
 	w.Helper()
-	requests, err := audit.Read(pair.Guest.AuditLog, w.users...)
+	requests, err := audit.Read(w.pair.Guest.AuditLog, w.users...)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	n := 0
 	for _, r := range requests {
@@ -246,7 +246,7 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 			w.putSecret(second, func(s *corev1.Secret) { s.Data = map[string][]byte{"admin.conf": s.Data["value"]} })
 		}, "neither the key value"},
 		"it is no kubeconfig":                    {func() { w.putSecret(second, func(s *corev1.Secret) { s.Data["value"] = []byte("none") }) }, "Secret guest1-kubeconfig, key value: it is no kubeconfig"},
-		"it leads to the management cluster":     {func() { w.putSecret(pair.Mgmt.Config) }, "leads to the management cluster itself"},
+		"it leads to the management cluster":     {func() { w.putSecret(w.pair.Mgmt.Config) }, "leads to the management cluster itself"},
 		"the Secret goes":                        {func() { w.deleteSecret() }, "has none of that name"},
 		"it runs a program":                      {func() { w.putSecret(second, runsAProgram) }, "from the program steal (exec)"},
 		"it is one that the guest does not know": {func() { w.putSecret(first) }, "Unauthorized"},
@@ -296,7 +296,7 @@ func TestASecretThatIsWrongAtFirst(t *testing.T) {
 		{func() { w.putSecret(good, func(s *corev1.Secret) { s.Data = nil }) }, "but none at all"},
 		{func() { w.putSecret(good, func(s *corev1.Secret) { s.Data["value"] = nil }) }, "its key value is empty"},
 		{func() { w.putSecret(good, runsAProgram) }, "from the program steal (exec)"},
-		{func() { w.putSecret(pair.Mgmt.Config) }, "leads to the management cluster itself"},
+		{func() { w.putSecret(w.pair.Mgmt.Config) }, "leads to the management cluster itself"},
 	} {
 		step.put()
 		w.Eventually(w.log.String).Should(gomega.ContainSubstring(step.want))

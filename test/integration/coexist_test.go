@@ -24,7 +24,7 @@ import (
 // another is a second hypergate for the same guest, with a management namespace of its own. change says what else differs.
 func (w *world) another(change func(*world)) *world {
 	w.Helper()
-	other := newWorld(w.T)
+	other := newWorldOn(w.T, w.pair)
 	mine := other.cfg.MgmtNamespace
 	other.cfg = w.cfg
 	other.cfg.MgmtNamespace = mine
@@ -158,7 +158,7 @@ func TestASecondHypergateRefusesWhole(t *testing.T) {
 			w.cfg.Topology, w.cfg.MgmtNamespace = desired.TopologyStandalone, w.cfg.GuestNamespace
 			w.cfg.XDS = desired.HostPort{Host: w.cfg.IstiodName() + "." + w.cfg.GuestNamespace + ".svc", Port: 15012}
 			w.cfg.WebhookHost, w.cfg.GuestServer, w.cfg.NetworkPolicies = "", "", nil
-			w.mgmt, w.mgmtConfig = w.guest, counted(pair.Guest.Config, w.mgmtRequests)
+			w.mgmt, w.mgmtConfig = w.guest, counted(w.pair.Guest.Config, w.mgmtRequests)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,6 +179,7 @@ func TestASecondHypergateRefusesWhole(t *testing.T) {
 func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
+	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
 	for _, claim := range w.cfg.Claims() {
 		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Lease + `","labels":{"` + desired.ClaimLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
@@ -207,6 +208,7 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 	}
 	const user = "without-claims"
+	w.haveCRDs()
 	w.allowInGuest(user, everything)
 	w.guestConfig = rest.CopyConfig(w.guestConfig)
 	w.guestConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
@@ -249,6 +251,7 @@ func (w *world) deleteIstiod() {
 func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
+	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
 	w.createIstiod()
 	w.createClass("rival")
@@ -282,6 +285,7 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 func TestOpenShiftsIngressOperator(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
+	w.haveCRDs()
 	w.createClass("operated")
 	patch := func(body, subresource string) {
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "operated", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "ingress-operator"},

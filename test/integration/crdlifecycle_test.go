@@ -22,6 +22,7 @@ import (
 
 // TestCRDLifecycle has a guest for each story: what a story does to CRDs, it does to the whole cluster.
 func TestCRDLifecycle(t *testing.T) {
+	t.Parallel()
 	for name, story := range map[string]func(*crdWorld){
 		"somebody else's, and the same":                 theSameIsKept,
 		"somebody else's, and another":                  anotherIsBlockedUntilConsent,

@@ -49,36 +49,21 @@ type crdWorld struct {
 	eye *guest.Cluster
 }
 
-// The story runs beside another one.
 func newCRDWorld(t *testing.T) *crdWorld {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs API servers: run without -short")
-	}
-	oneOfTwo(t)
+	pair := takePair(t)
 	plane, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(plane.Stop)
-	w := &crdWorld{world: newWorld(t), dynamic: dynamic.NewForConfigOrDie(plane.Config)}
+	w := &crdWorld{world: newWorldOn(t, pair), dynamic: dynamic.NewForConfigOrDie(plane.Config)}
 	w.guest, w.gateway = kubernetes.NewForConfigOrDie(plane.Config), gatewayclient.NewForConfigOrDie(plane.Config)
 	w.guestConfig = counted(plane.Config, w.guestRequests)
 	w.cfg.CRDProtection = desired.LeaveCRDsOpen
 	w.source, err = charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return w
-}
-
-// beside are the guests of their own that there may be at once, however many cores there are: such a story waits for half of its time.
-var beside = make(chan struct{}, 2)
-
-// oneOfTwo lets a test that has a guest of its own run beside another one.
-func oneOfTwo(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	beside <- struct{}{}
-	t.Cleanup(func() { <-beside })
 }
 
 func (w *crdWorld) crds() dynamic.ResourceInterface {

@@ -14,6 +14,7 @@ import (
 
 // TestCRDsAndThePlatform: what OpenShift's own ingress operator does to CRDs, and what its policy does to hypergate.
 func TestCRDsAndThePlatform(t *testing.T) {
+	t.Parallel()
 	for name, story := range map[string]func(*crdWorld){
 		"its policy refuses us":       deniedByPolicy,
 		"it writes over what is ours": yieldToIngressOperator,

@@ -48,10 +48,8 @@ type guarded struct {
 
 // TestCRDPolicy is about the policy alone, on a guest of its own: it is about CRDs that other stories share.
 func TestCRDPolicy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs an API server: run without -short")
-	}
-	oneOfTwo(t)
+	needsServers(t)
+	t.Parallel()
 	guest, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), true)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +79,7 @@ func TestCRDPolicy(t *testing.T) {
 func (g guarded) in(t *testing.T) *guarded {
 	t.Helper()
 	g.T, g.Gomega = t, gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	g.SetDefaultEventuallyTimeout(patience)
 	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	return &g
 }

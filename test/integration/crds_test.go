@@ -34,16 +34,15 @@ type crdHashes struct {
 // TestStoredCRDsHaveTheHashThatWasSent: whatever the API server fills in, leaves out and converts, for each CRD that hypergate may write or
 // find. From this follows that an upgrade is seen as one, and that a CRD as it should be is left alone.
 func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs an API server: run without -short")
-	}
+	needsServers(t)
+	t.Parallel()
 	guest, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(guest.Stop)
 	h := crdHashes{t, gomega.NewWithT(t), dynamic.NewForConfigOrDie(guest.Config)}
-	h.SetDefaultEventuallyTimeout(20 * time.Second)
+	h.SetDefaultEventuallyTimeout(patience)
 	h.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 
 	h.mustKeep("awkward", awkwardCRD(t))

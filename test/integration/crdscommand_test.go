@@ -38,7 +38,7 @@ var crdsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ve
 // TestTheCRDsCommand has nothing but a kubeconfig of the guest: no controller runs, no GatewayClass is there, and nothing is written.
 func TestTheCRDsCommand(t *testing.T) {
 	w := newWorld(t)
-	guest := dynamic.NewForConfigOrDie(pair.Guest.Config)
+	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
 	definitions := guest.Resource(crdsResource)
 	w.removeCRDs(guest)
 	w.Cleanup(func() { w.removeCRDs(guest) })
@@ -181,7 +181,7 @@ func (r crdsReported) verdict(name string) string {
 func (w *world) crdsOutput(others ...string) (code int, out, errOut string) {
 	w.Helper()
 	var stdout, stderr bytes.Buffer
-	code = app.Execute(w.Context(), append([]string{"crds", "--guest-kubeconfig=" + pair.Guest.Kubeconfig, "--revision=" + w.cfg.Revision}, others...), &stdout, &stderr)
+	code = app.Execute(w.Context(), append([]string{"crds", "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig, "--revision=" + w.cfg.Revision}, others...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -280,7 +280,7 @@ func (w *world) lookingOn(everything bool) string {
 		user = w.cfg.Revision + "-reader"
 		w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list", "watch"}}})
 	}
-	config, err := clientcmd.LoadFromFile(pair.Guest.Kubeconfig)
+	config, err := clientcmd.LoadFromFile(w.pair.Guest.Kubeconfig)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, info := range config.AuthInfos {
 		info.Impersonate = user

@@ -18,8 +18,8 @@ import (
 
 // TestCRDsAreToldOf: in the status of a class, and in the metrics without one. A condition that holds no more goes, and somebody else's stays.
 func TestCRDsAreToldOf(t *testing.T) {
-	w := newWorld(t)
-	guest := dynamic.NewForConfigOrDie(pair.Guest.Config)
+	w := newWorldOn(t, takePairAlone(t)) // all hypergates of a process show their metrics in one place
+	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
 	w.removeCRDs(guest)
 	w.Cleanup(func() { w.removeCRDs(guest) })
 	w.run()

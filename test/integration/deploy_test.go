@@ -43,9 +43,8 @@ const (
 
 // TestDeploy is about deploy/: what it installs is valid, and the identities in it are enough for all that hypergate does and no more.
 func TestDeploy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs two API servers: run without -short")
-	}
+	needsServers(t)
+	t.Parallel()
 	own, err := planes.Start(t.Context(), planes.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +136,7 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 	if topology == desired.TopologyStandalone {
 		d.cfg.MgmtNamespace = d.cfg.GuestNamespace
 	}
-	d.SetDefaultEventuallyTimeout(20 * time.Second)
+	d.SetDefaultEventuallyTimeout(patience)
 	d.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	go playGarbageCollector(d.Context(), d.mgmt, d.cfg.MgmtNamespace)
 	d.deploy(desired.SideMgmt, mgmt.Config, mgmtDirs)

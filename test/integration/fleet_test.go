@@ -70,9 +70,9 @@ type fleet []*world
 // newFleet starts two more guests.
 func newFleet(t *testing.T) fleet {
 	t.Helper()
-	out := make(fleet, 3)
+	pair, out := takePair(t), make(fleet, 3)
 	for i := range out {
-		out[i] = newWorld(t)
+		out[i] = newWorldOn(t, pair)
 		out[i].cfg.GuestNamespace, out[i].cfg.ControllerName, out[i].cfg.Revision = "fleet", "example.com/fleet", "fleet"
 		out[i].cfg.WebhookHost = out[i].cfg.WebhookService()
 		out[i].cfg.IstioResources = nil // without a webhook, which nobody here could answer
@@ -199,9 +199,9 @@ func usersIstio(w *world) {
 			}},
 		}},
 	})
-	w.Expect(deploy.Apply(w.Context(), pair.Mgmt.Config, objects)).To(gomega.Succeed())
+	w.Expect(deploy.Apply(w.Context(), w.pair.Mgmt.Config, objects)).To(gomega.Succeed())
 	w.Cleanup(func() {
-		if err := deploy.Delete(context.Background(), pair.Mgmt.Config, objects); err != nil {
+		if err := deploy.Delete(context.Background(), w.pair.Mgmt.Config, objects); err != nil {
 			w.Error(err)
 		}
 	})

@@ -3,12 +3,14 @@ package integration_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,33 +36,37 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// pair is the two clusters that all stories share; each story has its own namespaces, revision and controller name.
-var pair *planes.Pair
-
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
 	flag.Parse()
-	if testing.Short() {
-		return m.Run() // every story skips
-	}
-	var err error
-	if pair, err = planes.Start(context.Background(), planes.Options{}); err != nil {
+	if err := setUp(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	for range atOnce {
+		pairs <- nil
+	}
 	code := m.Run()
-	if err := pair.Stop(); err != nil {
+	if err := stopPairs(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
 }
 
+// setUp lets as many stories run at once as there are pairs. The API servers, of which there are a dozen then, do most of the work of all stories, and a
+// third of theirs is to collect garbage: they get some more memory instead.
+func setUp() error {
+	return errors.Join(flag.Set("test.parallel", strconv.Itoa(atOnce)), os.Setenv("GOGC", "300"), os.Setenv("GOMEMLIMIT", "600MiB"))
+}
+
 // world is one story's part of the two clusters.
 type world struct {
 	*testing.T
 	gomega.Gomega
+	// pair is the two clusters.
+	pair                    *planes.Pair
 	cfg                     desired.Config
 	mgmt, guest             kubernetes.Interface
 	gateway                 gatewayclient.GatewayV1Interface
@@ -82,14 +88,21 @@ type world struct {
 // worlds numbers the stories.
 var worlds atomic.Int32
 
+// patience is for how long what should come is waited for, where nobody says how soon it must.
+const patience = time.Minute
+
+// newWorld is a story, which runs beside others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs two API servers: run without -short")
-	}
+	return newWorldOn(t, takePair(t))
+}
+
+// newWorldOn is one on a pair that the test has already.
+func newWorldOn(t *testing.T, pair *planes.Pair) *world {
+	t.Helper()
 	n := worlds.Add(1)
 	w := &world{
-		T: t, Gomega: gomega.NewWithT(t),
+		T: t, Gomega: gomega.NewWithT(t), pair: pair,
 		mgmt: kubernetes.NewForConfigOrDie(pair.Mgmt.Config), guest: kubernetes.NewForConfigOrDie(pair.Guest.Config),
 		gateway:      gatewayclient.NewForConfigOrDie(pair.Guest.Config),
 		mgmtRequests: &requests{}, guestRequests: &requests{},
@@ -110,7 +123,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.Cleanup(w.log.end)
 	w.cfg.WebhookHost = w.cfg.WebhookService()
-	w.SetDefaultEventuallyTimeout(20 * time.Second)
+	w.SetDefaultEventuallyTimeout(patience)
 	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	w.mgmtConfig = counted(pair.Mgmt.Config, w.mgmtRequests)
 	w.guestConfig = counted(pair.Guest.Config, w.guestRequests)

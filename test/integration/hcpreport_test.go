@@ -211,12 +211,12 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w.isWell("guest1")
 
 	t.Log("the guest does not answer")
-	pair.Guest.StopAPI()
+	w.pair.Guest.StopAPI()
 	w.tells("guest1", status.ControlPlaneAvailable, withinMoments, saying(metav1.ConditionUnknown, "GuestUnreachable",
 		"watching the guest: the API server cannot be reached: connection refused [see that the guest's kube-apiserver runs"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
-	w.Expect(pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
+	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 	w.isWell("guest1")
 
 	t.Log("istiod does not come up: its image, say")

@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -46,7 +45,12 @@ func (w *world) controlPlanes() dynamic.ResourceInterface {
 }
 
 // mgmtAdmin is how the story itself reaches the management cluster.
-func (w *world) mgmtAdmin() *rest.Config { return cmp.Or(w.ownMgmt, pair.Mgmt.Config) }
+func (w *world) mgmtAdmin() *rest.Config {
+	if w.ownMgmt != nil {
+		return w.ownMgmt
+	}
+	return w.pair.Mgmt.Config
+}
 
 // createControlPlane makes a HostedControlPlane with more of its spec.
 func (w *world) createControlPlane(name, more string) {

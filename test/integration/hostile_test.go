@@ -159,7 +159,7 @@ func (w *world) fight(harms []harm) (makePeace func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{}, len(harms))
-	client := dynamic.NewForConfigOrDie(pair.Guest.Config)
+	client := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
 	for _, h := range harms {
 		objects := client.Resource(schema.GroupVersionResource{Group: h.group, Version: "v1", Resource: h.resource}).Namespace(h.namespace)
 		changes, err := objects.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + h.name})

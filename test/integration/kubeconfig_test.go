@@ -75,7 +75,7 @@ func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
 	good := kubeconfig.replace(w.guestToken("first"))
 	w.run()
 	w.install("demo")
-	wrong := kubeconfig.replace(pair.Mgmt.Config)
+	wrong := kubeconfig.replace(w.pair.Mgmt.Config)
 	w.Eventually(wrong.count, 40*time.Second).Should(gomega.BeNumerically(">=", 2), "it was looked at more than once")
 	for _, request := range wrong.since(0) {
 		w.Expect(request).To(gomega.HavePrefix("GET /api/v1/namespaces?"))
@@ -114,7 +114,7 @@ func TestTheGuestsCAIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	kubeconfig := w.kubeconfig()
 	config := w.guestToken("first")
-	guestCA, oldCA, newCA := config.CAData, pair.Mgmt.Config.CAData, w.anotherCA()
+	guestCA, oldCA, newCA := config.CAData, w.pair.Mgmt.Config.CAData, w.anotherCA()
 	config.CAData = slices.Concat(guestCA, oldCA)
 	kubeconfig.replace(config)
 	w.run()
@@ -199,7 +199,7 @@ func (w *world) guestToken(name string) *rest.Config {
 	})
 	token, err := w.guest.CoreV1().ServiceAccounts(namespace).CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	config := rest.AnonymousClientConfig(pair.Guest.Config)
+	config := rest.AnonymousClientConfig(w.pair.Guest.Config)
 	config.BearerToken = token.Status.Token
 	return config
 }

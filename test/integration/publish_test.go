@@ -61,7 +61,7 @@ func (w *world) serveRoutes() {
 }
 
 func (w *world) routes() dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
+	return dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
 }
 
 // publishAPIServer lets the HostedControlPlane publish the guest's API server in a way.
@@ -129,7 +129,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	w.Expect(w.xdsService().Spec.Ports[0].NodePort).To(gomega.Equal(port))
 
 	t.Log("a port that is taken is told")
-	other := newWorld(t)
+	other := newWorldOn(t, w.pair)
 	other.cfg.XDS = desired.HostPort{}
 	other.cfg.Publish = desired.Publish{Way: desired.WayNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
 	other.run()
@@ -245,7 +245,7 @@ func TestPublishedByTLSRoute(t *testing.T) {
 	w.Eventually(w.publishedAt("istiod-guest1.example.com", 443), "60s").Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
-	routes := dynamic.NewForConfigOrDie(pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).Namespace(w.cfg.MgmtNamespace)
+	routes := dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).Namespace(w.cfg.MgmtNamespace)
 	_, err := routes.Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.deleteClass("demo")

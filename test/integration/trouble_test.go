@@ -146,14 +146,14 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 	w.run()
 	w.install("demo")
 	generation := w.istiod().Generation
-	pair.Guest.StopAPI()
+	w.pair.Guest.StopAPI()
 	t.Log("drift on the management side is still undone")
 	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() error {
 		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed())
-	w.Expect(pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
+	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 
 	t.Log("and drift in the guest, soon after its return")
 	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
