@@ -14,10 +14,10 @@ CLUSTERS ?= 100
 SCALE_FLAGS ?=
 IMAGE ?= registry.example.com/hypergate:dev
 
-# Which package is tested where. The I/O shell and everything in test/ talk to real servers: those tests skip with -short. What starts a
-# real node needs root besides.
+# Which package is tested where. Tests that talk to real servers skip with -short: `unit` has all others, and `integration` has test/ and each package
+# elsewhere that has such a test, what takes longest first. What starts a real node needs root besides.
 UNIT := ./pkg/... ./cmd/... ./hack/...
-SHELL_PACKAGES := $(patsubst %,./%/...,$(wildcard pkg/apply pkg/watch pkg/mgmt pkg/guest pkg/controller cmd))
+SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
 
@@ -102,7 +102,7 @@ unit: ## Tests that need nothing but Go.
 
 .PHONY: integration
 integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.
-	go test -race -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
+	go test -race -count=1 -timeout 30m ./test/integration $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
 
 .PHONY: e2e
 e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
