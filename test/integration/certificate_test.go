@@ -19,10 +19,11 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.health = w.freeAddress()
 	kubeconfig := w.kubeconfig()
+	kubeconfig.installed()
 	short := w.guestCertificate("first", 20*time.Second)
 	first := kubeconfig.replace(short)
 	w.run()
-	w.install("demo")
+	w.Eventually(first.count).Should(gomega.BeNumerically(">", 0))
 	generation := w.istiod().Generation
 
 	second := kubeconfig.replace(w.guestCertificate("second", time.Hour))
@@ -60,10 +61,11 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w := newWorld(t)
 	w.health = w.freeAddress()
 	kubeconfig := w.kubeconfig()
+	kubeconfig.installed()
 	short := w.guestCertificate("short", 12*time.Second)
 	used := kubeconfig.replace(short)
 	w.run()
-	w.install("demo")
+	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.Equal("ok"))
 	w.expires(short)
 
 	t.Log("what the watch shows is refused to be put right")
@@ -84,6 +86,16 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	refused := used.unauthorized()
 	w.repairsDrift()
 	w.Expect(used.unauthorized()).To(gomega.Equal(refused), "nothing is sent with the old one any more")
+}
+
+// installed lets a hypergate with a certificate that lasts do the work, so that one that does not last is there for the rest of the story alone.
+func (k *kubeconfig) installed() {
+	w := k.world
+	w.Helper()
+	k.replace(w.guestCertificate("lasting", time.Hour))
+	stop := w.run()
+	w.install("demo")
+	stop()
 }
 
 // guestCertificate is how an admin of the guest reaches it by a client certificate of this life.
