@@ -225,7 +225,7 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 	for _, name := range w.all() {
 		w.Log(name)
 		before := w.uid(name)
-		w.Expect(w.crds().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.remove(name)
 		w.Eventually(func() types.UID { return w.uid(name) }, 30*time.Second).ShouldNot(gomega.BeElementOf(before, types.UID("")))
 		w.established(name)
 		w.ensureClass("demo")
@@ -233,7 +233,7 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 	for _, name := range []string{
 		openshift, "xmeshes.gateway.networking.x-k8s.io", "subscriptions.operators.coreos.com", "installplans.operators.coreos.com", "clusterserviceversions.operators.coreos.com",
 	} {
-		w.Expect(w.crds().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.remove(name)
 	}
 	w.serves("demo")
 	w.settle()
@@ -264,7 +264,7 @@ func eachIsMissingAtStart(w *crdWorld) {
 	for _, name := range w.all() {
 		w.Log(name)
 		before := w.uid(name)
-		w.Expect(w.crds().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.remove(name)
 		w.Eventually(func() types.UID { return w.uid(name) }).Should(gomega.BeEmpty())
 		stop := w.run()
 		w.Eventually(func() types.UID { return w.uid(name) }, 30*time.Second).ShouldNot(gomega.BeElementOf(before, types.UID("")))
@@ -303,7 +303,7 @@ func unmanagedAndBack(w *crdWorld) {
 	w.Expect(w.versionsOfCRDs(w.all()...)).To(gomega.Equal(before))
 	_, err = w.gateway.GatewayClasses().Get(w.Context(), "demo", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred(), "the class stays")
-	w.Expect(w.crds().Delete(w.Context(), ruleCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.remove(ruleCRD)
 	w.settle()
 	w.Expect(w.uid(ruleCRD)).To(gomega.BeEmpty(), "whoever deletes a CRD now means it")
 

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -302,6 +303,33 @@ func (w *crdWorld) serves(class string) {
 		}
 		return w.condition(class, "ControllerInstalled")
 	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+}
+
+// remove deletes a CRD.
+func (w *crdWorld) remove(name string) {
+	w.Helper()
+	w.Eventually(func() error { return listObjects(w.Context(), w.dynamic, name) }).Should(gomega.Succeed())
+	w.Expect(w.crds().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// listObjects lists the objects of a CRD, before that is deleted. The API server lists them, too, when it clears them away. If nobody has done so before, it
+// may fail ("storage is (re)initializing"), and where its copy of the CRD is still the one from before it said so, it does not try again for minutes
+// (apiextensions-apiserver pkg/controller/finalizer): the CRD stays, being deleted, and hypergate waits for its end.
+func listObjects(ctx context.Context, client dynamic.Interface, name string) error {
+	crd, err := client.Resource(crdsResource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading CRD %s: %w", name, err)
+	}
+	plural, group, _ := strings.Cut(name, ".")
+	for _, v := range versionsOf(crd) {
+		if v := v.(map[string]any); v["storage"] == true && v["served"] == true {
+			resource := schema.GroupVersionResource{Group: group, Version: v["name"].(string), Resource: plural}
+			if _, err := client.Resource(resource).List(ctx, metav1.ListOptions{}); err != nil {
+				return fmt.Errorf("listing %s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // managers are the field managers of a CRD.

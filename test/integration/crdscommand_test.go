@@ -137,6 +137,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	code, report = w.crds("--adopt-crds")
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(report.verdict(sameCRD)).To(gomega.Equal("Adopt"), "what is asked is what run would do with these flags")
+	w.Expect(listObjects(t.Context(), guest, usedCRD)).To(gomega.Succeed())
 	w.Expect(definitions.Delete(t.Context(), usedCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() int { code, _ := w.crds(); return code }).Should(gomega.Equal(0))
 }
@@ -224,6 +225,7 @@ func (w *world) removeCRDs(guest dynamic.Interface) {
 		names = append(names, r.CRD())
 	}
 	for _, name := range names {
+		_ = listObjects(ctx, guest, name) // it may not be there
 		w.Eventually(func() bool {
 			return apierrors.IsNotFound(guest.Resource(crdsResource).Delete(ctx, name, metav1.DeleteOptions{}))
 		}).Should(gomega.BeTrue(), name)

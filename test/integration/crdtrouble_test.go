@@ -74,7 +74,7 @@ func writesThatAreRefusedForEver(w *crdWorld) {
 	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "2s").Should(gomega.BeNumerically("<=", 6))
 
 	w.allowInGuest(user, rulesBut("", w.all()))
-	w.Expect(w.crds().Delete(w.Context(), other.GetName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.remove(other.GetName())
 	w.patch(httpCRD, `{"metadata":{"annotations":{"filler":null}}}`)
 	for _, name := range []string{httpCRD, refCRD, grpcCRD} {
 		w.Eventually(w.isOurs(name)).Should(gomega.Succeed(), name)
