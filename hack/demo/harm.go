@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ type victim struct {
 func harm(ctx context.Context, w *world.World, out io.Writer) error {
 	name := "istiod-" + world.Revision
 	roles, services := w.GuestClient.RbacV1().ClusterRoles(), w.MgmtClient.CoreV1().Services(w.MgmtNamespace)
-	log := filepath.Join(w.Dir, "hypergate.log")
+	log := w.HypergateLog()
 	before, err := os.Stat(log)
 	if err != nil {
 		return fmt.Errorf("reading hypergate's log: %w", err)
@@ -97,7 +96,8 @@ func said(ctx context.Context, log string, offset int64, out io.Writer) error {
 		lines = nil
 		for line := range strings.Lines(string(data[offset:])) {
 			if strings.Contains(line, "msg=Applied") {
-				lines = append(lines, strings.TrimSpace(line))
+				_, said, _ := strings.Cut(line, " F ") // the container runtime's words, up to there
+				lines = append(lines, strings.TrimSpace(said))
 			}
 		}
 		return len(lines) >= writes, nil

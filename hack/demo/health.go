@@ -11,9 +11,13 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/world"
 )
 
 // health is what there is of a demo.
@@ -22,11 +26,10 @@ type health struct {
 	alive, dead []string
 }
 
-// The processes that up starts beside the clusters, by the names that they are recorded under, in words.
+// The processes that up starts beside the clusters, by the names that they are recorded under. hypergate is a pod.
 const (
-	hypergatePart = "hypergate"
-	playerPart    = "player"
-	routerPart    = "router"
+	playerPart = "player"
+	routerPart = "router"
 )
 
 func inWords(part string) string {
@@ -64,8 +67,13 @@ func healthOf(ctx context.Context, dir string) (health, error) {
 	} else {
 		h.ask(ctx, "the management API server", c.Mgmt)
 		h.ask(ctx, "the guest's API server", c.Guest)
+		h.find(ctx, c)
 	}
-	for _, part := range []string{hypergatePart, playerPart} {
+	parts := []string{playerPart}
+	if c == nil || c.Guest != nil {
+		parts = append(parts, routerPart)
+	}
+	for _, part := range parts {
 		h.look(part, dir, processes)
 	}
 	return h, nil
@@ -106,6 +114,29 @@ func (h *health) ask(ctx context.Context, part string, config *rest.Config) {
 		return nil
 	}()
 	h.add(err == nil, part, "does not answer at "+config.Host)
+}
+
+// find adds hypergate, as its Deployment has it.
+func (h *health) find(ctx context.Context, c *cluster.Cluster) {
+	namespace := c.HCPNamespace
+	if c.Guest == nil {
+		namespace = world.GuestNamespace
+	}
+	config := rest.CopyConfig(c.Mgmt)
+	config.Timeout = 3 * time.Second
+	available, err := func() (bool, error) {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return false, err
+		}
+		d, err := client.AppsV1().Deployments(namespace).Get(ctx, deploy.Account, metav1.GetOptions{})
+		return err == nil && d.Status.AvailableReplicas > 0, err
+	}()
+	why := "its Deployment has no pod that is available"
+	if err != nil {
+		why = err.Error()
+	}
+	h.add(available, "hypergate", why)
 }
 
 // look adds a process.

@@ -13,7 +13,7 @@ func TestHealth(t *testing.T) {
 	if err != nil || !h.none() || h.err() != nil {
 		t.Fatalf("an empty folder: %+v, %v", h, err)
 	}
-	if err := record(dir, hypergatePart, os.Getpid()); err != nil {
+	if err := record(dir, routerPart, os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
 	// An id that is another process's now: that started at another time.
@@ -28,12 +28,12 @@ func TestHealth(t *testing.T) {
 		t.Fatal("half of it is dead")
 	}
 	text := h.err().Error()
-	for _, want := range []string{"the clusters (no record of them)", "what plays the guest's nodes (process 1 has ended", "Still alive: hypergate", "make demo-down"} {
+	for _, want := range []string{"the clusters (no record of them)", "what plays the guest's nodes (process 1 has ended", "Still alive: router", "make demo-down"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q does not say %q", text, want)
 		}
 	}
-	if err := os.Remove(filepath.Join(dir, hypergatePart+".pid")); err != nil { // it is this process
+	if err := os.Remove(filepath.Join(dir, routerPart+".pid")); err != nil { // it is this process
 		t.Fatal(err)
 	}
 	if err := killRecorded(dir); err != nil {

@@ -87,7 +87,7 @@ func defaultDir() string {
 	return filepath.Join(cache, "hypergate", "demo")
 }
 
-// down ends what up started: the two processes by their recorded ids, then the clusters.
+// down ends what up started: the processes by their recorded ids, then the clusters.
 func down(ctx context.Context, o options) error {
 	if err := killRecorded(o.dir); err != nil {
 		return err

@@ -68,7 +68,7 @@ func start(o options, w **world.World) []step {
 	return []step{
 		{"start the clusters", "run `make demo-down`, then `make demo` again; " + logs, func(ctx context.Context) (err error) {
 			*w, err = world.Start(ctx, world.Options{
-				Name: "demo", Topology: o.topology, Binary: o.binary, Dir: o.dir, Detach: true, Progress: os.Stdout,
+				Name: "demo", Topology: o.topology, Binary: o.binary, AsPod: true, Dir: o.dir, Detach: true, Progress: os.Stdout,
 			})
 			if errors.Is(err, cluster.ErrNeedsRoot) {
 				return fmt.Errorf("%w; try: sudo make demo", err)
@@ -77,12 +77,9 @@ func start(o options, w **world.World) []step {
 		}},
 		{"play the guest's nodes", logs, func(context.Context) error { return startPlayer(o) }},
 		{"start the router between the guest's nodes and istiod", logs, func(ctx context.Context) error { return startRouter(ctx, o, *w) }},
-		{"start hypergate", hypergatesLog(o), func(ctx context.Context) error {
-			h, err := (*w).StartHypergate(ctx, "--leader-elect=false")
+		{"apply hypergate's Deployment", hypergatesLog(o), func(ctx context.Context) error {
+			h, err := (*w).StartHypergate(ctx)
 			if err != nil {
-				return err
-			}
-			if err := record(o.dir, hypergatePart, h.PID()); err != nil {
 				return err
 			}
 			return h.Ready(ctx, "readyz")
@@ -137,7 +134,7 @@ func failsClosed(ctx context.Context, w *world.World) error {
 }
 
 func hypergatesLog(o options) string {
-	return "hypergate's log is " + filepath.Join(o.dir, "hypergate.log")
+	return "hypergate's log is in " + filepath.Join(o.dir, "logs/pods")
 }
 
 func (s step) run(ctx context.Context) error {

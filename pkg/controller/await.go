@@ -52,7 +52,7 @@ func (r *Reconciler) await(ctx context.Context, p *pass, err error) reconcile.Re
 		}
 	}
 	if p.result.Mgmt.Err() != nil {
-		p.again(r.trouble.tell(ctx, failureOf(p.result, nil)))
+		p.again(r.trouble.tell(ctx, failureOf(p.result, nil), r.clock.Now()))
 	}
 	p.again(p.result.Mgmt.RetryAfter())
 	unseen := r.blank

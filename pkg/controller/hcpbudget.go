@@ -11,7 +11,8 @@ import (
 )
 
 // budget is how much may be said to the HostedControlPlanes: each write wakes HyperShift's operators, and what a guest does decides what there is to say. Ten
-// in a row and one in ten seconds is enough for an installation with its troubles; whoever goes on like that for ten minutes gets one in ten minutes.
+// in a row and one in ten seconds is enough for an installation with its troubles; whoever goes on like that for ten minutes gets one in ten minutes. So
+// much is said of troubles in the log as well.
 type budget struct{ soon, lasting limit }
 
 const (

@@ -97,7 +97,7 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 		ctx, lines := counting(t)
 		var trouble trouble
 		for _, by := range []string{"a", "b", "c"} {
-			trouble.tell(ctx, failureOf(status.Result{Refused: refused(by)}, nil))
+			trouble.tell(ctx, failureOf(status.Result{Refused: refused(by)}, nil), time.Unix(0, 0))
 		}
 		if *lines != 1 {
 			t.Errorf("%s: %d lines", name, *lines)

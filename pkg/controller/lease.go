@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -23,9 +24,12 @@ const (
 	retryPeriod   = 26 * time.Second
 )
 
+// shutdownTimeout is how long what runs may take to end, after which the Lease is given back: within the 30 s that a pod has by default.
+const shutdownTimeout = 20 * time.Second
+
 // leaseLock is a Lease held under the pod's name, not under a random one: a container that was killed and restarts in its pod goes on at once
 // and does not wait for its own Lease to run out. No events: each would make HyperShift's control-plane-operator reconcile everything.
-func leaseLock(o Options) (resourcelock.Interface, error) {
+func leaseLock(o Options) (*patientLock, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
@@ -38,38 +42,94 @@ func leaseLock(o Options) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Lease: %w", err)
 	}
-	return patientLock{&resourcelock.LeaseLock{
+	return &patientLock{Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: "hypergate-" + o.Config.Revision},
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
 	}}, nil
 }
 
-// lockRetry is how soon the Lease is asked for again while the API server does not answer.
-const lockRetry = time.Second
+const (
+	// lockRetry is how soon the Lease is asked for again while the API server does not answer, lockPatience how often where it refuses.
+	lockRetry    = time.Second
+	lockPatience = 10
+	// lockHaste is how long a candidate asks for a Lease that another holds every lockPoll: for longer than a pod takes to end. From then on it stands by.
+	lockPoll  = 2 * time.Second
+	lockHaste = time.Minute
+)
 
-// lockPatience is how often that is tried again which the API server refuses.
-const lockPatience = 10
+// patientLock has a candidate wait in Get until the Lease can be had, and asks again soon where an API server does not answer. The elector itself would wait
+// for 26 to 57 s between two tries (its retry period, up to 2.2 times): a time that is made for rare writes, in which it sees neither that the pod before
+// gave the Lease back, as one that is evicted does a moment after its successor was made, nor that an outage ended. Who leads asks as the elector does.
+type patientLock struct {
+	resourcelock.Interface
+	log logr.Logger
+	// elected is closed once this process leads.
+	elected <-chan struct{}
+	// first is when a candidate first found another's Lease. It has been as in raw since then; both are for the elector alone, which asks one after the other.
+	first, since time.Time
+	raw          []byte
+	refused      int
+}
 
-// patientLock tries again soon where an API server does not answer. The elector itself waits for its retry period, which is made for rare
-// writes: a process that starts in an outage would notice its end half a minute late.
-type patientLock struct{ resourcelock.Interface }
-
-// Get reads the Lease, and again until there is an answer or ctx ends.
-func (l patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	var record *resourcelock.LeaderElectionRecord
-	var raw []byte
-	var err error
-	refused := 0
-	_ = wait.PollUntilContextCancel(ctx, lockRetry, true, func(ctx context.Context) (bool, error) {
-		record, raw, err = l.Interface.Get(ctx)
-		_, noAnswer := errors.AsType[*url.Error](err)
-		// An API server that starts refuses everything until it has read its roles.
-		if apierrors.IsForbidden(err) && refused < lockPatience {
-			refused++
-			return false, nil
+// Get reads the Lease. For a candidate that is when it is free: given back, gone, or not renewed by its holder for as long as it lasts.
+func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.refused = 0
+	for {
+		record, raw, err := l.Interface.Get(ctx)
+		waited := !l.first.IsZero()
+		pause := l.pause(record, raw, err, time.Now())
+		if !waited && !l.first.IsZero() {
+			l.log.Info("Another pod has the Lease: waiting until it gives it back, or has not renewed it for its duration", "holder", record.HolderIdentity, "duration", leaseDuration.String())
 		}
-		return !noAnswer, nil
-	})
-	return record, raw, err
+		if pause == 0 {
+			return record, raw, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return record, raw, err
+		case <-timer.C:
+		}
+	}
+}
+
+// pause is after what time to ask again; 0: what was read is the answer. A holder that has gone is taken out of it, so that the elector, which begins to count
+// with this answer, does not wait for the Lease to run out once more.
+func (l *patientLock) pause(record *resourcelock.LeaderElectionRecord, raw []byte, err error, now time.Time) time.Duration {
+	_, noAnswer := errors.AsType[*url.Error](err)
+	switch {
+	case noAnswer:
+		return lockRetry
+	case apierrors.IsForbidden(err) && l.refused < lockPatience: // an API server that starts refuses everything until it has read its roles
+		l.refused++
+		return lockRetry
+	case err != nil, record.HolderIdentity == "", record.HolderIdentity == l.Identity(), l.leads():
+		return 0
+	}
+	if l.first.IsZero() {
+		l.first = now
+	}
+	if !bytes.Equal(raw, l.raw) {
+		l.raw, l.since = raw, now
+	}
+	switch {
+	case now.Sub(l.since) > leaseDuration:
+		record.HolderIdentity = ""
+		return 0
+	case now.Sub(l.first) < lockHaste:
+		return lockPoll
+	default:
+		return retryPeriod
+	}
+}
+
+func (l *patientLock) leads() bool {
+	select {
+	case <-l.elected:
+		return true
+	default:
+		return false
+	}
 }

@@ -40,7 +40,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 	}
 	r.tellControlPlanes(ctx, p, r.reportOf(p))
 	p.again(res.Mgmt.And(res.Guest).RetryAfter())
-	p.again(r.trouble.tell(ctx, failureOf(*res, untold)))
+	p.again(r.trouble.tell(ctx, failureOf(*res, untold), r.clock.Now()))
 	return reconcile.Result{RequeueAfter: p.next}
 }
 

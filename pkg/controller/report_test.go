@@ -53,7 +53,7 @@ func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
 		var trouble trouble
-		if got := trouble.tell(t.Context(), failureOf(tc.result, tc.untold)); got != tc.want {
+		if got := trouble.tell(t.Context(), failureOf(tc.result, tc.untold), time.Unix(0, 0)); got != tc.want {
 			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
 	}
@@ -98,15 +98,15 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		var trouble trouble
 		var delays []time.Duration
 		for try := range tc.delays {
-			delays = append(delays, trouble.tell(ctx, failureOf(tc.trouble(try), nil)))
+			delays = append(delays, trouble.tell(ctx, failureOf(tc.trouble(try), nil), time.Unix(0, 0)))
 		}
 		if diff := cmp.Diff(tc.delays, delays); diff != "" || *lines != 1 {
 			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, *lines, diff)
 		}
 		t.Log("another trouble is told, and one that comes back is")
-		trouble.tell(ctx, failureOf(status.Result{Refused: errors.New("it would leak")}, nil))
-		trouble.tell(ctx, failureOf(status.Result{}, nil))
-		if got := trouble.tell(ctx, failureOf(tc.trouble(0), nil)); got != tc.delays[0] || *lines != 3 {
+		trouble.tell(ctx, failureOf(status.Result{Refused: errors.New("it would leak")}, nil), time.Unix(0, 0))
+		trouble.tell(ctx, failureOf(status.Result{}, nil), time.Unix(0, 0))
+		if got := trouble.tell(ctx, failureOf(tc.trouble(0), nil), time.Unix(0, 0)); got != tc.delays[0] || *lines != 3 {
 			t.Errorf("%s: new trouble: after %s, %d lines", name, got, *lines)
 		}
 	}

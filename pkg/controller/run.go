@@ -183,10 +183,12 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 		LeaseDuration:                 new(leaseDuration),
 		RenewDeadline:                 new(renewDeadline),
 		RetryPeriod:                   new(retryPeriod),
+		GracefulShutdownTimeout:       new(shutdownTimeout),
 	}
+	var lock *patientLock
 	if o.LeaderElection {
-		lock, err := leaseLock(o)
-		if err != nil {
+		var err error
+		if lock, err = leaseLock(o); err != nil {
 			return nil, err
 		}
 		options.LeaderElectionResourceLockInterface = lock
@@ -194,6 +196,9 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(o.MgmtConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if lock != nil {
+		lock.log, lock.elected = options.Logger, mgr.Elected()
 	}
 	return mgr, nil
 }

@@ -69,19 +69,43 @@ func gistOf(err error) string {
 type trouble struct {
 	told  notice
 	delay backoff
+	// budget is for all that is told: two failures in turn, or one that comes and goes, as a claim that others take and free in a loop, are new each time.
+	budget budget
+	// untold counts what was left out since the last line.
+	untold int
 }
 
-// tell logs a failure unless it is the one that was told last, and says when to try again; zero means that nothing failed.
-func (t *trouble) tell(ctx context.Context, f failure) time.Duration {
+// tell logs a failure unless it is the one that was told last, and says when to try again; zero means that nothing failed. What is beyond the budget is told
+// when it still stands then.
+func (t *trouble) tell(ctx context.Context, f failure, now time.Time) time.Duration {
 	if f.err == nil {
-		*t = trouble{}
+		t.told, t.delay = notice{}, 0
 		return 0
 	}
-	if f.gist != "" && t.told.isNews(f.gist) {
-		logr.FromContextOrDiscard(ctx).Error(f.err, "Cannot make both sides as they should be; trying again from time to time")
+	if before := t.told; f.gist != "" && t.told.isNews(f.gist) && !t.say(ctx, f.err, now) {
+		t.told = before
 	}
 	if f.lasts {
 		return t.delay.next(time.Second, 30*time.Second)
 	}
 	return t.delay.next(100*time.Millisecond, 10*time.Second) // what ends by itself is noticed soon
+}
+
+// say logs, if it may be.
+func (t *trouble) say(ctx context.Context, err error, now time.Time) bool {
+	if t.budget == (budget{}) {
+		t.budget = newBudget()
+	}
+	if t.budget.wait(now) > 0 {
+		t.untold++
+		return false
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	if t.untold > 0 {
+		log = log.WithValues("leftOutBefore", t.untold)
+	}
+	log.Error(err, "Cannot make both sides as they should be; trying again from time to time")
+	t.budget.spend(now)
+	t.untold = 0
+	return true
 }

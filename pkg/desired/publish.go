@@ -91,7 +91,7 @@ const routerPort = 443
 // PublishingWay is the way in which istiod is published: the one that is asked for, or for WayAuto the one of the guest's API server. An error says what
 // stands in the way, in words for the management side.
 //
-// Behind a private link it is always a Route, the control plane operator's. Elsewhere, an API server that is published by a Route of HyperShift's own router makes no difference: that router serves Routes that it knows by name, so that
+// Where a private link or HyperShift's shared ingress is what the guest's nodes come by, it is always a Route, the control plane operator's. Elsewhere, an API server that is published by a Route of HyperShift's own router makes no difference: that router serves Routes that it knows by name, so that
 // only the Route that the control plane operator makes can be one of its own; ours is for the management cluster's router.
 func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
 	switch {
@@ -106,7 +106,7 @@ func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
 			plane.Platform, xdsPort, c.IstiodName())
 	}
 	server := plane.service("APIServer")
-	if plane.private() || server.Strategy == "Route" {
+	if plane.linked() || plane.SharedIngress || server.Strategy == "Route" {
 		return WayRoute, nil
 	}
 	switch server.Strategy {
@@ -129,6 +129,10 @@ func (c ControlPlane) service(name string) PublishedService {
 
 // private says that the guest's nodes reach the control plane by the cloud's private link only.
 func (c ControlPlane) private() bool { return c.EndpointAccess == "Private" }
+
+// linked says that the guest's nodes reach the control plane by a private link. So they do as well where others come in from outside (support/netutil/visibility.go,
+// IsPrivateHCP): nothing says whether these nodes get out to a public address, and that this side gets there proves nothing for them.
+func (c ControlPlane) linked() bool { return c.private() || c.EndpointAccess == "PublicAndPrivate" }
 
 // derivedHost is the host of istiod beside the hosts under which HyperShift publishes other parts of the control plane: below the same domain, whose
 // names lead to the same router, named by what the guest calls itself (its infrastructure's ID). Empty where there is nothing to derive it from.
@@ -195,10 +199,9 @@ func routePublication(cfg Config, hosted Hosted) Publication {
 		return Published{HostPort{found.Host, routerPort}}
 	case found.Exists:
 		return Awaited{"a host for the Route by which istiod is published (management side)"}
-	case plane.private():
-		return Impossible{"the guest's nodes reach their control plane by a private link, behind which HyperShift's own router serves Routes that it knows by name, and it knows none for istiod: " +
-			"HyperShift needs a Route \"" + ControlPlaneRoute + "\" of the control plane operator, and a case for it in control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go " +
-			"(see deploy/cpo); or publish istiod yourself and give --xds-address"}
+	}
+	if why := cfg.notByOurs(plane); why != "" {
+		return Impossible{why}
 	}
 	host := cfg.routeHost(plane)
 	if seen.Refused.Reason != "" && seen.Refused.Host == host {
@@ -209,6 +212,27 @@ func routePublication(cfg Config, hosted Hosted) Publication {
 			"give --publish-host, a name that leads to the management cluster's router", plane.Name)}
 	}
 	return Published{HostPort{host, orPort(cfg.Publish.At.Port, routerPort)}}
+}
+
+// notByOurs is why no Route of ours leads the guest's nodes to istiod, where they come by a router of HyperShift's own: that serves Routes which it knows by
+// name. Who asks for a Route in spite of a link, or for a host in spite of the shared ingress, knows of another way.
+func (c Config) notByOurs(plane ControlPlane) string {
+	const unknown = " serves Routes that it knows by name, and it knows none for istiod: HyperShift needs a Route \"" + ControlPlaneRoute +
+		"\" of the control plane operator, and a case for it in "
+	const privateRouter = "the guest's nodes reach their control plane by a private link, behind which HyperShift's own router" + unknown +
+		"control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go (see deploy/cpo); "
+	const yourself = "or publish istiod yourself and give --xds-address"
+	asked := c.Publish.Way != WayAuto
+	switch {
+	case plane.private():
+		return privateRouter + yourself
+	case plane.linked() && !asked:
+		return privateRouter + "or, where the nodes reach public addresses as well, give --publish=loadbalancer, or --publish=route with a --publish-host; " + yourself
+	case plane.SharedIngress && (!asked || c.Publish.At.Host == ""):
+		return "the guest's nodes reach their control plane by HyperShift's shared ingress (ARO HCP), which" + unknown +
+			"sharedingress-config-generator/config.go (see deploy/cpo); or give --publish=loadbalancer; " + yourself
+	}
+	return ""
 }
 
 // routeHost is the host of our Route.

@@ -10,6 +10,8 @@ import (
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -269,6 +271,51 @@ func TestTheKubeconfigOfASecret(t *testing.T) {
 		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
 			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"), gomega.ContainSubstring("forbidden"))))
 	})
+}
+
+// TestTheKubeconfigIsReadOnce with the right to watch the Secret, for a command that does not wait.
+func TestTheKubeconfigIsReadOnce(t *testing.T) {
+	withData := func(data string) string {
+		return "{metadata: {name: guest1-kubeconfig, namespace: clusters-guest1}, data: {" + data + "}}"
+	}
+	for name, tc := range map[string]struct {
+		secrets []string
+		key     string
+		want    string // of the error
+	}{
+		"Cluster API's":    {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", ""},
+		"HyperShift's":     {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", ""},
+		"another key":      {[]string{withData("admin.conf: a3ViZWNvbmZpZw==")}, "", "neither the key value"},
+		"none":             {nil, "", "namespace clusters-guest1 has none of that name"},
+		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", "none of that name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := fakeapi.New(t)
+			api.Put(theSecrets, tc.secrets...)
+			data, key, err := readOnce(t, api)
+			if key != tc.key || tc.want == "" && string(data) != "kubeconfig" {
+				t.Errorf("%q under %q", data, key)
+			}
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("the error is %v", err)
+			}
+			for _, request := range api.Requests(theSecrets) {
+				if !strings.Contains(request, "metadata.name") {
+					t.Errorf("%s asks for more than one Secret", request)
+				}
+			}
+		})
+	}
+	api := fakeapi.New(t)
+	api.Fail(theSecrets, forbidden("secrets"))
+	if _, _, err := readOnce(t, api); err == nil || !strings.Contains(err.Error(), "deploy/rbac/cluster-api") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func readOnce(t *testing.T, api *fakeapi.Server) (kubeconfig []byte, key string, err error) {
+	t.Helper()
+	return mgmt.ReadGuestKubeconfig(t.Context(), coreclient.NewForConfigOrDie(api.Config()), types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"})
 }
 
 // TestASecretIsWatchedByItsName, and its news are told.

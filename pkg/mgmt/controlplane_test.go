@@ -211,6 +211,38 @@ func TestEachPlatformIsRead(t *testing.T) {
 	}
 }
 
+// TestWhoseNodesComeByWhat: on Azure, what says so has changed more than once.
+func TestWhoseNodesComeByWhat(t *testing.T) {
+	const swift = `annotations: {hypershift.openshift.io/swift-pod-network-instance: guest1}`
+	azure := func(more string) string { return `platform: {type: Azure, azure: {location: eastus, ` + more + `}}` }
+	const managed, workload = `azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`, `azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
+	for name, tc := range map[string]struct {
+		metadata, spec string
+		access         string
+		shared         bool
+	}{
+		"self-managed":                                {"", azure(workload), "", false},
+		"self-managed, private link":                  {"", azure(workload + `, topology: PublicAndPrivate, private: {type: PrivateLink}`), "PublicAndPrivate", false},
+		"with an annotation that means nothing there": {swift, azure(workload), "", false},
+		"ARO HCP":                             {"", azure(managed), "", true},
+		"ARO HCP, Swift":                      {"", azure(managed + `, topology: Private, private: {type: Swift}`), "Private", true},
+		"ARO HCP, Swift, before the field":    {swift, azure(managed), "PublicAndPrivate", true},
+		"ARO HCP, the field goes before that": {swift, azure(managed + `, topology: Private`), "Private", true},
+		"not on Azure":                        {"", `platform: {type: None, azure: {` + managed + `}}`, "", false},
+		"nothing that can be read":            {"", `platform: {type: Azure, azure: {azureAuthenticationConfig: 5}}`, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := readControlPlane(hcp(t, tc.metadata, tc.spec, ""), "istiod")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.EndpointAccess != tc.access || got.SharedIngress != tc.shared {
+				t.Errorf("access %q, shared ingress %v; want %q, %v", got.EndpointAccess, got.SharedIngress, tc.access, tc.shared)
+			}
+		})
+	}
+}
+
 // TestWhatCannotBeReadIsRefused: a guess might restart what is paused.
 func TestWhatCannotBeReadIsRefused(t *testing.T) {
 	if got, err := readControlPlane(hcp(t, "", `pausedUntil: {until: tomorrow}`, ""), "istiod"); err == nil {
@@ -242,6 +274,8 @@ func TestItIsReadAsHyperShiftWritesIt(t *testing.T) {
 		dedicatedRequestServing:        hypershiftv1beta1.DedicatedRequestServingComponentsTopology,
 		servingNodesAnnotation:         hypershiftv1beta1.RequestServingNodeAdditionalSelectorAnnotation,
 		requestOverrideAnnotation:      hypershiftv1beta1.ResourceRequestOverrideAnnotationPrefix,
+		azurePlatform:                  string(hypershiftv1beta1.AzurePlatform),
+		managedIdentities:              string(hypershiftv1beta1.AzureAuthenticationTypeManagedIdentities),
 		desired.SingleReplica:          string(hypershiftv1beta1.SingleReplica),
 		desired.HighlyAvailable:        string(hypershiftv1beta1.HighlyAvailable),
 		desired.IngressCapability:      string(hypershiftv1beta1.IngressCapability),

@@ -34,14 +34,16 @@ func TestGoldens(t *testing.T) {
 			spec:     `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Private}}, ` + services + `}`,
 			status:   `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
 		},
-		"azure":     {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
-		"gcp":       {spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1, endpointAccess: PublicAndPrivate}}, infraID: guest1-x7k2p, ` + routes + `}`},
-		"agent":     {spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica}`},
-		"kubevirt":  {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
-		"none":      {spec: `{platform: {type: None}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, operator: Exists}]}`},
-		"ibmcloud":  {spec: `{platform: {type: IBMCloud, ibmcloud: {providerType: VPC}}, ` + nodePorts + `}`, metadata: `annotations: {hypershift.openshift.io/restart-date: "2026-11-21"}`},
-		"powervs":   {spec: `{platform: {type: PowerVS, powervs: {region: r, zone: z}}, ` + services + `}`},
-		"openstack": {spec: `{platform: {type: OpenStack, openstack: {identityRef: {name: ref, cloudName: cloud}}}, ` + services + `}`},
+		"aws-public":    {spec: `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Public}}, infraID: guest1-x7k2p, ` + routes + `}`},
+		"azure":         {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
+		"azure-aro-hcp": {spec: `{platform: {type: Azure, azure: {location: eastus, topology: Public, azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}}}, infraID: guest1-x7k2p, ` + routes + `}`},
+		"gcp":           {spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1, endpointAccess: PublicAndPrivate}}, infraID: guest1-x7k2p, ` + routes + `}`},
+		"agent":         {spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica}`},
+		"kubevirt":      {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
+		"none":          {spec: `{platform: {type: None}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, operator: Exists}]}`},
+		"ibmcloud":      {spec: `{platform: {type: IBMCloud, ibmcloud: {providerType: VPC}}, ` + nodePorts + `}`, metadata: `annotations: {hypershift.openshift.io/restart-date: "2026-11-21"}`},
+		"powervs":       {spec: `{platform: {type: PowerVS, powervs: {region: r, zone: z}}, ` + services + `}`},
+		"openstack":     {spec: `{platform: {type: OpenStack, openstack: {identityRef: {name: ref, cloudName: cloud}}}, ` + services + `}`},
 	} {
 		path := filepath.Join(folder, name+".yaml")
 		wanted[path] = true
@@ -67,8 +69,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// applied is what a golden has.
-func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
+// asked is what is computed from beside a HostedControlPlane, for a guest that asks for istiod.
+func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.Guest) {
 	t.Helper()
 	source, err := charts.Embedded()
 	if err != nil {
@@ -91,6 +93,13 @@ func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
+	return cfg, source, ca, guest
+}
+
+// applied is what a golden has.
+func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
+	t.Helper()
+	cfg, source, ca, guest := asked(t)
 	// Published as the HostedControlPlane publishes its own parts; where that leads nowhere, somebody else does it.
 	cfg.Publish = desired.Publish{Way: desired.WayAuto}
 	hosted := desired.Hosted{CA: ca, ControlPlane: plane, Exposure: desired.Exposure{NodePort: 31512, LoadBalancer: "192.0.2.44"}}

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -186,6 +187,30 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 		return nil, "", NoKubeconfigError{fmt.Sprintf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up, and it is waited for; "+
 			"if it has another name, correct --guest-kubeconfig-secret", s.key.Namespace)}
 	}
+	return kubeconfigIn(secret)
+}
+
+// ReadGuestKubeconfig reads the Secret that holds the guest's kubeconfig once, for who does not follow it. It asks for no more than the right that hypergate
+// has to watch the Secret: a list of this one name.
+func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, key types.NamespacedName) (kubeconfig []byte, in string, err error) {
+	found, err := secrets.Secrets(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, "", fmt.Errorf("Secret %s: it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w", key.Name, err) //nolint:staticcheck // a kind is written as it is
+	case err != nil:
+		return nil, "", fmt.Errorf("reading the Secret %s: %w", key.Name, err)
+	case len(found.Items) == 0:
+		return nil, "", fmt.Errorf("Secret %s: namespace %s has none of that name: the control plane's provider makes it when the control plane comes up; "+ //nolint:staticcheck // as above
+			"if it has another name, correct --guest-kubeconfig-secret", key.Name, key.Namespace)
+	}
+	if kubeconfig, in, err = kubeconfigIn(&found.Items[0]); err != nil {
+		return nil, "", fmt.Errorf("Secret %s: %w", key.Name, err) //nolint:staticcheck // as above
+	}
+	return kubeconfig, in, nil
+}
+
+// kubeconfigIn is the kubeconfig in a Secret, and under which key.
+func kubeconfigIn(secret *corev1.Secret) (kubeconfig []byte, key string, err error) {
 	for _, key := range []string{capiKey, hyperShiftKey} {
 		if kubeconfig, has := secret.Data[key]; has {
 			if len(bytes.TrimSpace(kubeconfig)) == 0 {

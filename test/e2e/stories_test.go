@@ -304,8 +304,8 @@ func restarts(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(pods.Items).To(gomega.HaveLen(1), "nothing is there twice")
 
-	// The Lease is the pod's, so the last container need not wait until it runs out. A pod that is evicted gives it back, but the next one starts
-	// beside it and asks again only after 26 s or more.
+	// The Lease is the pod's, so the last container need not wait until it runs out. A pod that is evicted gives it back,
+	// as TestTheLeaseChangesHands (test/integration) has it.
 	t.putsBackMgmtDrift()
 }
 

@@ -1,14 +1,17 @@
 package integration_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/capi"
 	"github.com/hypergate/hypergate/test/cluster/planes"
@@ -37,8 +40,21 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = d.mgmt.CoreV1().Secrets(deployedMgmtNamespace).Create(t.Context(), secret, metav1.CreateOptions{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+	d.looksAtCRDs(own.Mgmt.Config)
 	// The story before, in the same namespace, has left its Lease: making one is among the permissions that are to be used.
 	g.Expect(d.mgmt.CoordinationV1().Leases(deployedMgmtNamespace).Delete(t.Context(), "hypergate-"+deployedRevision, metav1.DeleteOptions{})).To(
 		gomega.Or(gomega.Succeed(), gomega.Satisfy(apierrors.IsNotFound)))
 	d.tell()
+}
+
+// looksAtCRDs runs hypergate crds with what hypergate's pod has there: its account on the management cluster, and the name of the Secret.
+func (d *deployed) looksAtCRDs(management *rest.Config) {
+	d.Helper()
+	var out, errOut bytes.Buffer
+	code := app.Execute(d.Context(), []string{
+		"crds", "--management-kubeconfig=" + d.kubeconfig(management, deployedMgmtNamespace), "--namespace=" + deployedMgmtNamespace,
+		"--guest-kubeconfig-secret=guest1-kubeconfig", "--revision=" + deployedRevision,
+	}, &out, &errOut)
+	d.Expect(code).To(gomega.BeElementOf(0, 2), errOut.String()) // the stories before have left CRDs
+	d.Expect(out.String()).To(gomega.ContainSubstring("gateways.gateway.networking.k8s.io"))
 }

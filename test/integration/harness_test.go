@@ -79,6 +79,8 @@ type world struct {
 	caOverlap     time.Duration
 	clock         clock.PassiveClock
 	reporting     controller.Reporting
+	// elects: the controller holds its Lease while it works.
+	elects bool
 	// health is the address of the health checks.
 	health string
 	// log is what the controller logged.
@@ -162,7 +164,7 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
 			Probe:         controller.Probe{Off: true},
 			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"), MetricsAddress: "0",
-			Reporting: w.reporting,
+			Reporting: w.reporting, LeaderElection: w.elects,
 		})
 	}()
 	return cancel, ended

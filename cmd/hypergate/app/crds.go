@@ -24,8 +24,9 @@ import (
 // crdsOptions are the flags of crds.
 type crdsOptions struct {
 	planOptions
-	kubeconfig, output, dryRun string
-	timeout                    time.Duration
+	guest          guestAccess
+	output, dryRun string
+	timeout        time.Duration
 }
 
 func newCRDs() *cobra.Command {
@@ -34,7 +35,7 @@ func newCRDs() *cobra.Command {
 		Use:   "crds",
 		Short: "Print who owns the guest's CRDs, whether they are right, and what to do; changes nothing",
 		Long: `crds looks at the CRDs of the Gateway API and of Istio in the guest, decides about each as hypergate run would, and prints that. It needs
-the guest's kubeconfig alone. Give it the flags that hypergate run has (--revision, --istio-resources, --crd-management, --adopt-crds): they decide
+the guest's kubeconfig alone, or the Secret of the management cluster that holds it. Give it the flags that hypergate run has (--revision, --istio-resources, --crd-management, --adopt-crds): they decide
 what is hypergate's own, and what it may take over.
 
 It reads, and asks the API server nothing else: Update and Install say what hypergate run does next, not that an admission policy lets it. Whether it
@@ -53,6 +54,10 @@ Exit codes:
   # In hypergate's pod
   kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --guest-kubeconfig /etc/kubernetes
 
+  # With Cluster API, in hypergate's pod or with a kubeconfig of the management cluster: the same way to the guest as the controller
+  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
+  hypergate crds --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
+
   # In a script: the CRDs that somebody must look at
   hypergate crds --guest-kubeconfig guest.kubeconfig -o json | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "HandsOff" or .notServed) | .name'
 
@@ -63,7 +68,7 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	o.addGuestFlags(flags)
-	flags.StringVar(&o.kubeconfig, "guest-kubeconfig", "", "kubeconfig of the guest: a file, or a folder that a Secret is mounted to (standalone: the pod's own service account, if not given)")
+	o.guest.addFlags(flags)
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json or yaml; json and yaml keep their shape: fields may be added, and none is renamed or removed")
 	flags.StringVar(&o.dryRun, "dry-run", "", "adopt: print what a takeover of the CRDs of others would change, and write nothing")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the guest")
@@ -85,7 +90,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	config, err := o.restConfig()
+	config, err := o.guest.config(ctx, cfg.Topology, o.timeout)
 	if err != nil {
 		return err
 	}
@@ -114,21 +119,12 @@ func (o *crdsOptions) guestOnly() (desired.Config, error) {
 	if plan.topology != string(desired.TopologyStandalone) {
 		plan.namespace = "management-side"
 	}
-	return plan.config()
-}
-
-func (o *crdsOptions) restConfig() (*rest.Config, error) {
-	if o.kubeconfig != "" {
-		return loadGuestKubeconfig(o.kubeconfig)
-	}
-	if o.topology != string(desired.TopologyStandalone) {
-		return nil, errors.New("--guest-kubeconfig must be given: a kubeconfig of the guest; in hypergate's pod it is what hypergate run has")
-	}
-	config, err := rest.InClusterConfig()
+	cfg, err := plan.config()
 	if err != nil {
-		return nil, fmt.Errorf("finding the cluster: %w; outside a pod, give --guest-kubeconfig", err)
+		return cfg, err
 	}
-	return config, nil
+	cfg.GuestKubeconfigSecret = o.guest.secret
+	return cfg, cfg.Validate()
 }
 
 // quietTime is for how long nothing of the guest must have become known before all is taken to be: searches for objects end one by one.
@@ -142,7 +138,7 @@ func observeGuest(
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
 	config = rest.CopyConfig(config)
-	config.QPS, config.UserAgent = -1, "hypergate-crds"
+	config.QPS, config.UserAgent = -1, crdsUserAgent
 	cluster, err := guest.New(guestconn.Direct(config), cfg, source)
 	if err != nil {
 		return desired.Guest{}, nil, err

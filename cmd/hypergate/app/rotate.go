@@ -49,7 +49,7 @@ func (o *rotateOptions) run(ctx context.Context, out io.Writer, now time.Time) e
 	if o.namespace == "" {
 		return fmt.Errorf("--namespace must be given: the namespace of the hosted control plane on the management cluster")
 	}
-	config, err := (&runOptions{mgmtKubeconfig: o.mgmtKubeconfig}).mgmtConfig()
+	config, err := mgmtConfig(o.mgmtKubeconfig)
 	if err != nil {
 		return err
 	}

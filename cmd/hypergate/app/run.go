@@ -92,7 +92,7 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mgmtConfig, err := o.mgmtConfig()
+	mgmtConfig, err := mgmtConfig(o.mgmtKubeconfig)
 	if err != nil {
 		return err
 	}
@@ -126,9 +126,10 @@ func (o *runOptions) reporting() controller.Reporting {
 	return controller.ReportNothing
 }
 
-func (o *runOptions) mgmtConfig() (*rest.Config, error) {
-	if o.mgmtKubeconfig != "" {
-		return loadKubeconfig("--management-kubeconfig", o.mgmtKubeconfig)
+// mgmtConfig is how to reach the management cluster: by a kubeconfig, or as the pod that this is.
+func mgmtConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return loadKubeconfig("--management-kubeconfig", kubeconfig)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -145,7 +146,7 @@ func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*
 	case cfg.Topology == desired.TopologyStandalone:
 		return rest.CopyConfig(mgmtConfig), nil, nil
 	case o.guestKubeconfig != "" && o.guestSecret != "":
-		return nil, nil, errors.New("--guest-kubeconfig and --guest-kubeconfig-secret are both given: leave one out")
+		return nil, nil, errTwoKubeconfigs
 	case o.guestSecret != "":
 		return nil, nil, nil
 	case o.guestKubeconfig == "":

@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// theLease is a lock of which only the identity is asked for.
+type theLease struct{ resourcelock.Interface }
+
+func (theLease) Identity() string { return "me" }
+
+// TestWhenTheLeaseIsAskedForAgain: what is read one after the other, each so long after the one before, and how long it is waited then.
+func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
+	type reading struct {
+		after  time.Duration
+		holder string
+		// renewed is another record of the same holder.
+		renewed string
+		err     error
+		pause   time.Duration
+	}
+	silent := &url.Error{Op: "Get", Err: errors.New("connection refused")}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
+	stands := func(n int) (out []reading) {
+		for i := range n {
+			out = append(out, reading{after: 26 * time.Second, holder: "other", renewed: string(rune('a' + i)), pause: retryPeriod})
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		leads    bool
+		readings []reading
+	}{
+		"free":            {false, []reading{{holder: ""}}},
+		"ours of before":  {false, []reading{{holder: "me"}}},
+		"gone":            {false, []reading{{err: apierrors.NewNotFound(schema.GroupResource{}, "")}}},
+		"no answer":       {false, []reading{{err: silent, pause: lockRetry}, {after: time.Hour, err: silent, pause: lockRetry}, {holder: ""}}},
+		"refused":         {false, []reading{{err: forbidden, pause: lockRetry}, {err: forbidden, pause: lockRetry}, {holder: ""}}},
+		"given back":      {false, []reading{{holder: "other", pause: lockPoll}, {after: 2 * time.Second, holder: "other", pause: lockPoll}, {after: 2 * time.Second, holder: ""}}},
+		"another took it": {false, []reading{{holder: "other", pause: lockPoll}, {holder: ""}, {after: 2 * time.Second, holder: "third", pause: lockPoll}}},
+		"not renewed": {false, []reading{
+			{holder: "other", pause: lockPoll},
+			{after: 61 * time.Second, holder: "other", pause: retryPeriod},
+			{after: 76 * time.Second, holder: "other", pause: retryPeriod},
+			{after: time.Second, holder: "other"},
+		}},
+		"renewed, for ever": {false, append([]reading{{holder: "other", pause: lockPoll}, {after: time.Minute, holder: "other", pause: retryPeriod}}, stands(20)...)},
+		"taken from us":     {true, []reading{{holder: "other"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			elected := make(chan struct{})
+			if tc.leads {
+				close(elected)
+			}
+			l, now := &patientLock{Interface: theLease{}, elected: elected}, time.Unix(0, 0)
+			for i, r := range tc.readings {
+				now = now.Add(r.after)
+				record := &resourcelock.LeaderElectionRecord{HolderIdentity: r.holder}
+				pause := l.pause(record, []byte(r.holder+r.renewed), r.err, now)
+				if pause != r.pause {
+					t.Errorf("after reading %d it waits for %s, and should for %s", i, pause, r.pause)
+				}
+				if free := record.HolderIdentity != "other"; !tc.leads && r.err == nil && r.holder == "other" && free != (r.pause == 0) {
+					t.Errorf("after reading %d the holder is %q", i, record.HolderIdentity)
+				}
+			}
+		})
+	}
+	t.Run("refused for good", func(t *testing.T) {
+		l, tries := &patientLock{Interface: theLease{}}, 0
+		for l.pause(nil, nil, forbidden, time.Unix(0, 0)) > 0 {
+			tries++
+		}
+		if tries != lockPatience {
+			t.Errorf("it is asked %d times more", tries)
+		}
+	})
+}

@@ -1,0 +1,64 @@
+package integration_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestTheLeaseChangesHands: hypergate starts while the pod before it, which is evicted, still has the Lease, and does not wait longer than that pod takes to give
+// it back. It gives it back itself when it ends.
+func TestTheLeaseChangesHands(t *testing.T) {
+	w := newWorld(t)
+	w.elects = true
+	leases, name := w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace), "hypergate-"+w.cfg.Revision
+	_, err := leases.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("the-pod-before"), LeaseDurationSeconds: new(int32(137)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	holder := func() string {
+		lease, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		if lease.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *lease.Spec.HolderIdentity
+	}
+	asked := func() (n int) {
+		for _, r := range w.mgmtRequests.since(0) {
+			if strings.Contains(r, "/leases/"+name) {
+				n++
+			}
+		}
+		return n
+	}
+
+	stop := w.run()
+	w.Eventually(asked).Should(gomega.BeNumerically(">=", 2), "it waits, and goes on asking")
+	w.Expect(holder()).To(gomega.Equal("the-pod-before"))
+	w.Expect(w.log.String()).To(gomega.And(gomega.ContainSubstring("Another pod has the Lease"), gomega.ContainSubstring("holder=the-pod-before")))
+	pod, err := os.Hostname()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = leases.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	free := time.Now()
+	w.Eventually(holder, 4*time.Second).Should(gomega.Equal(pod))
+	t.Logf("it was taken %s after it was free", time.Since(free).Round(time.Millisecond))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Starting Controller"))
+
+	t.Log("who leads asks no more than before")
+	n := asked()
+	w.Consistently(asked, 5*time.Second).Should(gomega.Equal(n))
+
+	ending := time.Now()
+	stop()
+	t.Logf("it ended in %s", time.Since(ending).Round(time.Millisecond))
+	w.Expect(holder()).To(gomega.BeEmpty())
+}
