@@ -38,7 +38,7 @@ func identities(topology desired.Topology) string {
 		return fmt.Sprintf("hypergate runs as the pod of deploy/standalone, as service account %s/%s with the roles there (no cluster admin), istiod as %s/istiod-%s with those that hypergate hands on.",
 			deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
 	}
-	return fmt.Sprintf("hypergate runs as the pod of deploy/hosted, as service account %s/%s on the management cluster (four Roles of one namespace: management, hosted-control-plane, webhook-service and network-policies of deploy/rbac) and %s/%s in the guest (deploy/rbac/guest), "+
+	return fmt.Sprintf("hypergate runs as the pod of deploy/hosted, as service account %s/%s on the management cluster (five Roles of one namespace: management, hosted-control-plane, webhook-service, publish and network-policies of deploy/rbac) and %s/%s in the guest (deploy/rbac/guest), "+
 		"istiod as %s/istiod-%s in the guest and as nobody on the management cluster.",
 		deploy.MgmtNamespace, deploy.Account, deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
 }

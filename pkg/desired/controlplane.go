@@ -29,6 +29,8 @@ type ControlPlane struct {
 	AllowedCIDRs []string
 	// EndpointAccess is who may reach the control plane's endpoints on clouds with private links: Public, PublicAndPrivate, Private; mostly empty.
 	EndpointAccess string
+	// VMsBeside: the guest's nodes are virtual machines (KubeVirt) of the management cluster itself.
+	VMsBeside bool
 	// SharedIngress: from outside, the control plane is reached by HyperShift's shared ingress, one for all hosted clusters of the management cluster.
 	SharedIngress bool
 	// Availability is the availability policy of controllers.

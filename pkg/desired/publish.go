@@ -13,7 +13,7 @@ type Way string
 const (
 	// WayAddress: somebody else publishes istiod, and says where.
 	WayAddress Way = ""
-	// WayAuto follows the way in which the guest's API server is published.
+	// WayAuto follows the way in which the guest's API server is published, or the one by which its nodes come.
 	WayAuto Way = "auto"
 	// WayRoute is a passthrough Route of OpenShift.
 	WayRoute Way = "route"
@@ -91,8 +91,12 @@ const routerPort = 443
 // PublishingWay is the way in which istiod is published: the one that is asked for, or for WayAuto the one of the guest's API server. An error says what
 // stands in the way, in words for the management side.
 //
-// Where a private link or HyperShift's shared ingress is what the guest's nodes come by, it is always a Route, the control plane operator's. Elsewhere, an API server that is published by a Route of HyperShift's own router makes no difference: that router serves Routes that it knows by name, so that
+// Where a private link or HyperShift's shared ingress is what the guest's nodes come by, it is always a Route, the control plane operator's. Elsewhere, an
+// API server that is published by a Route of HyperShift's own router makes no difference: that router serves Routes that it knows by name, so that
 // only the Route that the control plane operator makes can be one of its own; ours is for the management cluster's router.
+//
+// A load balancer of the cluster on which a guest's nodes are virtual machines is out of their reach, while it answers to this side: HyperShift's policy
+// virt-launcher lets them out to some pods of the control plane and not to istiod's (hostedcluster/network_policies.go).
 func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
 	switch {
 	case c.Topology != TopologyHosted:
@@ -111,6 +115,10 @@ func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
 	}
 	switch server.Strategy {
 	case "LoadBalancer":
+		if plane.VMsBeside {
+			return "", errors.New("--publish=auto follows the guest's API server, a load balancer, and HyperShift's network policy virt-launcher keeps the guest's nodes, virtual machines of this cluster, from one that leads to istiod: " +
+				"give --publish=route with a --publish-host that leads to the management cluster's router, --publish=loadbalancer where that policy is not in force, or --xds-address")
+		}
 		return WayLoadBalancer, nil
 	case "NodePort":
 		return WayNodePort, nil
@@ -215,22 +223,22 @@ func routePublication(cfg Config, hosted Hosted) Publication {
 }
 
 // notByOurs is why no Route of ours leads the guest's nodes to istiod, where they come by a router of HyperShift's own: that serves Routes which it knows by
-// name. Who asks for a Route in spite of a link, or for a host in spite of the shared ingress, knows of another way.
+// name. Who asks for a Route and says under which host, knows of another router. A host of HyperShift's own domain leads to HyperShift's.
 func (c Config) notByOurs(plane ControlPlane) string {
 	const unknown = " serves Routes that it knows by name, and it knows none for istiod: HyperShift needs a Route \"" + ControlPlaneRoute +
 		"\" of the control plane operator, and a case for it in "
 	const privateRouter = "the guest's nodes reach their control plane by a private link, behind which HyperShift's own router" + unknown +
 		"control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go (see deploy/cpo); "
 	const yourself = "or publish istiod yourself and give --xds-address"
-	asked := c.Publish.Way != WayAuto
+	elsewhere := c.Publish.Way != WayAuto && c.Publish.At.Host != ""
 	switch {
 	case plane.private():
 		return privateRouter + yourself
-	case plane.linked() && !asked:
+	case plane.linked() && !elsewhere:
 		return privateRouter + "or, where the nodes reach public addresses as well, give --publish=loadbalancer, or --publish=route with a --publish-host; " + yourself
-	case plane.SharedIngress && (!asked || c.Publish.At.Host == ""):
+	case plane.SharedIngress && !elsewhere:
 		return "the guest's nodes reach their control plane by HyperShift's shared ingress (ARO HCP), which" + unknown +
-			"sharedingress-config-generator/config.go (see deploy/cpo); or give --publish=loadbalancer; " + yourself
+			"sharedingress-config-generator/config.go (see deploy/cpo); or give --publish=loadbalancer, or --publish=route with a --publish-host; " + yourself
 	}
 	return ""
 }

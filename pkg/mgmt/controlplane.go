@@ -111,6 +111,8 @@ const (
 // Values of its spec.
 const (
 	azurePlatform     = "Azure"
+	gcpPlatform       = "GCP"
+	kubeVirtPlatform  = "KubeVirt"
 	managedIdentities = "ManagedIdentities"
 )
 
@@ -124,7 +126,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	profile := spec.Configuration.APIServer.TLSSecurityProfile
 	out := desired.ControlPlane{
 		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
-		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u), SharedIngress: isAROHCP(u), Availability: spec.ControllerAvailabilityPolicy,
+		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u), VMsBeside: hasVMsBeside(u), SharedIngress: isAROHCP(u), Availability: spec.ControllerAvailabilityPolicy,
 		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Labels: spec.Labels,
 		PriorityClass: annotations[priorityClassAnnotation],
 		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
@@ -179,7 +181,8 @@ func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
 // nobody is a block of addresses that nobody has (RFC 5737).
 const nobody = "192.0.2.0/32"
 
-// endpointAccess is who may reach the control plane in a cloud that has private links. ARO HCP said it by an annotation before there was a field for it.
+// endpointAccess is who may reach the control plane in a cloud that has private links. ARO HCP said it by an annotation before there was a field for it; GCP
+// knows no public access alone, and where nothing is said means private (api/hypershift/v1beta1/gcp.go).
 func endpointAccess(u *unstructured.Unstructured) string {
 	for _, at := range [][]string{{"aws", "endpointAccess"}, {"gcp", "endpointAccess"}, {"azure", "topology"}} {
 		if access, _, _ := unstructured.NestedString(u.Object, append([]string{"spec", "platform"}, at...)...); access != "" {
@@ -189,14 +192,27 @@ func endpointAccess(u *unstructured.Unstructured) string {
 	if isAROHCP(u) && u.GetAnnotations()[swiftAnnotation] != "" {
 		return "PublicAndPrivate"
 	}
+	if platformOf(u) == gcpPlatform {
+		return "Private"
+	}
 	return ""
+}
+
+// hasVMsBeside says whether the guest's nodes are virtual machines of the management cluster: else there is a kubeconfig for the cluster that has them.
+func hasVMsBeside(u *unstructured.Unstructured) bool {
+	_, elsewhere, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "platform", "kubevirt", "credentials")
+	return platformOf(u) == kubeVirtPlatform && !elsewhere
+}
+
+func platformOf(u *unstructured.Unstructured) string {
+	platform, _, _ := unstructured.NestedString(u.Object, "spec", "platform", "type")
+	return platform
 }
 
 // isAROHCP recognises a guest of ARO HCP as HyperShift does: its operators are managed identities, and nobody else's are (support/netutil/visibility.go, IsAroHCPByHCP).
 func isAROHCP(u *unstructured.Unstructured) bool {
-	platform, _, _ := unstructured.NestedString(u.Object, "spec", "platform", "type")
 	by, _, _ := unstructured.NestedString(u.Object, "spec", "platform", "azure", "azureAuthenticationConfig", "azureAuthenticationConfigType")
-	return platform == azurePlatform && by == managedIdentities
+	return platformOf(u) == azurePlatform && by == managedIdentities
 }
 
 func publishedServices(services []service) []desired.PublishedService {

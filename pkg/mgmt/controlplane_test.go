@@ -197,6 +197,7 @@ func TestEachPlatformIsRead(t *testing.T) {
 		t.Run(string(platform), func(t *testing.T) {
 			want := plain()
 			want.Platform = string(platform)
+			want.VMsBeside = platform == hypershiftv1beta1.KubevirtPlatform
 			if strings.Contains(more, "Private") {
 				want.EndpointAccess = "Private"
 			}
@@ -229,6 +230,7 @@ func TestWhoseNodesComeByWhat(t *testing.T) {
 		"ARO HCP, Swift, before the field":    {swift, azure(managed), "PublicAndPrivate", true},
 		"ARO HCP, the field goes before that": {swift, azure(managed + `, topology: Private`), "Private", true},
 		"not on Azure":                        {"", `platform: {type: None, azure: {` + managed + `}}`, "", false},
+		"GCP, nothing said":                   {"", `platform: {type: GCP, gcp: {project: p}}`, "Private", false},
 		"nothing that can be read":            {"", `platform: {type: Azure, azure: {azureAuthenticationConfig: 5}}`, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,6 +277,8 @@ func TestItIsReadAsHyperShiftWritesIt(t *testing.T) {
 		servingNodesAnnotation:         hypershiftv1beta1.RequestServingNodeAdditionalSelectorAnnotation,
 		requestOverrideAnnotation:      hypershiftv1beta1.ResourceRequestOverrideAnnotationPrefix,
 		azurePlatform:                  string(hypershiftv1beta1.AzurePlatform),
+		gcpPlatform:                    string(hypershiftv1beta1.GCPPlatform),
+		kubeVirtPlatform:               string(hypershiftv1beta1.KubevirtPlatform),
 		managedIdentities:              string(hypershiftv1beta1.AzureAuthenticationTypeManagedIdentities),
 		desired.SingleReplica:          string(hypershiftv1beta1.SingleReplica),
 		desired.HighlyAvailable:        string(hypershiftv1beta1.HighlyAvailable),

@@ -26,7 +26,7 @@ import (
 )
 
 // exposure is the way by which istiod is published. Which one that is may follow from the HostedControlPlane, so that it is taken when that was seen,
-// once: HyperShift lets nobody change it. What belongs to other ways is not watched: the management cluster may not serve it.
+// once: what HyperShift lets change of it (who may reach the endpoints) is changed seldom. What belongs to other ways is not watched: the management cluster may not serve it.
 type exposure struct {
 	cfg    desired.Config
 	rest   *rest.Config
@@ -178,7 +178,7 @@ func (e *exposure) observe(into *desired.Hosted) error {
 		e.taken = &way
 	}
 	if *e.taken != way {
-		into.Exposure.Problem = fmt.Sprintf("istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a way once", *e.taken, way)
+		into.Exposure.Problem = fmt.Sprintf("istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a way once, or keep it with --publish=%[1]s", *e.taken, way)
 		return nil
 	}
 	for _, w := range e.watches(way) {

@@ -198,7 +198,7 @@ func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, 
 	case apierrors.IsForbidden(err):
 		return nil, "", fmt.Errorf("Secret %s: it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w", key.Name, err) //nolint:staticcheck // a kind is written as it is
 	case err != nil:
-		return nil, "", fmt.Errorf("reading the Secret %s: %w", key.Name, err)
+		return nil, "", fmt.Errorf("reading Secret %s in namespace %s of the management cluster: %w; see that --management-kubeconfig leads there, or give it more time with --timeout", key.Name, key.Namespace, err)
 	case len(found.Items) == 0:
 		return nil, "", fmt.Errorf("Secret %s: namespace %s has none of that name: the control plane's provider makes it when the control plane comes up; "+ //nolint:staticcheck // as above
 			"if it has another name, correct --guest-kubeconfig-secret", key.Name, key.Namespace)

@@ -19,12 +19,14 @@ const (
 func TestPublishingOnEachPlatform(t *testing.T) {
 	const (
 		byLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
-		byRoute        = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: api.g.example.com}}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
-		byNodePort     = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {}}}, {service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
-		azure          = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
-		aro            = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`
-		derived        = "{istiod-guest1-abcde.g.example.com:443}"
-		balanced       = "{192.0.2.44:15012}"
+		// What HyperShift's command line makes without a domain for external names.
+		onlyLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`
+		byRoute          = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: api.g.example.com}}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
+		byNodePort       = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {}}}, {service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
+		azure            = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
+		aro              = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`
+		derived          = "{istiod-guest1-abcde.g.example.com:443}"
+		balanced         = "{192.0.2.44:15012}"
 	)
 	inside := desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}
 	outside := desired.FoundRoute{Exists: true, Host: "istiod-guest1.g.example.com"}
@@ -46,6 +48,14 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Way: desired.WayLoadBalancer}, want: balanced},
 		{name: "ARO HCP, by Route if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Way: desired.WayRoute}, want: ingressChange},
 		{
+			name: "ARO HCP, Swift, by Route if asked", platform: aro + `, topology: PublicAndPrivate}`, services: byRoute,
+			publish: desired.Publish{Way: desired.WayRoute}, want: routerChange,
+		},
+		{
+			name: "AWS public by load balancer, by Route if asked, with nothing to derive a host from", platform: `type: AWS, aws: {endpointAccess: Public}`,
+			services: onlyLoadBalancer, publish: desired.Publish{Way: desired.WayRoute}, want: "give --publish-host",
+		},
+		{
 			name: "ARO HCP, by somebody's router", platform: aro + `}`, services: byRoute,
 			publish: desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
 		},
@@ -53,18 +63,25 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{name: "ARO HCP, Swift", platform: aro + `, topology: PublicAndPrivate, private: {type: Swift}}`, services: byRoute, want: routerChange},
 		{name: "ARO HCP, Swift, whose router knows istiod", platform: aro + `, topology: PublicAndPrivate}`, services: byRoute, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}"},
 		{name: "IBM Cloud", platform: `type: IBMCloud`, services: byRoute, want: "knows no way on platform IBMCloud"},
-		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: balanced},
+		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: "policy virt-launcher"},
+		{
+			name: "KubeVirt by load balancer, if asked", platform: `type: KubeVirt`, services: byLoadBalancer,
+			publish: desired.Publish{Way: desired.WayLoadBalancer}, want: balanced,
+		},
+		{
+			name: "KubeVirt whose nodes are elsewhere, by load balancer", platform: `type: KubeVirt, kubevirt: {credentials: {infraNamespace: vms}}`, services: byLoadBalancer,
+			want: balanced,
+		},
 	}
 	for platform, access := range map[string]string{"AWS": `type: AWS, aws: {endpointAccess: %s}`, "GCP": `type: GCP, gcp: {endpointAccess: %s}`, "Azure": azure + `, topology: %s}`} {
 		name := platform + " public by Route, "
 		public := fmt.Sprintf(access, "Public")
-		if platform == "GCP" { // which has no public access alone
-			public = `type: GCP`
+		if platform != "GCP" { // which has no public access alone
+			rows = append(rows,
+				row{name: name + "by the default router", platform: public, services: byRoute, want: derived},
+				row{name: name + "whose router knows istiod", platform: public, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
+			)
 		}
-		rows = append(rows,
-			row{name: name + "by the default router", platform: public, services: byRoute, want: derived},
-			row{name: name + "whose router knows istiod", platform: public, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
-		)
 		for _, services := range []string{byLoadBalancer, byRoute} {
 			for _, linked := range []string{"Private", "PublicAndPrivate"} {
 				name := platform + " " + linked + services[:60]
@@ -84,15 +101,21 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 				},
 				row{
 					name: platform + " PublicAndPrivate, by Route if asked", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Way: desired.WayRoute}, want: derived,
+					publish: desired.Publish{Way: desired.WayRoute}, want: routerChange,
+				},
+				row{
+					name: platform + " PublicAndPrivate, by somebody's router if asked", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
+					publish: desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
 				})
 		}
 	}
 	for _, platform := range []string{"Agent", "None", "OpenStack", "KubeVirt", "PowerVS"} {
+		if platform != "KubeVirt" {
+			rows = append(rows, row{name: platform + " by load balancer", platform: "type: " + platform, services: byLoadBalancer, want: balanced})
+		}
 		rows = append(rows,
 			row{name: platform + " by Route", platform: "type: " + platform, services: byRoute, want: derived},
 			row{name: platform + " whose router knows istiod", platform: "type: " + platform, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
-			row{name: platform + " by load balancer", platform: "type: " + platform, services: byLoadBalancer, want: balanced},
 			row{name: platform + " by a node's port", platform: "type: " + platform, services: byNodePort, want: "{192.0.2.7:31512}"},
 		)
 	}

@@ -71,7 +71,7 @@ Exit codes:
 	o.guest.addFlags(flags)
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json or yaml; json and yaml keep their shape: fields may be added, and none is renamed or removed")
 	flags.StringVar(&o.dryRun, "dry-run", "", "adopt: print what a takeover of the CRDs of others would change, and write nothing")
-	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the guest")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the guest, and before that for the Secret with its kubeconfig")
 	return cmd
 }
 

@@ -22,7 +22,7 @@ type publishOptions struct {
 func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod, where somebody else publishes it (standalone: istiod's Service)")
 	flags.StringVar(&o.way, "publish", string(desired.WayAuto), "how istiod is published to the guest's nodes, unless --xds-address says where that is done: route, loadbalancer, nodeport, tlsroute, "+
-		"or auto, the way in which the HostedControlPlane publishes the guest's API server")
+		"or auto, the way in which the HostedControlPlane publishes the guest's API server; where the guest's nodes come by a private link or HyperShift's shared ingress, only by the control-plane-operator's Route istiod")
 	flags.StringVar(&o.host, "publish-host", "", "host name of the Route, TLSRoute or load balancer, or address of the nodes (default: beside the hosts that the HostedControlPlane names, or what the load balancer gets)")
 	flags.Uint16Var(&o.nodePort, "publish-node-port", 0, "port on the nodes, with --publish=nodeport (default: one that the cluster hands out)")
 	flags.StringVar(&o.gateway, "publish-gateway", "", "<namespace>/<name>[/<listener>] of the management cluster's Gateway, with --publish=tlsroute")
