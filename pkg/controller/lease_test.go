@@ -23,10 +23,12 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 		holder string
 		// renewed is another record of the same holder.
 		renewed string
+		seconds int
 		err     error
 		pause   time.Duration
 	}
 	silent := &url.Error{Op: "Get", Err: errors.New("connection refused")}
+	busy, changing := apierrors.NewTooManyRequests("", 0), apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
 	stands := func(n int) (out []reading) {
 		for i := range n {
@@ -42,6 +44,7 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 		"ours of before":  {false, []reading{{holder: "me"}}},
 		"gone":            {false, []reading{{err: apierrors.NewNotFound(schema.GroupResource{}, "")}}},
 		"no answer":       {false, []reading{{err: silent, pause: lockRetry}, {after: time.Hour, err: silent, pause: lockRetry}, {holder: ""}}},
+		"cannot answer":   {false, []reading{{err: busy, pause: lockRetry}, {err: changing, pause: lockRetry}, {holder: ""}}},
 		"refused":         {false, []reading{{err: forbidden, pause: lockRetry}, {err: forbidden, pause: lockRetry}, {holder: ""}}},
 		"given back":      {false, []reading{{holder: "other", pause: lockPoll}, {after: 2 * time.Second, holder: "other", pause: lockPoll}, {after: 2 * time.Second, holder: ""}}},
 		"another took it": {false, []reading{{holder: "other", pause: lockPoll}, {holder: ""}, {after: 2 * time.Second, holder: "third", pause: lockPoll}}},
@@ -52,17 +55,27 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 			{after: time.Second, holder: "other"},
 		}},
 		"renewed, for ever": {false, append([]reading{{holder: "other", pause: lockPoll}, {after: time.Minute, holder: "other", pause: retryPeriod}}, stands(20)...)},
-		"taken from us":     {true, []reading{{holder: "other"}}},
+		"not renewed, of a version with a longer time": {false, []reading{
+			{holder: "other", seconds: 300, pause: lockPoll},
+			{after: 300 * time.Second, holder: "other", seconds: 300, pause: retryPeriod},
+			{after: time.Second, holder: "other", seconds: 300},
+		}},
+		"not renewed, of a version with a shorter time": {false, []reading{
+			{holder: "other", seconds: 15, pause: lockPoll},
+			{after: leaseDuration, holder: "other", seconds: 15, pause: retryPeriod},
+		}},
+		"taken from us":  {true, []reading{{holder: "other"}}},
+		"leads, unheard": {true, []reading{{err: silent}, {err: busy}, {err: changing}}},
+		"leads, refused": {true, []reading{{err: forbidden}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			elected := make(chan struct{})
+			l, now := &patientLock{Interface: theLease{}}, time.Unix(0, 0)
 			if tc.leads {
-				close(elected)
+				l.renewed = now
 			}
-			l, now := &patientLock{Interface: theLease{}, elected: elected}, time.Unix(0, 0)
 			for i, r := range tc.readings {
 				now = now.Add(r.after)
-				record := &resourcelock.LeaderElectionRecord{HolderIdentity: r.holder}
+				record := &resourcelock.LeaderElectionRecord{HolderIdentity: r.holder, LeaseDurationSeconds: r.seconds}
 				pause := l.pause(record, []byte(r.holder+r.renewed), r.err, now)
 				if pause != r.pause {
 					t.Errorf("after reading %d it waits for %s, and should for %s", i, pause, r.pause)

@@ -185,10 +185,9 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 		RetryPeriod:                   new(retryPeriod),
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 	}
-	var lock *patientLock
 	if o.LeaderElection {
-		var err error
-		if lock, err = leaseLock(o); err != nil {
+		lock, err := leaseLock(o, options.Logger)
+		if err != nil {
 			return nil, err
 		}
 		options.LeaderElectionResourceLockInterface = lock
@@ -196,9 +195,6 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(o.MgmtConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
-	}
-	if lock != nil {
-		lock.log, lock.elected = options.Logger, mgr.Elected()
 	}
 	return mgr, nil
 }

@@ -53,7 +53,12 @@ func TestTheLeaseChangesHands(t *testing.T) {
 	t.Logf("it was taken %s after it was free", time.Since(free).Round(time.Millisecond))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Starting Controller"))
 
-	t.Log("who leads asks no more than before")
+	t.Log("who leads renews it at once, and then asks no more than before")
+	w.Eventually(func() bool {
+		lease, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		return lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time)
+	}).Should(gomega.BeTrue())
 	n := asked()
 	w.Consistently(asked, 5*time.Second).Should(gomega.Equal(n))
 

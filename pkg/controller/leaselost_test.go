@@ -1,0 +1,182 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// farLease is a Lease on an API server that may be out of reach.
+type farLease struct {
+	theLease
+	holder string
+	// request is what becomes of each request: nil, or why it has no answer.
+	request func(context.Context) error
+	asked   int
+}
+
+func (*farLease) Describe() string { return "far" }
+
+func (*farLease) RecordEvent(string) {}
+
+func (f *farLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	f.asked++
+	if err := f.request(ctx); err != nil {
+		return nil, nil, err
+	}
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: f.holder, LeaseDurationSeconds: 137}, []byte(f.holder), nil
+}
+
+func (f *farLease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return f.Update(ctx, record)
+}
+
+func (f *farLease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := f.request(ctx); err != nil {
+		return err
+	}
+	f.holder = record.HolderIdentity
+	return nil
+}
+
+func answers(context.Context) error { return nil }
+
+func refuses(context.Context) error {
+	return &url.Error{Op: "Get", Err: errors.New("connection refused")}
+}
+
+func busy(context.Context) error {
+	return apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", schema.GroupResource{Resource: "leases"}, "", "", 0, false)
+}
+
+// hangs ends as the client's timeout has it.
+func hangs(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewDeadline/2)
+	defer cancel()
+	<-ctx.Done()
+	return &url.Error{Op: "Get", Err: ctx.Err()}
+}
+
+// TestWhoWaitsForTheLease: how long Get takes, and how often it asks.
+func TestWhoWaitsForTheLease(t *testing.T) {
+	const never = time.Duration(-1)
+	for name, tc := range map[string]struct {
+		// leads is for how long this pod has not renewed its Lease; never: it is a candidate.
+		leads    time.Duration
+		requests []func(context.Context) error
+		takes    time.Duration
+		asks     int
+		fails    bool
+	}{
+		"a candidate, refused":                 {never, []func(context.Context) error{refuses, refuses, answers}, 2 * lockRetry, 3, false},
+		"a candidate, busy":                    {never, []func(context.Context) error{busy, busy, answers}, 2 * lockRetry, 3, false},
+		"a candidate, hanging":                 {never, []func(context.Context) error{hangs, answers}, renewDeadline/2 + lockRetry, 2, false},
+		"who leads":                            {0, []func(context.Context) error{answers}, 0, 1, false},
+		"who leads, refused":                   {0, []func(context.Context) error{refuses, answers}, 0, 1, true},
+		"who leads, busy":                      {0, []func(context.Context) error{busy, answers}, 0, 1, true},
+		"who leads, hanging":                   {0, []func(context.Context) error{hangs, answers}, renewDeadline / 2, 1, true},
+		"who is about to lose it, hanging":     {retryPeriod + renewDeadline - time.Second, []func(context.Context) error{hangs}, time.Second, 1, true},
+		"who has not renewed it in time":       {retryPeriod + renewDeadline, []func(context.Context) error{hangs, answers}, 0, 1, true},
+		"who has not renewed it for very long": {time.Hour, []func(context.Context) error{hangs, answers}, 0, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lease, start := &farLease{}, time.Now()
+				lease.request = func(ctx context.Context) error { return tc.requests[lease.asked-1](ctx) }
+				l := &patientLock{Interface: lease}
+				if tc.leads != never {
+					l.renewed = start.Add(-tc.leads)
+				}
+				_, _, err := l.Get(t.Context())
+				if took := time.Since(start); took != tc.takes || lease.asked != tc.asks || (err != nil) != tc.fails {
+					t.Errorf("took %s and %d requests (%v), and should take %s and %d", took, lease.asked, err, tc.takes, tc.asks)
+				}
+			})
+		})
+	}
+}
+
+// TestTheLeaseIsGivenBackByWhoHasIt: what an Update does to a Lease whose holder was just read.
+func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
+	for name, tc := range map[string]struct{ has, writes, then string }{
+		"taken":                      {"", "me", "me"},
+		"renewed":                    {"me", "me", "me"},
+		"taken when it had run out":  {"other", "me", "me"},
+		"given back":                 {"me", "", ""},
+		"another has it by now":      {"other", "", "other"},
+		"given back, and then again": {"", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease := &farLease{holder: tc.has, request: answers}
+			l := &patientLock{Interface: lease, renewed: time.Now()}
+			if _, _, err := l.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: tc.writes})
+			if lease.holder != tc.then {
+				t.Errorf("it is %q's, and should be %q's (%v)", lease.holder, tc.then, err)
+			}
+			if refused := tc.writes == "" && tc.has != "me"; refused != (err != nil) {
+				t.Errorf("the error is: %v", err)
+			}
+		})
+	}
+}
+
+// TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut goes through client-go's elector: it says that it leads no more only after it tried to give the Lease back.
+func TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		away func(context.Context) error
+		// ends is when the pod is told to end, back when the API server answers again; the Lease is another's then.
+		ends, back time.Duration
+		holder     string
+	}{
+		"refused":                 {away: refuses, ends: time.Hour, back: time.Hour, holder: "me"},
+		"hanging":                 {away: hangs, ends: time.Hour, back: time.Hour, holder: "me"},
+		"back when it is another": {away: refuses, ends: time.Hour, back: time.Minute + leaseDuration + time.Second, holder: "me"},
+		"another's when it ends":  {away: refuses, ends: 75 * time.Second, back: 70 * time.Second, holder: "other"},
+		"ends in time":            {away: refuses, ends: 50 * time.Second, back: time.Hour, holder: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lease, start := &farLease{}, time.Now()
+				var answered time.Time
+				lease.request = func(ctx context.Context) error {
+					switch passed := time.Since(start); {
+					case passed >= tc.back:
+						lease.holder = "other"
+					case passed >= time.Minute:
+						return tc.away(ctx)
+					}
+					answered = time.Now()
+					return nil
+				}
+				elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+					Lock: &patientLock{Interface: lease}, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
+					Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.ends)
+				defer cancel()
+				elector.Run(ctx)
+				if lasted := time.Since(answered); lasted >= leaseDuration {
+					t.Errorf("it stopped %s after it had last written the Lease", lasted)
+				}
+				if lease.holder != tc.holder {
+					t.Errorf("the Lease is %q's, and should be %q's", lease.holder, tc.holder)
+				}
+			})
+		})
+	}
+}
