@@ -34,14 +34,20 @@ type claimView struct {
 
 	// mu guards what follows, by Lease.
 	mu sync.Mutex
-	// made are the claims that were taken and that the watch has not shown yet.
-	made map[string]desired.HeldClaim
-	// at is the resourceVersion of what the watch has shown last.
+	// made are the claims that were taken and that the watch has not come to yet.
+	made map[string]madeClaim
+	// at is the resourceVersion that the watch has come to: of the Lease, of its end, or of a list that may not have it.
 	at map[string]string
 }
 
+// madeClaim is a claim as it was answered.
+type madeClaim struct {
+	desired.HeldClaim
+	version string
+}
+
 func newClaimView(client coordinationclient.LeaseInterface, claims []desired.Claim, notify func()) *claimView {
-	v := &claimView{client: client, made: map[string]desired.HeldClaim{}, at: map[string]string{}}
+	v := &claimView{client: client, made: map[string]madeClaim{}, at: map[string]string{}}
 	for _, claim := range claims {
 		v.watches = append(v.watches, v.watchOf(claim.Lease, notify))
 	}
@@ -62,10 +68,16 @@ func (v *claimView) watchOf(lease string, notify func()) *watch.Watch {
 		},
 		Example: &coordinationv1.Lease{}, Client: v.client, Transform: claimOnly,
 		OnEvent: func(e watch.Event) {
-			v.shown(e)
+			if item, ok := e.Object.(*claimItem); ok {
+				v.came(lease, item.ResourceVersion)
+			}
 			notify()
 		},
-		OnSynced: notify, OnTrouble: notify,
+		OnListed: func(version string) {
+			v.came(lease, version)
+			notify()
+		},
+		OnTrouble: notify,
 	})
 }
 
@@ -86,25 +98,40 @@ func (v *claimView) Err() error {
 	return nil
 }
 
-// shown notes that the watch has shown a Lease, or its end.
-func (v *claimView) shown(e watch.Event) {
-	if item, ok := e.Object.(*claimItem); ok {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.made, item.Name)
-		v.at[item.Name] = item.ResourceVersion
+// came notes how far a Lease's watch has come. Of a claim that was taken up to there it knows better, whether it has shown it or not: the Lease may have come
+// and gone while nothing was watched.
+func (v *claimView) came(lease, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.at[lease] = version
+	if !after(v.made[lease].version, version) {
+		delete(v.made, lease)
 	}
 }
 
-// took notes a claim that was taken in a version of its Lease, unless the watch has shown that before the answer came: the Lease may be gone again, and
+// took notes a claim that was taken in a version of its Lease, unless the watch came there before the answer did: the Lease may be gone again, and
 // nothing would ever say so.
 func (v *claimView) took(claim desired.HeldClaim, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if order, err := resourceversion.CompareResourceVersion(v.at[claim.Lease], version); err == nil && order >= 0 {
-		return
+	if after(version, v.at[claim.Lease]) {
+		v.made[claim.Lease] = madeClaim{claim, version}
 	}
-	v.made[claim.Lease] = claim
+}
+
+// gave notes that a claim is gone; the watch will not come to it for as long as it does not work.
+func (v *claimView) gave(claim desired.HeldClaim) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.made[claim.Lease].UID == claim.UID {
+		delete(v.made, claim.Lease)
+	}
+}
+
+// after compares versions; no version at all is before each.
+func after(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order > 0
 }
 
 // claimItem is what is kept of a Lease.
@@ -169,7 +196,9 @@ func (v *claimView) held() desired.Claims {
 			out.Held = append(out.Held, desired.HeldClaim{Lease: item.Name, Holder: item.holder, UID: item.UID, Since: item.CreationTimestamp.Time})
 		}
 	}
-	out.Held = slices.AppendSeq(out.Held, maps.Values(made))
+	for _, claim := range made {
+		out.Held = append(out.Held, claim.HeldClaim)
+	}
 	slices.SortFunc(out.Held, func(a, b desired.HeldClaim) int { return cmp.Compare(a.Lease, b.Lease) })
 	return out
 }
@@ -197,6 +226,7 @@ func (c *Cluster) Disclaim(ctx context.Context, held desired.HeldClaim) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("giving back the claim %s in the guest: %w", held.Lease, err)
 	}
+	c.claims.gave(held)
 	return nil
 }
 

@@ -58,6 +58,9 @@ type Options struct {
 	OnEvent func(Event)
 	// OnSynced is called when the copy is complete for the first time, after OnEvent was for each object. It may be nil.
 	OnSynced func()
+	// OnListed is called with the version of each list that the copy was made from, after OnEvent was for each object: that something which the copy never
+	// had came and went while nothing was watched shows in no event. It may be nil.
+	OnListed func(version string)
 	// OnTrouble is called when attempts begin to fail, fail for another reason, or work again. It may be nil.
 	OnTrouble func()
 	// Patience is for how long what the API server does not know at all (404) is asked for: the objects of a CRD that it has just got, or that has
@@ -87,6 +90,9 @@ func New(opts Options) *Watch {
 	}
 	if opts.OnSynced == nil {
 		opts.OnSynced = func() {}
+	}
+	if opts.OnListed == nil {
+		opts.OnListed = func(string) {}
 	}
 	if opts.OnTrouble == nil {
 		opts.OnTrouble = func() {}
@@ -305,6 +311,7 @@ func (e events) Replace(list []any, resourceVersion string) error {
 	if first {
 		e.opts.OnSynced()
 	}
+	e.opts.OnListed(resourceVersion)
 	return nil
 }
 

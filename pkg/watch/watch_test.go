@@ -194,6 +194,24 @@ func TestAfterExpiryWhatWasMissedIsTold(t *testing.T) {
 	})
 }
 
+// TestEachListIsTold: of what came and went while nothing was watched there is no event.
+func TestEachListIsTold(t *testing.T) {
+	for _, streaming := range []bool{false, true} {
+		f := &fixture{T: t, Gomega: gomega.NewWithT(t), server: newServer(streaming), log: &log{}}
+		f.SetDefaultEventuallyTimeout(waitAtMost)
+		options := f.server.options()
+		options.OnListed = func(version string) { f.log.add("listed v%s", version) }
+		f.watch = watch.New(options)
+		f.server.put("a", "1")
+		f.run()
+		f.Eventually(f.server.open).Should(gomega.Equal(1))
+		f.server.putUnseen("b", "1")
+		f.server.removeUnseen("b")
+		f.server.expire()
+		f.Eventually(f.log.all).Should(gomega.Equal([]string{"listed v1", "listed v3"}), "streaming=%t", streaming)
+	}
+}
+
 func TestTheCopyOutlivesAnOutage(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "1")
