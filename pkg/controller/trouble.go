@@ -67,11 +67,13 @@ func gistOf(err error) string {
 
 // trouble is what was said of a failure, and how long the last wait was.
 type trouble struct {
-	told  notice
+	told notice
+	// last is what the last try failed with, told or not.
+	last  notice
 	delay backoff
 	// budget is for all that is told: two failures in turn, or one that comes and goes, as a claim that others take and free in a loop, are new each time.
 	budget budget
-	// untold counts what was left out since the last line.
+	// untold counts the failures that were left out since the last line, each once however often it was tried again.
 	untold int
 }
 
@@ -79,11 +81,14 @@ type trouble struct {
 // when it still stands then.
 func (t *trouble) tell(ctx context.Context, f failure, now time.Time) time.Duration {
 	if f.err == nil {
-		t.told, t.delay = notice{}, 0
+		t.told, t.last, t.delay = notice{}, notice{}, 0
 		return 0
 	}
-	if before := t.told; f.gist != "" && t.told.isNews(f.gist) && !t.say(ctx, f.err, now) {
-		t.told = before
+	if f.gist != "" {
+		stands := !t.last.isNews(f.gist)
+		if before := t.told; t.told.isNews(f.gist) && !t.say(ctx, f.err, stands, now) {
+			t.told = before
+		}
 	}
 	if f.lasts {
 		return t.delay.next(time.Second, 30*time.Second)
@@ -91,10 +96,13 @@ func (t *trouble) tell(ctx context.Context, f failure, now time.Time) time.Durat
 	return t.delay.next(100*time.Millisecond, 10*time.Second) // what ends by itself is noticed soon
 }
 
-// say logs, if it may be.
-func (t *trouble) say(ctx context.Context, err error, now time.Time) bool {
+// say logs, if it may be. What stands since a try before is not told yet only because it was left out then.
+func (t *trouble) say(ctx context.Context, err error, stands bool, now time.Time) bool {
 	if t.budget == (budget{}) {
 		t.budget = newBudget()
+	}
+	if stands {
+		t.untold-- // it was counted then
 	}
 	if t.budget.wait(now) > 0 {
 		t.untold++

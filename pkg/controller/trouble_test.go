@@ -44,3 +44,50 @@ func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWaitsToBeToldIsCountedOnce: it is tried again and again meanwhile, and in the end it is told.
+func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		tries []string
+		want  string
+	}{
+		"what waited itself":                     {[]string{"stands", "stands", "stands"}, ""},
+		"another before it":                      {[]string{"passed", "passed", "stands", "stands"}, "1"},
+		"another after it, too":                  {[]string{"stands", "stands", "passed", "stands", "stands"}, "2"},
+		"itself before, and then nothing failed": {[]string{"stands", "stands", "", "stands", "stands"}, "1"},
+		"what was told last in between":          {[]string{"stands", "told", "told", "stands", "stands"}, "1"},
+		"nothing":                                {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+			trouble, now := trouble{budget: newBudget()}, time.Unix(0, 0)
+			tell := func(text string) {
+				var r status.Result
+				if text != "" {
+					r.Refused = errors.New(text)
+				}
+				trouble.tell(ctx, failureOf(r, nil), now)
+			}
+			for trouble.budget.wait(now) == 0 {
+				tell("other")
+				tell("told")
+			}
+			said := len(lines)
+			for _, text := range test.tries {
+				tell(text)
+			}
+			if len(lines) != said {
+				t.Fatalf("told beyond the budget: %v", lines[said:])
+			}
+			now = now.Add(time.Minute)
+			tell("stands")
+			if len(lines) != said+1 {
+				t.Fatalf("what stands is told in %d lines", len(lines)-said)
+			}
+			if _, leftOut, _ := strings.Cut(lines[said], `"leftOutBefore"=`); leftOut != test.want {
+				t.Errorf("%q were left out before, want %q: %s", leftOut, test.want, lines[said])
+			}
+		})
+	}
+}
