@@ -177,8 +177,12 @@ func (v *claimView) pending() bool {
 	return slices.ContainsFunc(v.watches, func(w *watch.Watch) bool { return pending(w) })
 }
 
-// held are the claims that somebody has.
+// held are the claims that somebody has. Those that were made are looked at before what the watches show: the other way round, one whose watch comes to it
+// in between would be in neither.
 func (v *claimView) held() desired.Claims {
+	v.mu.Lock()
+	made := maps.Clone(v.made)
+	v.mu.Unlock()
 	var items []any
 	for _, w := range v.watches {
 		if !w.Synced() {
@@ -186,9 +190,6 @@ func (v *claimView) held() desired.Claims {
 		}
 		items = append(items, w.List()...)
 	}
-	v.mu.Lock()
-	made := maps.Clone(v.made)
-	v.mu.Unlock()
 	var out desired.Claims
 	for _, obj := range items {
 		if item, ok := obj.(*claimItem); ok {

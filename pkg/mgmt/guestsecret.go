@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -167,10 +168,8 @@ const capiKey, hyperShiftKey = "value", "kubeconfig"
 
 // GuestKubeconfig is the guest's kubeconfig as its Secret has it now, and under which key. The error says what there is in its stead, and what to do.
 func (c *Cluster) GuestKubeconfig() (kubeconfig []byte, key string, err error) {
-	if kubeconfig, key, err = c.guestSecret.kubeconfig(); err != nil {
-		return nil, "", fmt.Errorf("Secret %s: %w", c.guestSecret.key.Name, err) //nolint:staticcheck // a kind is written as it is
-	}
-	return kubeconfig, key, nil
+	kubeconfig, key, err = c.guestSecret.kubeconfig()
+	return kubeconfig, key, ofSecret(c.guestSecret.key, err)
 }
 
 func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
@@ -184,8 +183,7 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	case !s.watch.Synced():
 		return nil, "", NoKubeconfigError{"it was not read yet"}
 	case secret == nil:
-		return nil, "", NoKubeconfigError{fmt.Sprintf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up, and it is waited for; "+
-			"if it has another name, correct --guest-kubeconfig-secret", s.key.Namespace)}
+		return nil, "", NoKubeconfigError{noneOfThatName(s.key) + "; it is waited for"}
 	}
 	return kubeconfigIn(secret)
 }
@@ -196,17 +194,28 @@ func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, 
 	found, err := secrets.Secrets(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, "", fmt.Errorf("Secret %s: it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w", key.Name, err) //nolint:staticcheck // a kind is written as it is
+		err = fmt.Errorf("it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w", err)
 	case err != nil:
-		return nil, "", fmt.Errorf("reading Secret %s in namespace %s of the management cluster: %w; see that --management-kubeconfig leads there, or give it more time with --timeout", key.Name, key.Namespace, err)
+		err = fmt.Errorf("reading it in namespace %s of the management cluster: %w; see that --management-kubeconfig leads there, or give it more time with --timeout", key.Namespace, err)
 	case len(found.Items) == 0:
-		return nil, "", fmt.Errorf("Secret %s: namespace %s has none of that name: the control plane's provider makes it when the control plane comes up; "+ //nolint:staticcheck // as above
-			"if it has another name, correct --guest-kubeconfig-secret", key.Name, key.Namespace)
+		err = errors.New(noneOfThatName(key))
+	default:
+		kubeconfig, in, err = kubeconfigIn(&found.Items[0])
 	}
-	if kubeconfig, in, err = kubeconfigIn(&found.Items[0]); err != nil {
-		return nil, "", fmt.Errorf("Secret %s: %w", key.Name, err) //nolint:staticcheck // as above
+	return kubeconfig, in, ofSecret(key, err)
+}
+
+// ofSecret says which Secret an error is about.
+func ofSecret(key types.NamespacedName, err error) error {
+	if err == nil {
+		return nil
 	}
-	return kubeconfig, in, nil
+	return fmt.Errorf("Secret %s: %w", key.Name, err) //nolint:staticcheck // a kind is written as it is
+}
+
+func noneOfThatName(key types.NamespacedName) string {
+	return fmt.Sprintf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up; "+
+		"if it has another name, correct --guest-kubeconfig-secret", key.Namespace)
 }
 
 // kubeconfigIn is the kubeconfig in a Secret, and under which key.
