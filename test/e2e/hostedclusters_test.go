@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,13 +126,7 @@ func (t *teller) remove() {
 // settled is what others notes once nothing changes any more.
 func (all hostedClusters) settled(one *teller) map[string]string {
 	one.Helper()
-	last := all.others(one)
-	one.Eventually(func() string {
-		before := last
-		last = all.others(one)
-		return cmp.Diff(before, last)
-	}).WithPolling(2*time.Second).Should(gomega.BeEmpty(), "it does not settle")
-	return last
+	return untouched.Settled(one, 2*time.Second, func() map[string]string { return all.others(one) })
 }
 
 // others notes each object of the management cluster outside of one's namespace, and of all guests but its own.
@@ -160,11 +153,8 @@ func (all hostedClusters) unchanged(doing string, before map[string]string, one 
 		parts = append(parts, "mgmt: apps/deployments "+t.MgmtNamespace+"/"+istiod, "mgmt: /secrets "+t.MgmtNamespace+"/cacerts",
 			guest+"rbac.authorization.k8s.io/clusterroles /"+istiod, guest+"gateway.networking.k8s.io/gateways "+world.GuestNamespace+"/gw")
 	}
-	for _, part := range parts {
-		one.Expect(before[part]).NotTo(gomega.BeEmpty(), "%s: %s is not among the %d objects that are compared", doing, part, len(before))
-	}
-	if diff := cmp.Diff(before, all.others(one)); diff != "" {
-		one.Errorf("%s changed others:\n%s", doing, diff)
+	if err := untouched.Compare(before, all.others(one), parts); err != nil {
+		one.Errorf("%s: %v", doing, err)
 	}
 }
 

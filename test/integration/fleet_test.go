@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -107,13 +106,7 @@ func newFleet(t *testing.T) fleet {
 // settled is others once nothing changes any more.
 func (f fleet) settled(one *world) map[string]string {
 	one.Helper()
-	last := f.others(one)
-	one.Eventually(func() string {
-		before := last
-		last = f.others(one)
-		return cmp.Diff(before, last)
-	}).WithPolling(time.Second).Should(gomega.BeEmpty())
-	return last
+	return untouched.Settled(one, time.Second, func() map[string]string { return f.others(one) })
 }
 
 // others are the resourceVersions of all objects of the management cluster outside of one's namespace, and of all guests but its own.
@@ -139,13 +132,8 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 		parts = append(parts, "mgmt apps/deployments "+w.cfg.MgmtNamespace+"/istiod-fleet", "mgmt /secrets "+w.cfg.MgmtNamespace+"/cacerts",
 			guest+"coordination.k8s.io/leases fleet/"+w.cfg.Claims()[0].Lease, guest+"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
 	}
-	for _, part := range parts {
-		if before[part] == "" {
-			t.Errorf("%s: %s is not among the %d objects that are compared", doing, part, len(before))
-		}
-	}
-	if diff := cmp.Diff(before, f.others(one)); diff != "" {
-		t.Errorf("%s changed others:\n%s", doing, diff)
+	if err := untouched.Compare(before, f.others(one), parts); err != nil {
+		t.Errorf("%s: %v", doing, err)
 	}
 }
 
