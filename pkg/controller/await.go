@@ -73,6 +73,24 @@ func (r *Reconciler) keepAwaited(ctx context.Context, p *pass, unseen, observing
 	}
 }
 
+// keepUnguarded renews the credential of an istiod that is there, while it cannot be found out whether the guest is the management cluster: it has more
+// namespaces than are looked at, or does not list them in time. The process that wrote the credential had found it out, so that the credential must lead to
+// the server at which the guest is now. Nothing else is written.
+func (r *Reconciler) keepUnguarded(ctx context.Context, p *pass, seen desired.Guest, unguarded error) {
+	if errors.Is(unguarded, ErrSameCluster) {
+		return
+	}
+	hosted, err := r.mgmt.Observe(ctx)
+	if err != nil || r.hold(ctx, hosted, nil) != nil {
+		return
+	}
+	p.hosted, p.seen = hosted, seen
+	_, held := desired.TenureOf(r.config, hosted, seen.Claims).(desired.Held)
+	if held && r.mgmt.Credential().Token != "" && r.guest.Reaches(r.mgmt.Credential()) {
+		r.keepCredential(ctx, p)
+	}
+}
+
 // keepUnseen renews the credential that is there, when the management side forbids to see what else is: an istiod that nobody sees may live on it.
 func (r *Reconciler) keepUnseen(ctx context.Context, p *pass) {
 	if len(p.result.Classes) == 0 {

@@ -45,7 +45,7 @@ func guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas fu
 func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	load, first := o.LoadGuest, o.GuestConfig
 	if o.Config.GuestKubeconfigSecret != "" {
-		load, first = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }, unlimited(&rest.Config{})
+		load, first = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }, clientConfig(&rest.Config{})
 	}
 	if load == nil {
 		return guestconn.Fixed(first)
@@ -57,7 +57,7 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 			if err != nil {
 				return nil, err
 			}
-			return unlimited(config), nil
+			return clientConfig(config), nil
 		},
 		Verify: func(ctx context.Context, candidate *rest.Config) error {
 			return guard(ctx, o.Config, m, func(ctx context.Context, uid types.UID) (bool, error) {

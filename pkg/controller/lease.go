@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -30,7 +31,9 @@ const shutdownTimeout = 20 * time.Second
 
 // leaseLock is a Lease held under the pod's name, not under a random one: a container that was killed and restarts in its pod goes on at once
 // and does not wait for its own Lease to run out. No events: each would make HyperShift's control-plane-operator reconcile everything.
-func leaseLock(o Options, log logr.Logger) (*patientLock, error) {
+//
+// lose ends all work of this process, and ended is closed when that has been asked for.
+func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc, ended <-chan struct{}) (*patientLock, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
@@ -43,7 +46,7 @@ func leaseLock(o Options, log logr.Logger) (*patientLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Lease: %w", err)
 	}
-	return &patientLock{log: log, Interface: &resourcelock.LeaseLock{
+	return &patientLock{log: log, lose: lose, ended: ended, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: "hypergate-" + o.Config.Revision},
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
@@ -59,18 +62,31 @@ const (
 	lockHaste = time.Minute
 )
 
+// leadTime is how long a process leads after it sent the last request that renewed its Lease. Another process takes the Lease leaseDuration after it first
+// sees that renewal, which is later than it was sent. The 4 s in between are for the work under way to end, and for clocks that run at different speeds.
+const leadTime = retryPeriod + renewDeadline
+
+// errLeaseLost ends the process.
+var errLeaseLost = errors.New("this pod no longer has the Lease")
+
 // patientLock has a candidate wait in Get until the Lease can be had, and asks again soon where an API server does not answer. The elector itself would wait
 // for 26 to 57 s between two tries (its retry period, up to 2.2 times): a time that is made for rare writes, in which it sees neither that the pod before
 // gave the Lease back, as one that is evicted does a moment after its successor was made, nor that an outage ended. The elector takes the time before it asks,
 // so acquireTime says when the waiting began. Nobody decides by it, and the renewal that follows at once has the right renewTime.
 //
-// Who leads is answered at once, whatever the answer is: it must have stopped when its Lease runs out for others, and the elector says so to the rest of the
-// process only after it tried to give the Lease back.
+// The leader gets each answer at once. The elector counts a renewal from when its answer came, and stops the rest of the process only after it tried to give
+// the Lease back. Both are too late: the other processes count from when the Lease changed. So the lock itself ends the process leadTime after it sent the
+// last successful renewal, bounds each request by that time, and does not give the Lease back before the work has been asked to end.
 type patientLock struct {
 	resourcelock.Interface
 	log logr.Logger
-	// renewed is when this process last wrote the Lease; zero: it is a candidate. The manager's Elected would come later, once all runs that is to run.
+	// lose ends all work of this process. ended is closed when the work has been asked to end, for this or another reason.
+	lose  context.CancelCauseFunc
+	ended <-chan struct{}
+	// renewed is when the last request was sent that wrote the Lease; zero: this process is a candidate. The manager's Elected would come later, once all runs
+	// that is to run. expiry calls lose when that was leadTime ago.
 	renewed time.Time
+	expiry  *time.Timer
 	// holder is who had the Lease when it was last read.
 	holder string
 	// first is when a candidate first found another's Lease. It has been as in raw since then; all of this is for the elector alone, which asks one after the other.
@@ -81,17 +97,14 @@ type patientLock struct {
 
 // Get reads the Lease. For a candidate that is when it is free: given back, gone, or not renewed by its holder for as long as it lasts.
 func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if l.leads() {
-		// To give it back the elector would take another renewDeadline, during which another takes the Lease while this process still works.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, l.renewed.Add(retryPeriod+renewDeadline))
-		defer cancel()
-	}
+	ctx, cancel := l.whileLeading(ctx)
+	defer cancel()
 	l.refused = 0
 	for {
 		record, raw, err := l.Interface.Get(ctx)
 		if err == nil {
 			l.holder = record.HolderIdentity
+			l.checkHolder()
 		}
 		waited := !l.first.IsZero()
 		pause := l.pause(record, raw, err, time.Now())
@@ -111,24 +124,61 @@ func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 	}
 }
 
+// whileLeading bounds a request of the leader by the time for which it leads. Otherwise an answer could come when another process has the Lease.
+func (l *patientLock) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !l.leads() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, l.renewed.Add(leadTime))
+}
+
+// checkHolder ends the work of a leader whose Lease another process has taken. The elector would go on until its deadline.
+func (l *patientLock) checkHolder() {
+	if l.leads() && l.holder != "" && l.holder != l.Identity() {
+		l.lose(fmt.Errorf("%w: %q has it", errLeaseLost, l.holder))
+	}
+}
+
 // Create makes the Lease, for this process.
 func (l *patientLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.wrote(l.Interface.Create(ctx, record))
+	return l.write(ctx, record, l.Interface.Create)
 }
 
 // Update takes the Lease, renews it or gives it back. The elector gives back what it remembers to have, and would empty another's Lease that it has just read.
 func (l *patientLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.holder != l.Identity() {
+	if record.HolderIdentity != "" {
+		return l.write(ctx, record, l.Interface.Update)
+	}
+	if l.holder != l.Identity() {
 		return fmt.Errorf("giving back the Lease %s: it is no longer this pod's, but %q's; nothing is to be done", l.Describe(), l.holder)
 	}
-	return l.wrote(l.Interface.Update(ctx, record))
+	select {
+	case <-l.ended:
+		ctx, cancel := l.whileLeading(ctx)
+		defer cancel()
+		return l.Interface.Update(ctx, record)
+	default:
+		l.lose(fmt.Errorf("%w: it could not be renewed in time", errLeaseLost))
+		return fmt.Errorf("giving back the Lease %s: this pod still works; it is left to run out", l.Describe())
+	}
 }
 
-func (l *patientLock) wrote(err error) error {
-	if err == nil {
-		l.renewed = time.Now()
+// write takes or renews the Lease. The time counts from before the request is sent: the API server may change the Lease long before its answer arrives.
+func (l *patientLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, request func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	ctx, cancel := l.whileLeading(ctx)
+	defer cancel()
+	sent := time.Now()
+	if err := request(ctx, record); err != nil {
+		return err
 	}
-	return err
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	l.renewed = sent
+	l.expiry = time.AfterFunc(time.Until(sent.Add(leadTime)), func() {
+		l.lose(fmt.Errorf("%w: the last renewal was sent %s ago", errLeaseLost, leadTime))
+	})
+	return nil
 }
 
 func (l *patientLock) leads() bool { return !l.renewed.IsZero() }

@@ -58,6 +58,32 @@ func busy(context.Context) error {
 	return apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", schema.GroupResource{Resource: "leases"}, "", "", 0, false)
 }
 
+// lockOf is the lock of a process that has been asked to end.
+func lockOf(lease resourcelock.Interface) *patientLock {
+	ended := make(chan struct{})
+	close(ended)
+	return &patientLock{Interface: lease, lose: func(error) {}, ended: ended}
+}
+
+// lead goes through client-go's elector until ctx ends or the Lease is lost, and returns when the work of the process was asked to end, and why.
+func lead(t *testing.T, ctx context.Context, lease resourcelock.Interface) (time.Time, error) { //nolint:revive // the test comes first
+	t.Helper()
+	ctx, lose := context.WithCancelCause(ctx)
+	stopped := make(chan time.Time, 1)
+	context.AfterFunc(ctx, func() { stopped <- time.Now() })
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          &patientLock{Interface: lease, lose: lose, ended: ctx.Done()},
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
+		// As the manager does it.
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { lose(errors.New("the elector has stopped")) }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elector.Run(ctx)
+	return <-stopped, context.Cause(ctx)
+}
+
 // hangs ends as the client's timeout has it.
 func hangs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline/2)
@@ -92,7 +118,7 @@ func TestWhoWaitsForTheLease(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lease, start := &farLease{}, time.Now()
 				lease.request = func(ctx context.Context) error { return tc.requests[lease.asked-1](ctx) }
-				l := &patientLock{Interface: lease}
+				l := lockOf(lease)
 				if tc.leads != never {
 					l.renewed = start.Add(-tc.leads)
 				}
@@ -117,7 +143,8 @@ func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease := &farLease{holder: tc.has, request: answers}
-			l := &patientLock{Interface: lease, renewed: time.Now()}
+			l := lockOf(lease)
+			l.renewed = time.Now()
 			if _, _, err := l.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -160,17 +187,10 @@ func TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut(t *testing.T) {
 					answered = time.Now()
 					return nil
 				}
-				elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-					Lock: &patientLock{Interface: lease}, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
-					Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.ends)
 				defer cancel()
-				elector.Run(ctx)
-				if lasted := time.Since(answered); lasted >= leaseDuration {
+				stopped, _ := lead(t, ctx, lease)
+				if lasted := stopped.Sub(answered); lasted >= leaseDuration {
 					t.Errorf("it stopped %s after it had last written the Lease", lasted)
 				}
 				if lease.holder != tc.holder {

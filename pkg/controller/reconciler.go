@@ -25,6 +25,8 @@ type Reconciler struct {
 	clock  clock.PassiveClock
 	// blank is the result of a pass that has come to nothing yet.
 	blank status.Result
+	// worker is for /healthz, which looks at it from another goroutine.
+	worker worker
 
 	// What was computed, made or found out, and holds until something changes.
 
@@ -88,6 +90,8 @@ func (p *pass) again(after time.Duration) {
 
 // Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	r.worker.begin(time.Now())
+	defer r.worker.end()
 	p, err := r.converge(ctx)
 	if unknown(err) {
 		return r.await(ctx, p, err), nil
@@ -155,6 +159,7 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	}
 	if !r.guarded {
 		if err := guard(ctx, r.config, r.mgmt, r.guest.HasNamespace); err != nil {
+			r.keepUnguarded(ctx, p, seen, err)
 			return err // no classes: not even a status may be written there
 		}
 		r.guarded = true

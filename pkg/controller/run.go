@@ -54,10 +54,9 @@ type Options struct {
 // Run runs the controller until ctx ends. It returns at once, with an error that says what to do, when it could never work: a namespace that
 // is missing, or a guest that is the management cluster. A side that does not answer is no such error.
 func Run(ctx context.Context, o Options) error {
-	// The API servers have priority and fairness of their own; a client-side limit only adds latency.
-	o.MgmtConfig = unlimited(o.MgmtConfig)
+	o.MgmtConfig = clientConfig(o.MgmtConfig)
 	if o.GuestConfig != nil {
-		o.GuestConfig = unlimited(o.GuestConfig)
+		o.GuestConfig = clientConfig(o.GuestConfig)
 	}
 	mgmtCluster, err := mgmt.New(o.MgmtConfig, o.Config)
 	if err != nil {
@@ -74,25 +73,33 @@ func Run(ctx context.Context, o Options) error {
 	if err := checkAtStart(ctx, o.Config, mgmtCluster, guestCluster); err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, o)
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	mgr, err := newManager(ctx, o, lose)
 	if err != nil {
 		return err
 	}
+	reconciler := newReconciler(o, mgmtCluster, guestCluster)
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddHealthzCheck("worker", func(*http.Request) error { return reconciler.worker.check(time.Now()) }),
 		mgr.AddReadyzCheck("management", whileLeading(mgr, mgmtCluster.Check)),
 		mgr.AddReadyzCheck("guest", whileLeading(mgr, guestCluster.Check)),
 	); err != nil {
 		return fmt.Errorf("adding health checks: %w", err)
 	}
-	if err := newReconciler(o, mgmtCluster, guestCluster).addToManager(mgr); err != nil {
+	if err := reconciler.addToManager(mgr); err != nil {
 		return err
 	}
 	for _, warning := range o.weakened() {
 		logr.FromContextOrDiscard(ctx).Info("Warning: a setting makes this installation weaker than it need be", "why", warning)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Starting", "topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
-	return mgr.Start(ctx)
+	err = mgr.Start(ctx)
+	if lost := context.Cause(ctx); errors.Is(lost, errLeaseLost) {
+		return lost
+	}
+	return err
 }
 
 // shortOverlap is how long a gateway's certificate lives, and so how long it may take it to hear of a new root.
@@ -120,10 +127,13 @@ func whileLeading(mgr manager.Manager, check func() error) healthz.Checker {
 	}
 }
 
-func unlimited(config *rest.Config) *rest.Config {
+// clientConfig is what the clients of a side are made from: each request has a deadline, and none waits for a turn. The API servers have priority and fairness
+// of their own; a client-side limit only adds latency.
+func clientConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.UserAgent = "hypergate"
+	config.Wrap(boundRequests)
 	return config
 }
 
@@ -143,7 +153,10 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	}
 	// The queue keeps the key once, however many events come.
 	watches := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		notify := func() { queue.Add(theKey) }
+		notify := func() {
+			r.worker.ask(time.Now())
+			queue.Add(theKey)
+		}
 		r.reach.wake = notify
 		return errors.Join(r.mgmt.Start(ctx, notify), r.guest.Start(ctx, notify))
 	})
@@ -170,7 +183,8 @@ func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *g
 	return nil
 }
 
-func newManager(ctx context.Context, o Options) (manager.Manager, error) {
+// newManager makes the manager. lose ends ctx when this process has lost the Lease.
+func newManager(ctx context.Context, o Options, lose context.CancelCauseFunc) (manager.Manager, error) {
 	options := manager.Options{
 		Logger: logr.FromContextOrDiscard(ctx),
 		// The watches and the guest's connection log to what their context has, and the manager would start them with an empty one.
@@ -186,7 +200,7 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 	}
 	if o.LeaderElection {
-		lock, err := leaseLock(o, options.Logger)
+		lock, err := leaseLock(o, options.Logger, lose, ctx.Done())
 		if err != nil {
 			return nil, err
 		}

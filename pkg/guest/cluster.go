@@ -35,6 +35,7 @@ type Cluster struct {
 	conn      *guestconn.Conn
 	objects   *apply.Cluster
 	core      coreclient.CoreV1Interface
+	spaces    metadata.ResourceInterface
 	dynamic   dynamic.Interface
 	gateway   gatewayclient.GatewayV1Interface
 	crds      *crdView
@@ -118,7 +119,11 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, dynamic: dynamicClient, gateway: gateway}
+	spaces, err := namespaceClient(conn.Config())
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway}
 	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), cfg.Claims(), func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
@@ -242,28 +247,4 @@ func (c *Cluster) PruneWebhooks(ctx context.Context, keep []desired.GuestObject)
 // HasWebhook says whether a webhook of ours is in the guest, as far as the watch shows.
 func (c *Cluster) HasWebhook() bool {
 	return slices.ContainsFunc(c.objects.Members(), func(id apply.ID) bool { return id.GVK.Kind == "ValidatingWebhookConfiguration" })
-}
-
-// HasNamespace says whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log.
-func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
-	return hasNamespace(ctx, c.core, uid)
-}
-
-// HasNamespace says the same of the cluster that a config leads to, before it is taken for the guest.
-func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (bool, error) {
-	restConfig = rest.CopyConfig(restConfig)
-	restConfig.Wrap(limitAnswers)
-	core, err := coreclient.NewForConfig(restConfig)
-	if err != nil {
-		return false, fmt.Errorf("making a client of the guest: %w", err)
-	}
-	return hasNamespace(ctx, core, uid)
-}
-
-func hasNamespace(ctx context.Context, core coreclient.NamespacesGetter, uid types.UID) (bool, error) {
-	list, err := core.Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return false, fmt.Errorf("reading namespaces in the guest: %w", err)
-	}
-	return slices.ContainsFunc(list.Items, func(ns corev1.Namespace) bool { return ns.UID == uid }), nil
 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -57,6 +58,9 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// errTooLong says that an answer went beyond its limit.
+var errTooLong = errors.New("make the objects there fewer or smaller")
+
 func (b *limitedBody) tooLong() error {
-	return fmt.Errorf("the guest's API server answers %s with more than %d MiB, which is not read: make the objects there fewer or smaller", b.request, b.limit>>20)
+	return fmt.Errorf("the guest's API server answers %s with more than %d MiB, which is not read: %w", b.request, b.limit>>20, errTooLong)
 }

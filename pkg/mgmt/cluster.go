@@ -42,11 +42,14 @@ type Cluster struct {
 	planes *controlPlanes
 	// exposure is how istiod is published.
 	exposure *exposure
-	plane    shownPlane
+	// plane is the control plane that was seen last: a value that Observe replaces as a whole, since the health check reads it at the same time.
+	plane atomic.Pointer[shownPlane]
 	// guestSecret is nil where the guest's kubeconfig comes from elsewhere.
 	guestSecret *guestSecret
 	// namespaceUID is the identity of our namespace, once it was asked for.
 	namespaceUID atomic.Pointer[types.UID]
+	// namespaceRead and credentialRead space out readings that fail.
+	namespaceRead, credentialRead spaced
 }
 
 // New connects to the management cluster. It makes no request.
@@ -205,7 +208,7 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	if err := c.readWhatIsNotKnown(ctx); err != nil {
 		return out, err
 	}
-	if err := c.exposure.observe(&out); err != nil {
+	if err := c.exposure.observe(ctx, &out); err != nil {
 		return out, err
 	}
 	out.API = c.api
@@ -225,7 +228,7 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 
 // planesKnown says whether it is known what there is of a HostedControlPlane, and where there is none, of a Cluster.
 func (c *Cluster) planesKnown() bool {
-	return c.planes.known() && (c.planes.shows() || c.plane.Exists() || c.guestSecret.known())
+	return c.planes.known() && (c.planes.shows() || c.lastPlane().Exists() || c.guestSecret.known())
 }
 
 // shownCA is the Secret of the mesh CA as the watch shows it; nil when there is none.
@@ -329,7 +332,7 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Re
 // WatchProblems are the kinds of the management side whose watch does not work.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	out := slices.Concat(c.objects.WatchProblems(), c.planes.problems(), c.exposure.problems())
-	if c.plane.Exists() {
+	if c.lastPlane().Exists() {
 		return out // a Cluster would decide nothing
 	}
 	return append(out, c.guestSecret.problems()...)
@@ -347,17 +350,29 @@ func (c *Cluster) Check() error {
 // ErrNoNamespace says that the management namespace does not exist.
 var ErrNoNamespace = errors.New("the management cluster has no namespace")
 
-// NamespaceUID is the identity of the management namespace, by which the management cluster is recognised.
+// NamespaceUID is the identity of the management namespace, by which the management cluster is recognised. It is read once: it does not change while a pod
+// runs in the namespace.
 func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("%w %q: create it, or name another with --namespace", ErrNoNamespace, c.cfg.MgmtNamespace)
+	if known := c.namespaceUID.Load(); known != nil {
+		return *known, nil
 	}
+	ns, err := c.readNamespace(ctx)
 	if err != nil {
-		return "", fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
+		return "", err
 	}
 	c.namespaceUID.Store(&ns.UID)
 	return ns.UID, nil
+}
+
+func (c *Cluster) readNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%w %q: create it, or name another with --namespace", ErrNoNamespace, c.cfg.MgmtNamespace)
+	case err != nil:
+		return nil, fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
+	}
+	return ns, nil
 }

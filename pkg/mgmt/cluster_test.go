@@ -216,9 +216,8 @@ func TestASpoiledCAIsNoMissingCA(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, data)) })
 	f.Expect(f.observed().SpoiledCA).To(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
 	f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
-	again := f.observed()
-	f.Expect(again.CA.Exists()).To(gomega.BeTrue(), "it is looked at again")
-	f.Expect(again.SpoiledCA).NotTo(gomega.HaveOccurred())
+	f.Eventually(func() error { return f.observed().SpoiledCA }).Should(gomega.Succeed(), "it is looked at again")
+	f.Expect(f.observed().CA.Exists()).To(gomega.BeTrue())
 }
 
 func (f *fixture) observeError() error {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -34,10 +33,11 @@ type exposure struct {
 	// service is what the cluster hands out to our Service; theirs and ours are the Routes. All are off but those of the way.
 	service, theirs, ours *watch.Switch
 	// begin takes a way: its watches run from then on. open begins to write its route.
-	begin func(desired.Way) error
+	begin func(context.Context, desired.Way) error
 	open  func(desired.Way) error
-	// served says which resources of a group and version the cluster serves.
-	served discovery.ServerResourcesInterface
+	// core is for which resources of a group and version the cluster serves; beginning spaces out how often that is asked for while it does not.
+	core      rest.Interface
+	beginning spaced
 
 	// taken is the way, once it was taken, tlsRoutes the version of TLSRoutes, where those are the way.
 	taken     *desired.Way
@@ -57,11 +57,7 @@ func newExposure(restConfig *rest.Config, httpClient *http.Client, core coreclie
 	if err != nil {
 		return nil, err
 	}
-	served, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, httpClient)
-	if err != nil {
-		return nil, err
-	}
-	e := &exposure{cfg: cfg, rest: restConfig, client: client, served: served, cleared: map[schema.GroupVersionKind]bool{}}
+	e := &exposure{cfg: cfg, rest: restConfig, client: client, core: core.RESTClient(), cleared: map[schema.GroupVersionKind]bool{}}
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
 	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
 	e.service = watch.NewSwitch(service)
@@ -98,12 +94,13 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 	if e == nil {
 		return
 	}
-	e.begin = func(way desired.Way) error {
-		if err := e.findTLSRoutes(way); err != nil {
+	running := ctx
+	e.begin = func(ctx context.Context, way desired.Way) error {
+		if err := e.beginning.read(func() error { return e.findTLSRoutes(ctx, way) }); err != nil {
 			return err
 		}
 		for _, w := range e.watches(way) {
-			w.Set(ctx, string(way), "")
+			w.Set(running, string(way), "")
 		}
 		return nil
 	}
@@ -128,13 +125,17 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 }
 
 // findTLSRoutes finds out which version of TLSRoutes the cluster serves, where those are the way.
-func (e *exposure) findTLSRoutes(way desired.Way) error {
+func (e *exposure) findTLSRoutes(ctx context.Context, way desired.Way) error {
 	if way != desired.WayTLSRoute {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	for _, version := range desired.TLSRouteVersions() {
 		kind := e.cfg.ExposureKinds(way, version)[0]
-		list, err := e.served.ServerResourcesForGroupVersion(kind.GVK.GroupVersion().String())
+		var list metav1.APIResourceList
+		// Not client-go's discovery client, which knows no deadline.
+		err := e.core.Get().AbsPath("/apis/" + kind.GVK.GroupVersion().String()).Do(ctx).Into(&list)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -162,7 +163,7 @@ func (e *exposure) watches(way desired.Way) []*watch.Switch {
 
 // observe takes the way that the HostedControlPlane leads to, unless one was taken before, and adds what there is to see of it. A way that cannot be found
 // or gone is told by the plan, where anybody asks for one.
-func (e *exposure) observe(into *desired.Hosted) error {
+func (e *exposure) observe(ctx context.Context, into *desired.Hosted) error {
 	if e == nil {
 		return nil
 	}
@@ -171,7 +172,7 @@ func (e *exposure) observe(into *desired.Hosted) error {
 		return nil //nolint:nilerr // see above
 	}
 	if e.taken == nil {
-		if err := e.begin(way); err != nil {
+		if err := e.begin(ctx, way); err != nil {
 			into.Exposure.Problem = err.Error()
 			return nil //nolint:nilerr // see above
 		}

@@ -334,48 +334,64 @@ type shownPlane struct {
 	unread []string
 }
 
-// findControlPlane is the HostedControlPlane. A namespace that never showed one has the Cluster; the zero value when there is neither.
-func (c *Cluster) findControlPlane() (desired.ControlPlane, error) {
-	if c.plane.By == desired.ClusterAPI && c.plane.Name != c.guestSecret.clusterName() {
-		c.plane = shownPlane{} // the Secret belongs to another now, which is no deletion
+// lastPlane is the control plane that was seen last; the zero value when there was none.
+func (c *Cluster) lastPlane() shownPlane {
+	if last := c.plane.Load(); last != nil {
+		return *last
 	}
-	found, doubt := c.planes.the()
-	if doubt == nil && !found.Owns() && !c.plane.Exists() {
-		return c.guestSecret.the()
+	return shownPlane{}
+}
+
+// findControlPlane is the HostedControlPlane, and the one that was seen last. A namespace that never showed one has the Cluster; the zero value when there is
+// neither.
+func (c *Cluster) findControlPlane() (found desired.ControlPlane, last shownPlane, doubt error) {
+	last = c.lastPlane()
+	if last.By == desired.ClusterAPI && last.Name != c.guestSecret.clusterName() {
+		last = shownPlane{} // the Secret belongs to another now, which is no deletion
 	}
-	return found, doubt
+	found, doubt = c.planes.the()
+	if doubt == nil && !found.Owns() && !last.Exists() {
+		found, doubt = c.guestSecret.the()
+	}
+	return found, last, doubt
 }
 
 // observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was seen and is gone was deleted:
 // what it owned is going, and must not be made again.
 func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
-	found, doubt := c.findControlPlane()
+	found, last, doubt := c.findControlPlane()
+	defer func() { c.plane.Store(&last) }()
 	into.DoubtfulControlPlane = doubt
 	switch {
 	case doubt != nil:
-		into.ControlPlane = c.plane.ControlPlane // what is there already stays its
+		into.ControlPlane = last.ControlPlane // what is there already stays its
 		into.Doubted = c.planes.all()
 		return nil //nolint:nilerr // it is one of the things that are observed
 	case found.Owns():
-		c.plane.ControlPlane = found
-	case c.plane.Owns():
-		c.plane.Deleting = true
+		last.ControlPlane = found
+	case last.Owns():
+		last.Deleting = true
 	default:
 		return nil
 	}
-	into.ControlPlane = c.plane.ControlPlane
-	if !c.plane.Exists() {
+	into.ControlPlane = last.ControlPlane
+	if !last.Exists() {
 		return nil // the namespace says nothing to others than HyperShift
 	}
-	if c.plane.userOf != c.plane.UID && !c.plane.Deleting {
-		ns, err := c.core.Namespaces().Get(ctx, c.cfg.MgmtNamespace, metav1.GetOptions{})
+	if last.userOf != last.UID && !last.Deleting {
+		err := c.namespaceRead.read(func() error {
+			ns, err := c.readNamespace(ctx)
+			if err == nil {
+				last.user, last.unread = defaultUser(ns.Annotations)
+			}
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("reading namespace %q on the management side: %w", c.cfg.MgmtNamespace, err)
+			return err
 		}
-		c.plane.userOf = c.plane.UID
-		c.plane.user, c.plane.unread = defaultUser(ns.Annotations)
+		last.userOf = last.UID
 	}
-	into.ControlPlane.RunAsUser = c.plane.user
-	into.ControlPlane.Unread = slices.Concat(c.plane.Unread, c.plane.unread)
+	into.ControlPlane.RunAsUser = last.user
+	into.ControlPlane.Unread = slices.Concat(last.Unread, last.unread)
 	return nil
 }

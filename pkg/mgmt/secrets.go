@@ -2,6 +2,7 @@ package mgmt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,12 +25,18 @@ type secrets struct {
 	spoiledCA  error
 	doubtedCA  bool
 	credential desired.Credential
+	// shownAs is the version in which the watch showed the CA's Secret when that was last read; empty: it showed none.
+	shownAs string
+	// forgotten says that nothing is kept because ForgetSecrets was called, remained that there was something all the same when it was read again.
+	forgotten, remained bool
 }
 
-// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is of no use.
+// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is of no use and the watch shows another
+// version of it: a CA that stays as it is must not be read in each pass.
 func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
 	shown := c.shownCA()
 	restored := shown != nil && c.objects.Ours(shown) && !c.kept.ca.Exists()
+	useless := c.kept.spoiledCA != nil || c.kept.doubtedCA || restored
 	switch {
 	case !c.kept.read:
 		read, err := c.readSecrets(ctx)
@@ -37,7 +44,7 @@ func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
 			return err
 		}
 		c.kept = read
-	case c.kept.spoiledCA != nil, c.kept.doubtedCA, restored:
+	case useless && versionOf(shown) != c.kept.shownAs:
 		return c.readCA(ctx, &c.kept)
 	}
 	return nil
@@ -45,18 +52,28 @@ func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
 
 // readCA reads the CA, if it is ours; one of somebody else is always what the watch shows.
 func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
+	shownAs := versionOf(c.shownCA())
 	found, exists, err := c.secret(ctx, desired.CASecretName)
 	if err != nil {
 		return err
 	}
 	into.ca, into.rotation, into.spoiledCA, into.doubtedCA = pki.CA{}, pki.Rotation{}, nil, false
+	into.shownAs = shownAs
 	if exists && c.objects.Ours(found) {
 		into.ca, into.rotation, into.spoiledCA = desired.CAFromSecret(found.Annotations, found.Data)
 	}
 	return nil
 }
 
-// DoubtCA says that the CA which Observe shows cannot be used. It is read again: somebody may have put right what is there.
+// versionOf is the version of the CA's Secret as the watch shows it; empty when there is none.
+func versionOf(shown *corev1.Secret) string {
+	if shown == nil {
+		return ""
+	}
+	return shown.ResourceVersion
+}
+
+// DoubtCA says that the CA which Observe shows cannot be used. It is read again when its Secret has changed.
 func (c *Cluster) DoubtCA() { c.kept.doubtedCA = true }
 
 func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
@@ -67,6 +84,7 @@ func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
 	if err := c.readCredential(ctx, &out); err != nil {
 		return secrets{}, err
 	}
+	out.remained = c.kept.forgotten && out.any()
 	return out, nil
 }
 
@@ -80,13 +98,23 @@ func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
 	return nil
 }
 
-// FindCredential reads istiod's guest credential where Observe could not: it is what an istiod that nobody can see lives on. It says whether
-// there is one.
+// errNoCredential says that there is no Secret with istiod's guest credential.
+var errNoCredential = errors.New("istiod has no guest credential")
+
+// FindCredential reads istiod's guest credential where Observe could not: an istiod that cannot be seen lives on it. It reports whether there is one.
 func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
 	if c.kept.read || c.kept.credential.Token != "" {
 		return c.kept.credential.Token != "", nil
 	}
-	err := c.readCredential(ctx, &c.kept)
+	err := c.credentialRead.read(func() error {
+		if err := c.readCredential(ctx, &c.kept); err != nil || c.kept.credential.Token != "" {
+			return err
+		}
+		return errNoCredential
+	})
+	if errors.Is(err, errNoCredential) {
+		return false, nil
+	}
 	return c.kept.credential.Token != "", err
 }
 
@@ -104,18 +132,24 @@ func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool
 }
 
 // KeepCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
-func (c *Cluster) KeepCA(ca pki.CA, rotation pki.Rotation) { c.kept.ca, c.kept.rotation = ca, rotation }
+func (c *Cluster) KeepCA(ca pki.CA, rotation pki.Rotation) {
+	c.kept.ca, c.kept.rotation, c.kept.remained = ca, rotation, false
+}
 
 // Credential is istiod's guest credential, or the zero value.
 func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
 
 // KeepCredential makes a new credential the one that Credential shows. The caller applies it.
-func (c *Cluster) KeepCredential(credential desired.Credential) { c.kept.credential = credential }
+func (c *Cluster) KeepCredential(credential desired.Credential) {
+	c.kept.credential, c.kept.remained = credential, false
+}
 
 // ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential
-// of its own where there are none.
+// of its own where there are none. What remains after that is not of the installation, and is not read in each pass.
 func (c *Cluster) ForgetSecrets() {
-	if c.kept.ca.Exists() || c.kept.credential.Token != "" {
-		c.kept = secrets{}
+	if c.kept.any() && !c.kept.remained {
+		c.kept = secrets{forgotten: true}
 	}
 }
+
+func (s secrets) any() bool { return s.ca.Exists() || s.credential.Token != "" }

@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// transport is a transport that is a function.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// silent answers nothing until the request ends.
+func silent(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// untilEnd is a body that has no end before its request has.
+type untilEnd struct{ ctx context.Context }
+
+func (b untilEnd) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, b.ctx.Err()
+}
+
+func (untilEnd) Close() error { return nil }
+
+// halfAnswered answers with a body that does not end.
+func halfAnswered(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: untilEnd{r.Context()}}, nil
+}
+
+// TestEachRequestHasADeadline: an API server that does not answer, or not to the end, holds up nothing for longer.
+func TestEachRequestHasADeadline(t *testing.T) {
+	for name, tc := range map[string]struct {
+		query  string
+		server transport
+		own    time.Duration
+		lasts  time.Duration
+	}{
+		"a request":                          {"", silent, 0, requestLimit},
+		"a request, answered by half":        {"", halfAnswered, 0, requestLimit},
+		"a request with a shorter deadline":  {"", silent, time.Second, time.Second},
+		"a request with a longer deadline":   {"", silent, time.Hour, requestLimit},
+		"a watch":                            {"?watch=true", silent, 0, watchLimit},
+		"a watch that goes silent":           {"?watch=true", halfAnswered, 0, watchLimit},
+		"a watch that its caller ends first": {"?watch=true", halfAnswered, time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := clientConfig(&rest.Config{Host: "http://api", Transport: tc.server})
+				client, err := rest.HTTPClientFor(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, began := t.Context(), time.Now()
+				if tc.own > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.own)
+					defer cancel()
+				}
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api/x"+tc.query, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := client.Do(request)
+				if err == nil {
+					_, err = io.ReadAll(response.Body)
+					_ = response.Body.Close()
+				}
+				if took := time.Since(began); took != tc.lasts || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("it lasted %s, want %s: %v", took, tc.lasts, err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnAnswerDoesNotSayHowLongToWait: client-go would wait within the call.
+func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
+	for given, want := range map[string]string{"": "", "0": "0", "1": "1", "2": "", "3600": "", "99999999999": "", "soon": "soon"} {
+		next := transport(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {given}}, Body: io.NopCloser(strings.NewReader(""))}, nil
+		})
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := boundRequests(next).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if got := response.Header.Get("Retry-After"); got != want {
+			t.Errorf("Retry-After %q becomes %q, want %q", given, got, want)
+		}
+	}
+}

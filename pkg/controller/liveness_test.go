@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// TestWhenTheWorkerHangs: what happened at which second, and what /healthz says at one.
+func TestWhenTheWorkerHangs(t *testing.T) {
+	start := time.Unix(0, 0)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	ask := func(s int) func(*worker) { return func(w *worker) { w.ask(at(s)) } }
+	begin := func(s int) func(*worker) { return func(w *worker) { w.begin(at(s)) } }
+	end := func(w *worker) { w.end() }
+	limit := int(stuckAfter / time.Second)
+	for name, tc := range map[string]struct {
+		happened []func(*worker)
+		at       int
+		says     string
+	}{
+		"a candidate without the Lease":        {nil, 100 * limit, ""},
+		"nothing happens":                      {[]func(*worker){ask(0), begin(0), end}, 100 * limit, ""},
+		"a pass runs":                          {[]func(*worker){ask(0), begin(1)}, limit + 1, ""},
+		"a pass hangs":                         {[]func(*worker){ask(0), begin(1)}, limit + 2, "has been running for"},
+		"a pass hangs, and more is asked":      {[]func(*worker){ask(0), begin(1), ask(limit)}, limit + 2, "has been running for"},
+		"a pass ended, and the next began":     {[]func(*worker){ask(0), begin(1), end, begin(limit)}, limit + 2, ""},
+		"asked":                                {[]func(*worker){ask(0)}, limit, ""},
+		"asked, and no pass begins":            {[]func(*worker){ask(0), ask(limit)}, limit + 1, "has not begun"},
+		"asked during a pass, and none begins": {[]func(*worker){ask(0), begin(1), ask(2), end}, limit + 3, "has not begun"},
+		"asked during a pass, and one began":   {[]func(*worker){ask(0), begin(1), ask(2), end, begin(limit)}, limit + 3, ""},
+		"a pass that nothing asked for":        {[]func(*worker){begin(0), end}, 100 * limit, ""},
+	} {
+		w := &worker{}
+		for _, happens := range tc.happened {
+			happens(w)
+		}
+		if err := w.check(at(tc.at)); (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", name, err, tc.says)
+		}
+	}
+}
+
+// hangingClock is a clock of which nobody gets the time before it goes on.
+type hangingClock struct {
+	clock.RealClock
+	asked, goesOn chan struct{}
+}
+
+func (c hangingClock) Now() time.Time {
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
+	<-c.goesOn
+	return c.RealClock.Now()
+}
+
+// TestLivenessNoticesAPassThatHangs, and one that failed because neither API server answers is none.
+func TestLivenessNoticesAPassThatHangs(t *testing.T) {
+	api := fakeapi.New(t)
+	conn, err := guestconn.Fixed(api.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r"}
+	g, err := guest.New(conn, cfg, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mgmt.New(api.Config(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangs := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}
+	r := newReconciler(Options{Config: cfg, Source: source, Clock: hangs}, m, g)
+	r.planes.reporting = ReportNothing
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = r.Reconcile(t.Context(), reconcile.Request{})
+	}()
+	select {
+	case <-hangs.asked:
+	case <-ended:
+		t.Fatal("the pass did not hang")
+	}
+	if err := r.worker.check(time.Now()); err != nil {
+		t.Errorf("a pass that has just begun: %v", err)
+	}
+	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err == nil {
+		t.Error("a pass that hangs is not noticed")
+	}
+	close(hangs.goesOn)
+	<-ended
+	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err != nil {
+		t.Errorf("a pass that ended: %v", err)
+	}
+}

@@ -1,0 +1,92 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// namespacePage is how many namespaces are asked for at once, namespacePages how often: 100,000 namespaces in all, ten times what Kubernetes is tested for.
+	// Beyond that it is not known whether the guest is the management cluster: nothing is installed, and an istiod that is there keeps its token.
+	namespacePage  = 500
+	namespacePages = 200
+	// namespacePageLimit is the longest page that is read, in bytes. A page that is longer is asked for again with a fifth of the namespaces, down to
+	// smallestNamespacePage: that many of the largest objects that etcd takes (1.5 MiB) fit.
+	namespacePageLimit    = 8 << 20
+	smallestNamespacePage = 4
+)
+
+// errManyNamespaces says that the guest has more namespaces than are looked at.
+var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger ones, than hypergate looks at (%d pages of up to %d, and %d MiB each), "+
+	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage, namespacePageLimit>>20)
+
+// HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log.
+func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
+	found, err := lookAtNamespaces(ctx, c.spaces, uid)
+	return found.has, err
+}
+
+// HasNamespace reports the same of the cluster that a config leads to, before it is taken for the guest.
+func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (bool, error) {
+	client, err := namespaceClient(restConfig)
+	if err != nil {
+		return false, fmt.Errorf("making a client of the guest: %w", err)
+	}
+	found, err := lookAtNamespaces(ctx, client, uid)
+	return found.has, err
+}
+
+// namespaceClient is a client for the metadata of namespaces, page by page.
+func namespaceClient(restConfig *rest.Config) (metadata.ResourceInterface, error) {
+	restConfig = metadata.ConfigFor(restConfig) // a copy
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, namespacePageLimit} })
+	client, err := metadata.NewForConfig(restConfig)
+	if err != nil {
+		return nil, err
+	}
+	return client.Resource(namespaceResource()), nil
+}
+
+// namespaces is what a look at the namespaces of a cluster found.
+type namespaces struct {
+	// has is whether one has the UID that was asked for. The look ends there.
+	has bool
+	// kubeSystem is the UID of kube-system, by which a cluster is recognised.
+	kubeSystem types.UID
+}
+
+// lookAtNamespaces goes through all namespaces. An error means that it is not known what there is.
+func lookAtNamespaces(ctx context.Context, client metadata.ResourceInterface, uid types.UID) (namespaces, error) {
+	var found namespaces
+	options := metav1.ListOptions{Limit: namespacePage}
+	for range namespacePages {
+		page, err := client.List(ctx, options)
+		switch {
+		case errors.Is(err, errTooLong) && options.Limit > smallestNamespacePage:
+			options.Limit = max(options.Limit/5, smallestNamespacePage)
+			continue
+		case err != nil:
+			return namespaces{}, fmt.Errorf("reading namespaces in the guest: %w", err)
+		}
+		for i := range page.Items {
+			switch ns := &page.Items[i]; {
+			case ns.UID == uid:
+				found.has = true
+				return found, nil
+			case ns.Name == metav1.NamespaceSystem:
+				found.kubeSystem = ns.UID
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+	return namespaces{}, errManyNamespaces
+}

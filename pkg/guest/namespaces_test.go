@@ -1,0 +1,106 @@
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// manyNamespaces answers lists of namespaces page by page, as an API server does. Of each it has an annotation of a size. Without an end, there is always
+// another page.
+type manyNamespaces struct {
+	count, annotation int
+	endless           bool
+
+	requests, largest atomic.Int64
+	problem           atomic.Pointer[string]
+}
+
+func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.requests.Add(1)
+	query := r.URL.Query()
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	from, _ := strconv.Atoi(query.Get("continue"))
+	switch {
+	case r.Method != http.MethodGet || r.URL.Path != "/api/v1/namespaces" || len(query["fieldSelector"]) > 0:
+		m.problem.Store(new(r.Method + " " + r.URL.String()))
+	case !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList"):
+		m.problem.Store(new("Accept: " + r.Header.Get("Accept")))
+	case limit == 0:
+		m.problem.Store(new("a list without a limit"))
+	}
+	page := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+	for i := from; i < min(from+limit, m.count); i++ {
+		ns := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("ns-", i), UID: types.UID(fmt.Sprint("uid-", i))}}
+		if i == m.count/2 {
+			ns.Name = metav1.NamespaceSystem
+		}
+		if m.annotation > 0 {
+			ns.Annotations = map[string]string{"a": strings.Repeat("x", m.annotation)}
+		}
+		page.Items = append(page.Items, ns)
+	}
+	if from+limit < m.count || m.endless {
+		page.Continue = strconv.Itoa(from + limit)
+	}
+	body, err := json.Marshal(page)
+	if err != nil {
+		m.problem.Store(new(err.Error()))
+	}
+	m.largest.Store(max(m.largest.Load(), int64(len(body))))
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+}
+
+// TestNamespacesAreLookedAtPageByPage: however many there are and however large, little is held, and the look has an end.
+func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		guest *manyNamespaces
+		uid   types.UID
+		want  namespaces
+		err   error
+		// most is how many requests that takes.
+		most int64
+	}{
+		"none":                       {&manyNamespaces{}, "x", namespaces{}, nil, 1},
+		"few":                        {&manyNamespaces{count: 4}, "x", namespaces{kubeSystem: "uid-2"}, nil, 1},
+		"few, one is the one":        {&manyNamespaces{count: 4}, "uid-3", namespaces{has: true, kubeSystem: "uid-2"}, nil, 1},
+		"20,000":                     {&manyNamespaces{count: 20_000}, "x", namespaces{kubeSystem: "uid-10000"}, nil, 40},
+		"20,000, the last one is it": {&manyNamespaces{count: 20_000}, "uid-19999", namespaces{has: true, kubeSystem: "uid-10000"}, nil, 40},
+		"20,000, the first one is":   {&manyNamespaces{count: 20_000}, "uid-0", namespaces{has: true}, nil, 1},
+		"500 as large as they may be": {
+			&manyNamespaces{count: 500, annotation: 256 << 10}, "x",
+			namespaces{kubeSystem: "uid-250"}, nil, 2 + 500/20,
+		},
+		"as many as are looked at": {&manyNamespaces{count: namespacePage * namespacePages}, "x", namespaces{kubeSystem: "uid-50000"}, nil, namespacePages},
+		"one more":                 {&manyNamespaces{count: namespacePage*namespacePages + 1}, "x", namespaces{}, errManyNamespaces, namespacePages},
+		"without an end":           {&manyNamespaces{endless: true}, "x", namespaces{}, errManyNamespaces, namespacePages},
+		"too large":                {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, errTooLong, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, config := apiServer(t, tc.guest.ServeHTTP)
+			client, err := namespaceClient(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := lookAtNamespaces(t.Context(), client, tc.uid)
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("%+v, %v; want %+v, %v", got, err, tc.want, tc.err)
+			}
+			if n := tc.guest.requests.Load(); n > tc.most {
+				t.Errorf("%d requests, want at most %d", n, tc.most)
+			}
+			if problem := tc.guest.problem.Load(); problem != nil {
+				t.Error(*problem)
+			}
+		})
+	}
+}

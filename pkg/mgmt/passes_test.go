@@ -1,0 +1,173 @@
+package mgmt_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// somePasses is how many passes a guest causes in these tests.
+const somePasses = 200
+
+// reads is how often an object of a collection was read.
+func (f *fixture) reads(in fakeapi.Collection, name string) int {
+	n := 0
+	for _, r := range f.api.Requests(in) {
+		if strings.HasPrefix(r, "GET "+in.Path+"/"+name+"?") {
+			n++
+		}
+	}
+	return n
+}
+
+// pass lets a number of passes look at the management side, and returns in how many seconds.
+func (f *fixture) passes(each func()) (seconds int) {
+	began := time.Now()
+	for range somePasses {
+		each()
+	}
+	return int(time.Since(began)/time.Second) + 1
+}
+
+// TestPassesDriveNoReadings: the guest decides how often there is a pass. While something is wrong on the management side, that is not as often read there.
+func TestPassesDriveNoReadings(t *testing.T) {
+	spoiled := caData()
+	delete(spoiled, "ca-key.pem")
+	observe := func(f *fixture) { _, _ = f.mgmt.Observe(f.Context()) }
+
+	t.Run("a CA that is spoiled", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, spoiled)) })
+		f.observed()
+		f.passes(func() { observe(f) })
+		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
+
+		t.Log("another one is read, however it is spoiled")
+		f.api.Put(theSecrets, secret(desired.CASecretName, map[string]string{"a": "b"}, spoiled))
+		f.Eventually(func() int {
+			observe(f)
+			return f.reads(theSecrets, desired.CASecretName)
+		}).Should(gomega.Equal(2))
+		f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
+		f.Eventually(func() error { return f.observed().SpoiledCA }).Should(gomega.Succeed())
+	})
+	t.Run("a CA that cannot be used", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, caData())) })
+		f.observed()
+		f.passes(func() {
+			observe(f)
+			f.mgmt.DoubtCA()
+		})
+		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
+		f.api.Put(theSecrets, secret(desired.CASecretName, nil, map[string][]byte{"ca-cert.pem": []byte("new"), "ca-key.pem": []byte("key"), "cert-chain.pem": []byte("chain"), "root-cert.pem": []byte("new")}))
+		f.Eventually(func() string { return string(f.observed().CA.Root) }).Should(gomega.Equal("new"))
+	})
+	t.Run("a credential that is not of the installation that was removed", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) {
+			api.Put(theSecrets, strings.Replace(credentialSecret(credentialData()), desired.OwnerLabel, "example.com/owner", 1))
+		})
+		f.observed()
+		f.passes(func() {
+			observe(f)
+			f.mgmt.ForgetSecrets()
+		})
+		f.Expect(f.reads(theSecrets, desired.CredentialSecretName)).To(gomega.Equal(2), "once, and once after the removal")
+
+		t.Log("what an installation made is forgotten again")
+		f.mgmt.KeepCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
+		f.mgmt.ForgetSecrets()
+		f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
+	})
+	t.Run("a credential that is not there, where nothing else is seen", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
+		seconds := f.passes(func() {
+			found, err := f.mgmt.FindCredential(f.Context())
+			f.Expect(err).NotTo(gomega.HaveOccurred())
+			f.Expect(found).To(gomega.BeFalse())
+		})
+		f.Expect(f.reads(theSecrets, desired.CredentialSecretName)).To(gomega.BeNumerically("<=", seconds))
+	})
+	t.Run("a namespace that may not be read", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) {
+			api.Fail(theNamespaces, forbidden("namespaces"))
+			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+		})
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("reading namespace")))
+		seconds := f.passes(func() { observe(f) })
+		f.Expect(f.reads(theNamespaces, "clusters-guest1")).To(gomega.BeNumerically("<=", seconds+1))
+	})
+	t.Run("TLSRoutes that are not served", func(t *testing.T) {
+		f := publishing(t, desired.WayTLSRoute, func(*fakeapi.Server) {})
+		f.Eventually(func() string { return f.observed().Exposure.Problem }).Should(gomega.ContainSubstring("serves no TLSRoutes"))
+		seconds := f.passes(func() { observe(f) })
+		for _, version := range desired.TLSRouteVersions() {
+			path := fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/" + version + "?"}
+			f.Expect(len(f.api.Requests(path))).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", seconds+1)))
+		}
+	})
+	t.Run("the identity of the namespace", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Put(theNamespaces, ofUser) })
+		f.passes(func() {
+			uid, err := f.mgmt.NamespaceUID(f.Context())
+			f.Expect(err).NotTo(gomega.HaveOccurred())
+			f.Expect(uid).To(gomega.BeEquivalentTo("5f0b"))
+		})
+		f.Expect(f.reads(theNamespaces, "clusters-guest1")).To(gomega.Equal(1))
+	})
+	t.Run("the identity of a namespace that cannot be read", func(t *testing.T) {
+		f := start(t, func(api *fakeapi.Server) { api.Fail(theNamespaces, apierrors.NewServiceUnavailable("no")) })
+		_, err := f.mgmt.NamespaceUID(f.Context())
+		f.Expect(err).To(gomega.HaveOccurred())
+		f.api.Fail(theNamespaces, nil)
+		f.api.Put(theNamespaces, ofUser)
+		f.Expect(f.mgmt.NamespaceUID(f.Context())).To(gomega.BeEquivalentTo("5f0b"), "a failure is not kept")
+	})
+}
+
+// TestTheHealthCheckAndAPassDoNotRace: the health server asks from another goroutine than the worker's. It is for -race.
+func TestTheHealthCheckAndAPassDoNotRace(t *testing.T) {
+	for name, prepare := range map[string]func(*fakeapi.Server){
+		"a Cluster": func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2)) },
+		"a HostedControlPlane that goes": func(api *fakeapi.Server) {
+			api.Put(theNamespaces, ofUser)
+			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFollowing(t, "guest1-kubeconfig", prepare)
+			f.observed()
+			ended := make(chan struct{})
+			var checks sync.WaitGroup
+			checks.Go(func() {
+				for {
+					select {
+					case <-ended:
+						return
+					default:
+						_ = f.mgmt.Check()
+					}
+				}
+			})
+			for i := range somePasses {
+				switch i {
+				case somePasses / 4:
+					f.api.Put(theControlPlanes)
+				case somePasses / 2:
+					f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", fmt.Sprint("guest", i)))
+				}
+				_, _ = f.mgmt.Observe(f.Context())
+			}
+			close(ended)
+			checks.Wait()
+		})
+	}
+}
