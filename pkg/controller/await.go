@@ -73,9 +73,10 @@ func (r *Reconciler) keepAwaited(ctx context.Context, p *pass, unseen, observing
 	}
 }
 
-// keepUnguarded renews the credential of an istiod that is there, while it cannot be found out whether the guest is the management cluster: it has more
-// namespaces than are looked at, or does not list them in time. The process that wrote the credential had found it out, so that the credential must lead to
-// the server at which the guest is now. Nothing else is written.
+// keepUnguarded renews the credential of an istiod that is there, while it cannot be found out whether the guest is the
+// management cluster: it has more namespaces than are looked at, or does not list them in time. The process that wrote
+// the credential had found it out, so that the credential must lead to the server at which the guest is now. Nothing
+// else is written.
 func (r *Reconciler) keepUnguarded(ctx context.Context, p *pass, seen desired.Guest, unguarded error) {
 	if errors.Is(unguarded, ErrSameCluster) {
 		return

@@ -11,18 +11,21 @@ import (
 )
 
 const (
-	// requestLimit ends each request that is not a watch, on both sides, whatever the caller's own deadline is. It is longer than all of those: the longest
-	// are 35 s, for webhooks of the guest that may take 30 s. Beyond it, the request fails as one that has no answer.
+	// requestLimit ends each request that is not a watch, on both sides, whatever the caller's own deadline is. It is
+	// longer than all of those: the longest are 35 s, for webhooks of the guest that may take 30 s. Beyond it, the
+	// request fails as one that has no answer.
 	requestLimit = 40 * time.Second
-	// watchLimit ends each watch. A reflector asks the API server to end it after 5 to 10 minutes, and begins again where it ended. Beyond the limit, an API
-	// server that did not end it is not listened to any longer.
+	// watchLimit ends each watch. A reflector asks the API server to end it after 5 to 10 minutes, and begins again
+	// where it ended. Beyond the limit, an API server that did not end it is not listened to any longer.
 	watchLimit = 11 * time.Minute
-	// longestRetryAfter is the longest Retry-After that client-go heeds within one call: what kube-apiserver says. client-go would wait up to ten times for as
-	// long as the answer says. Beyond it, the call fails at once, and is tried again as any other that failed.
+	// longestRetryAfter is the longest Retry-After that client-go heeds within one call: what kube-apiserver says.
+	// client-go would wait up to ten times for as long as the answer says. Beyond it, the call fails at once, and is
+	// tried again as any other that failed.
 	longestRetryAfter = time.Second
 )
 
-// bounded is a transport on which no request lasts for ever. It is the one place for that: a caller that gives its request no deadline gets this one.
+// bounded is a transport on which no request lasts for ever. It is the one place for that: a caller that gives its
+// request no deadline gets this one.
 type bounded struct{ next http.RoundTripper }
 
 var _ net.RoundTripperWrapper = bounded{}

@@ -89,7 +89,8 @@ func TestEachRequestHasADeadline(t *testing.T) {
 func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 	for given, want := range map[string]string{"": "", "0": "0", "1": "1", "2": "", "3600": "", "99999999999": "", "soon": "soon"} {
 		next := transport(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {given}}, Body: io.NopCloser(strings.NewReader(""))}, nil
+			header := http.Header{"Retry-After": {given}}
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: io.NopCloser(strings.NewReader(""))}, nil
 		})
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api/x", nil)
 		if err != nil {

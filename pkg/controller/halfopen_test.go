@@ -19,7 +19,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
-// relay passes connections on to a server, until they are frozen: they stay open, and nothing passes, as where the machine of the peer is gone.
+// relay passes connections on to a server, until they are frozen: they stay open, and nothing passes, as where the
+// machine of the peer is gone.
 type relay struct {
 	net.Listener
 	to    string
@@ -95,8 +96,9 @@ func pass(from, to net.Conn, frozen <-chan struct{}) {
 	}
 }
 
-// TestAConnectionThatGoesSilentIsNoticed on both sides: client-go asks a silent HTTP/2 connection for a sign of life after 30 s, and gives it up after 15 s more.
-// Neither hypergate's own dialer nor its transports switch that off. The times are shorter here.
+// TestAConnectionThatGoesSilentIsNoticed on both sides: client-go asks a silent HTTP/2 connection for a sign of life
+// after 30 s, and gives it up after 15 s more. Neither hypergate's own dialer nor its transports switch that off. The
+// times are shorter here.
 func TestAConnectionThatGoesSilentIsNoticed(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")

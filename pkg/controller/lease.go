@@ -32,8 +32,8 @@ const shutdownTimeout = 20 * time.Second
 // leaseLock is a Lease held under the pod's name, not under a random one: a container that was killed and restarts in its pod goes on at once
 // and does not wait for its own Lease to run out. No events: each would make HyperShift's control-plane-operator reconcile everything.
 //
-// lose ends all work of this process, and ended is closed when that has been asked for.
-func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc, ended <-chan struct{}) (*patientLock, error) {
+// lose ends all work of this process.
+func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patientLock, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
@@ -46,7 +46,7 @@ func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc, ended <
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Lease: %w", err)
 	}
-	return &patientLock{log: log, lose: lose, ended: ended, Interface: &resourcelock.LeaseLock{
+	return &patientLock{log: log, lose: lose, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: "hypergate-" + o.Config.Revision},
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
@@ -62,8 +62,9 @@ const (
 	lockHaste = time.Minute
 )
 
-// leadTime is how long a process leads after it sent the last request that renewed its Lease. Another process takes the Lease leaseDuration after it first
-// sees that renewal, which is later than it was sent. The 4 s in between are for the work under way to end, and for clocks that run at different speeds.
+// leadTime is how long a process leads after it sent the last request that renewed its Lease. Another process takes the
+// Lease leaseDuration after it first sees that renewal, which is later than it was sent. The 4 s in between are for the
+// work under way to end, and for clocks that run at different speeds.
 const leadTime = retryPeriod + renewDeadline
 
 // errLeaseLost ends the process.
@@ -74,17 +75,17 @@ var errLeaseLost = errors.New("this pod no longer has the Lease")
 // gave the Lease back, as one that is evicted does a moment after its successor was made, nor that an outage ended. The elector takes the time before it asks,
 // so acquireTime says when the waiting began. Nobody decides by it, and the renewal that follows at once has the right renewTime.
 //
-// The leader gets each answer at once. The elector counts a renewal from when its answer came, and stops the rest of the process only after it tried to give
-// the Lease back. Both are too late: the other processes count from when the Lease changed. So the lock itself ends the process leadTime after it sent the
-// last successful renewal, bounds each request by that time, and does not give the Lease back before the work has been asked to end.
+// The leader gets each answer at once. The elector counts a renewal from when its answer came, and stops the rest of
+// the process only after it tried to give the Lease back. Both are too late: the other processes count from when the
+// Lease changed. So the lock itself ends the process leadTime after it sent the last successful renewal, and bounds
+// each request by that time, the one that gives the Lease back too.
 type patientLock struct {
 	resourcelock.Interface
 	log logr.Logger
-	// lose ends all work of this process. ended is closed when the work has been asked to end, for this or another reason.
-	lose  context.CancelCauseFunc
-	ended <-chan struct{}
-	// renewed is when the last request was sent that wrote the Lease; zero: this process is a candidate. The manager's Elected would come later, once all runs
-	// that is to run. expiry calls lose when that was leadTime ago.
+	// lose ends all work of this process.
+	lose context.CancelCauseFunc
+	// renewed is when the last request was sent that wrote the Lease; zero: this process is a candidate. The manager's
+	// Elected would come later, once all runs that is to run. expiry calls lose when that was leadTime ago.
 	renewed time.Time
 	expiry  *time.Timer
 	// holder is who had the Lease when it was last read.
@@ -124,7 +125,8 @@ func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 	}
 }
 
-// whileLeading bounds a request of the leader by the time for which it leads. Otherwise an answer could come when another process has the Lease.
+// whileLeading bounds a request of the leader by the time for which it leads. Otherwise an answer could come when
+// another process has the Lease.
 func (l *patientLock) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !l.leads() {
 		return ctx, func() {}
@@ -132,7 +134,8 @@ func (l *patientLock) whileLeading(ctx context.Context) (context.Context, contex
 	return context.WithDeadline(ctx, l.renewed.Add(leadTime))
 }
 
-// checkHolder ends the work of a leader whose Lease another process has taken. The elector would go on until its deadline.
+// checkHolder ends the work of a leader whose Lease another process has taken. The elector would go on until its
+// deadline.
 func (l *patientLock) checkHolder() {
 	if l.leads() && l.holder != "" && l.holder != l.Identity() {
 		l.lose(fmt.Errorf("%w: %q has it", errLeaseLost, l.holder))
@@ -152,19 +155,16 @@ func (l *patientLock) Update(ctx context.Context, record resourcelock.LeaderElec
 	if l.holder != l.Identity() {
 		return fmt.Errorf("giving back the Lease %s: it is no longer this pod's, but %q's; nothing is to be done", l.Describe(), l.holder)
 	}
-	select {
-	case <-l.ended:
-		ctx, cancel := l.whileLeading(ctx)
-		defer cancel()
-		return l.Interface.Update(ctx, record)
-	default:
-		l.lose(fmt.Errorf("%w: it could not be renewed in time", errLeaseLost))
-		return fmt.Errorf("giving back the Lease %s: this pod still works; it is left to run out", l.Describe())
-	}
+	ctx, cancel := l.whileLeading(ctx)
+	defer cancel()
+	return l.Interface.Update(ctx, record)
 }
 
-// write takes or renews the Lease. The time counts from before the request is sent: the API server may change the Lease long before its answer arrives.
-func (l *patientLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, request func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+// write takes or renews the Lease. The time counts from before the request is sent: the API server may change the Lease
+// long before its answer arrives.
+func (l *patientLock) write(
+	ctx context.Context, record resourcelock.LeaderElectionRecord, request func(context.Context, resourcelock.LeaderElectionRecord) error,
+) error {
 	ctx, cancel := l.whileLeading(ctx)
 	defer cancel()
 	sent := time.Now()

@@ -48,7 +48,7 @@ func (f *farLease) Update(ctx context.Context, record resourcelock.LeaderElectio
 	return nil
 }
 
-func answers(context.Context) error { return nil }
+func answers(ctx context.Context) error { return ctx.Err() }
 
 func refuses(context.Context) error {
 	return &url.Error{Op: "Get", Err: errors.New("connection refused")}
@@ -58,24 +58,26 @@ func busy(context.Context) error {
 	return apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", schema.GroupResource{Resource: "leases"}, "", "", 0, false)
 }
 
-// lockOf is the lock of a process that has been asked to end.
+// lockOf is a lock of a Lease that may be lost.
 func lockOf(lease resourcelock.Interface) *patientLock {
-	ended := make(chan struct{})
-	close(ended)
-	return &patientLock{Interface: lease, lose: func(error) {}, ended: ended}
+	return &patientLock{Interface: lease, lose: func(error) {}}
 }
 
-// lead goes through client-go's elector until ctx ends or the Lease is lost, and returns when the work of the process was asked to end, and why.
+// lead goes through client-go's elector until ctx ends or the Lease is lost, and returns when the work of the process
+// was asked to end, and why.
 func lead(t *testing.T, ctx context.Context, lease resourcelock.Interface) (time.Time, error) { //nolint:revive // the test comes first
 	t.Helper()
 	ctx, lose := context.WithCancelCause(ctx)
 	stopped := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { stopped <- time.Now() })
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          &patientLock{Interface: lease, lose: lose, ended: ctx.Done()},
+		Lock:          &patientLock{Interface: lease, lose: lose},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		// As the manager does it.
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { lose(errors.New("the elector has stopped")) }},
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {},
+			OnStoppedLeading: func() { lose(errors.New("the elector has stopped")) },
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

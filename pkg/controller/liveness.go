@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// stuckAfter is how long a pass may run, or be due and not begin, before /healthz fails. It is several times what a pass may take: each request has a deadline
-// (requestLimit), and those of a stage run at the same time. Beyond it the worker hangs for a cause that only a restart ends.
+// stuckAfter is how long a pass may run, or be due and not begin, before /healthz fails. It is several times what a
+// pass may take: each request has a deadline (requestLimit), and those of a stage run at the same time. Beyond it the
+// worker hangs for a cause that only a restart ends.
 const stuckAfter = 5 * time.Minute
 
-// worker is what liveness knows of the one worker. Its times are the process's own, and not Options.Clock's. A process without the Lease has none of them.
+// worker is what liveness knows of the one worker. Its times are the process's own, and not Options.Clock's. A process
+// without the Lease has none of them.
 type worker struct {
 	mu sync.Mutex
-	// began is when the pass under way began; zero: there is none. due is when one was asked for that has not begun; zero: there is none.
+	// began is when the pass under way began; zero: there is none. due is when one was asked for that has not begun;
+	// zero: there is none.
 	began, due time.Time
 }
 
@@ -51,7 +54,8 @@ func (w *worker) check(now time.Time) error {
 		}
 	case !w.due.IsZero():
 		if waited := now.Sub(w.due); waited > stuckAfter {
-			return fmt.Errorf("a reconciliation has been due for %s, longer than %s, and has not begun: the worker hangs", waited.Round(time.Second), stuckAfter)
+			return fmt.Errorf("a reconciliation has been due for %s, longer than %s, and has not begun: the worker hangs",
+				waited.Round(time.Second), stuckAfter)
 		}
 	}
 	return nil

@@ -127,8 +127,8 @@ func whileLeading(mgr manager.Manager, check func() error) healthz.Checker {
 	}
 }
 
-// clientConfig is what the clients of a side are made from: each request has a deadline, and none waits for a turn. The API servers have priority and fairness
-// of their own; a client-side limit only adds latency.
+// clientConfig is what the clients of a side are made from: each request has a deadline, and none waits for a turn. The
+// API servers have priority and fairness of their own; a client-side limit only adds latency.
 func clientConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -200,7 +200,7 @@ func newManager(ctx context.Context, o Options, lose context.CancelCauseFunc) (m
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 	}
 	if o.LeaderElection {
-		lock, err := leaseLock(o, options.Logger, lose, ctx.Done())
+		lock, err := leaseLock(o, options.Logger, lose)
 		if err != nil {
 			return nil, err
 		}

@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	// namespacePage is how many namespaces are asked for at once, namespacePages how often: 100,000 namespaces in all, ten times what Kubernetes is tested for.
-	// Beyond that it is not known whether the guest is the management cluster: nothing is installed, and an istiod that is there keeps its token.
+	// namespacePage is how many namespaces are asked for at once, namespacePages how often: 100,000 namespaces in all,
+	// ten times what Kubernetes is tested for. Beyond that it is not known whether the guest is the management cluster:
+	// nothing is installed, and an istiod that is there keeps its token.
 	namespacePage  = 500
 	namespacePages = 200
-	// namespacePageLimit is the longest page that is read, in bytes. A page that is longer is asked for again with a fifth of the namespaces, down to
-	// smallestNamespacePage: that many of the largest objects that etcd takes (1.5 MiB) fit.
+	// namespacePageLimit is the longest page that is read, in bytes. A page that is longer is asked for again with a
+	// fifth of the namespaces, down to smallestNamespacePage: that many of the largest objects that etcd takes (1.5
+	// MiB) fit.
 	namespacePageLimit    = 8 << 20
 	smallestNamespacePage = 4
 )
@@ -27,7 +29,8 @@ const (
 var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger ones, than hypergate looks at (%d pages of up to %d, and %d MiB each), "+
 	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage, namespacePageLimit>>20)
 
-// HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log.
+// HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the
+// guest's audit log.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
 	found, err := lookAtNamespaces(ctx, c.spaces, uid)
 	return found.has, err

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// manyNamespaces answers lists of namespaces page by page, as an API server does. Of each it has an annotation of a size. Without an end, there is always
-// another page.
+// manyNamespaces answers lists of namespaces page by page, as an API server does. Of each it has an annotation of a
+// size. Without an end, there is always another page.
 type manyNamespaces struct {
 	count, annotation int
 	endless           bool
@@ -60,7 +60,8 @@ func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// TestNamespacesAreLookedAtPageByPage: however many there are and however large, little is held, and the look has an end.
+// TestNamespacesAreLookedAtPageByPage: however many there are and however large, little is held, and the look has an
+// end.
 func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		guest *manyNamespaces

@@ -42,7 +42,8 @@ type Cluster struct {
 	planes *controlPlanes
 	// exposure is how istiod is published.
 	exposure *exposure
-	// plane is the control plane that was seen last: a value that Observe replaces as a whole, since the health check reads it at the same time.
+	// plane is the control plane that was seen last: a value that Observe replaces as a whole, since the health check
+	// reads it at the same time.
 	plane atomic.Pointer[shownPlane]
 	// guestSecret is nil where the guest's kubeconfig comes from elsewhere.
 	guestSecret *guestSecret
@@ -350,8 +351,8 @@ func (c *Cluster) Check() error {
 // ErrNoNamespace says that the management namespace does not exist.
 var ErrNoNamespace = errors.New("the management cluster has no namespace")
 
-// NamespaceUID is the identity of the management namespace, by which the management cluster is recognised. It is read once: it does not change while a pod
-// runs in the namespace.
+// NamespaceUID is the identity of the management namespace, by which the management cluster is recognised. It is read
+// once: it does not change while a pod runs in the namespace.
 func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
 	if known := c.namespaceUID.Load(); known != nil {
 		return *known, nil

@@ -35,7 +35,8 @@ type exposure struct {
 	// begin takes a way: its watches run from then on. open begins to write its route.
 	begin func(context.Context, desired.Way) error
 	open  func(desired.Way) error
-	// core is for which resources of a group and version the cluster serves; beginning spaces out how often that is asked for while it does not.
+	// core is for which resources of a group and version the cluster serves; beginning spaces out how often that is
+	// asked for while it does not.
 	core      rest.Interface
 	beginning spaced
 

@@ -342,8 +342,8 @@ func (c *Cluster) lastPlane() shownPlane {
 	return shownPlane{}
 }
 
-// findControlPlane is the HostedControlPlane, and the one that was seen last. A namespace that never showed one has the Cluster; the zero value when there is
-// neither.
+// findControlPlane is the HostedControlPlane, and the one that was seen last. A namespace that never showed one has the
+// Cluster; the zero value when there is neither.
 func (c *Cluster) findControlPlane() (found desired.ControlPlane, last shownPlane, doubt error) {
 	last = c.lastPlane()
 	if last.By == desired.ClusterAPI && last.Name != c.guestSecret.clusterName() {

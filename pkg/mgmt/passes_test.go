@@ -38,7 +38,8 @@ func (f *fixture) passes(each func()) (seconds int) {
 	return int(time.Since(began)/time.Second) + 1
 }
 
-// TestPassesDriveNoReadings: the guest decides how often there is a pass. While something is wrong on the management side, that is not as often read there.
+// TestPassesDriveNoReadings: the guest decides how often there is a pass. While something is wrong on the management
+// side, that is not as often read there.
 func TestPassesDriveNoReadings(t *testing.T) {
 	spoiled := caData()
 	delete(spoiled, "ca-key.pem")
@@ -67,7 +68,9 @@ func TestPassesDriveNoReadings(t *testing.T) {
 			f.mgmt.DoubtCA()
 		})
 		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
-		f.api.Put(theSecrets, secret(desired.CASecretName, nil, map[string][]byte{"ca-cert.pem": []byte("new"), "ca-key.pem": []byte("key"), "cert-chain.pem": []byte("chain"), "root-cert.pem": []byte("new")}))
+		another := caData()
+		another["root-cert.pem"] = []byte("new")
+		f.api.Put(theSecrets, secret(desired.CASecretName, nil, another))
 		f.Eventually(func() string { return string(f.observed().CA.Root) }).Should(gomega.Equal("new"))
 	})
 	t.Run("a credential that is not of the installation that was removed", func(t *testing.T) {
@@ -133,7 +136,8 @@ func TestPassesDriveNoReadings(t *testing.T) {
 	})
 }
 
-// TestTheHealthCheckAndAPassDoNotRace: the health server asks from another goroutine than the worker's. It is for -race.
+// TestTheHealthCheckAndAPassDoNotRace: the health server asks from another goroutine than the worker's. It is for
+// -race.
 func TestTheHealthCheckAndAPassDoNotRace(t *testing.T) {
 	for name, prepare := range map[string]func(*fakeapi.Server){
 		"a Cluster": func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2)) },

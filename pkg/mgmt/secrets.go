@@ -27,12 +27,13 @@ type secrets struct {
 	credential desired.Credential
 	// shownAs is the version in which the watch showed the CA's Secret when that was last read; empty: it showed none.
 	shownAs string
-	// forgotten says that nothing is kept because ForgetSecrets was called, remained that there was something all the same when it was read again.
+	// forgotten says that nothing is kept because ForgetSecrets was called, remained that there was something all the
+	// same when it was read again.
 	forgotten, remained bool
 }
 
-// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is of no use and the watch shows another
-// version of it: a CA that stays as it is must not be read in each pass.
+// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is
+// of no use and the watch shows another version of it: a CA that stays as it is must not be read in each pass.
 func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
 	shown := c.shownCA()
 	restored := shown != nil && c.objects.Ours(shown) && !c.kept.ca.Exists()
@@ -101,7 +102,8 @@ func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
 // errNoCredential says that there is no Secret with istiod's guest credential.
 var errNoCredential = errors.New("istiod has no guest credential")
 
-// FindCredential reads istiod's guest credential where Observe could not: an istiod that cannot be seen lives on it. It reports whether there is one.
+// FindCredential reads istiod's guest credential where Observe could not: an istiod that cannot be seen lives on it. It
+// reports whether there is one.
 func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
 	if c.kept.read || c.kept.credential.Token != "" {
 		return c.kept.credential.Token != "", nil

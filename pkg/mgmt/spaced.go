@@ -2,8 +2,8 @@ package mgmt
 
 import "time"
 
-// readPause is the least time between two readings of the same thing that fail. Each pass would read it again, and the guest decides how often there is a
-// pass: beyond one request in this time, a pass gets the error of the last one.
+// readPause is the least time between two readings of the same thing that fail. Each pass would read it again, and the
+// guest decides how often there is a pass: beyond one request in this time, a pass gets the error of the last one.
 const readPause = time.Second
 
 // spaced spaces out readings of one thing that fail. The zero value is ready; it is for one goroutine.
