@@ -12,6 +12,9 @@ DEMO_FLAGS ?=
 GATEWAYS ?= 200
 CLUSTERS ?= 100
 SCALE_FLAGS ?=
+# MINUTES is how long `make test` may take on two cores, with cold caches.
+MINUTES ?= 75
+STORIES ?= rotation scale busy
 IMAGE ?= registry.example.com/hypergate:dev
 
 # Which package is tested where. Tests that talk to real servers skip with -short: `unit` has all others, and `integration` has test/ and each package
@@ -84,13 +87,16 @@ tools:
 ##@ Test
 
 .PHONY: test
-test: ## Everything that CI runs: check-generated, lint, servers, unit, integration, e2e, each with its time.
-	@hack/step.sh check-generated $(MAKE) check-generated
-	@hack/step.sh lint $(MAKE) lint
-	@hack/step.sh servers $(MAKE) servers
-	@hack/step.sh unit $(MAKE) unit
-	@hack/step.sh integration $(MAKE) integration
-	@hack/step.sh e2e $(MAKE) e2e
+test: ## Everything that CI runs: check-generated, lint, servers, unit, integration, e2e. It fails if they take more than MINUTES (75) in all.
+	@MAKE='$(MAKE)' hack/step.sh --within $(MINUTES) check-generated lint servers unit integration e2e
+
+.PHONY: stories
+stories: ## What takes longer than CI can bear: STORIES, each once, with a table of what became of them at the end. Takes hours; needs root.
+	@MAKE='$(MAKE)' hack/step.sh --keep-going $(STORIES)
+
+.PHONY: busy
+busy: ## unit and integration five times, and e2e twice, beside stress-ng on four CPUs. Takes hours; needs root.
+	@MAKE='$(MAKE)' hack/busy.sh
 
 .PHONY: check-generated
 check-generated: ## Fail if make generate would change a file.
@@ -98,11 +104,11 @@ check-generated: ## Fail if make generate would change a file.
 
 .PHONY: unit
 unit: ## Tests that need nothing but Go.
-	go test -race -short -timeout 15m $(UNIT)
+	go test -race -short -timeout 30m $(UNIT)
 
 .PHONY: integration
 integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.
-	go test -race -count=1 -timeout 30m ./test/integration $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
+	go test -race -count=1 -timeout 60m ./test/integration $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT),$(TEST_PACKAGES))
 
 .PHONY: e2e
 e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.

@@ -25,4 +25,4 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 hack/system-packages.sh
 # One package at a time: the stories start two management clusters at once already, and more want more than a small machine has.
-exec go test -count=1 -p 1 -timeout 15m "$@"
+exec go test -count=1 -p 1 -timeout 40m "$@"

@@ -28,6 +28,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // plane is the one API server that all tests of this package share. Tests keep apart by namespace, name and owner.
@@ -139,8 +140,7 @@ func newWorld(tb testing.TB) *world {
 func (w *world) in(tb testing.TB) *world {
 	tb.Helper()
 	out := *w
-	out.t, out.WithT = tb, gomega.NewWithT(tb)
-	out.SetDefaultEventuallyTimeout(20 * time.Second)
+	out.t, out.WithT = tb, hang.Gomega(tb)
 	out.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	return &out
 }

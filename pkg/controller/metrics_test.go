@@ -16,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // gathered are the series of hypergate's that a registry shows, sorted.
@@ -115,7 +116,7 @@ func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
 
 // TestTwoControllersInOneProcess: one of them is shown, neither fails, and nothing is left behind.
 func TestTwoControllersInOneProcess(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	var first, second crdMetrics
 	first.keep(resultWith(crds.Managed, nil))
 	second.keep(resultWith(crds.Unmanaged, nil))

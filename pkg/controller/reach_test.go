@@ -21,6 +21,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 const publishedName = "istiod.apps.example.com"
@@ -83,8 +84,7 @@ type looker struct {
 
 func newLooker(t *testing.T, via string, root []byte) *looker {
 	t.Helper()
-	l := &looker{Gomega: gomega.NewWithT(t), T: t, reach: &reach{probe: Probe{Via: via}, wake: func() {}}}
-	l.SetDefaultEventuallyTimeout(15 * time.Second)
+	l := &looker{Gomega: hang.Gomega(t), T: t, reach: &reach{probe: Probe{Via: via}, wake: func() {}}}
 	l.hosted = desired.Hosted{Istiod: desired.Available, IstiodSince: time.Unix(1, 0), CA: pki.CA{Root: root}}
 	l.plan.Publication = desired.Published{At: desired.HostPort{Host: publishedName, Port: 443}}
 	return l

@@ -48,8 +48,8 @@ func TestSameInputSameBytes(t *testing.T) {
 		cfg.SidecarInjection = true
 		cfg.IstioResources = desired.KnownIstioResources()
 		guest := asking("c", "a", "b", "openshift-default")
-		want := everything(compute(t, cfg, embedded(t), installed(t), guest))
-		if diff := cmp.Diff(want, everything(compute(t, cfg, embedded(t), installed(t), guest))); diff != "" {
+		want := everything(compute(t, cfg, rendering(t), installed(t), guest))
+		if diff := cmp.Diff(want, everything(compute(t, cfg, rendering(t), installed(t), guest))); diff != "" {
 			t.Errorf("%s, twice: -first +second:\n%s", topology, diff)
 		}
 		random := rand.New(rand.NewPCG(3, 4))
@@ -59,7 +59,7 @@ func TestSameInputSameBytes(t *testing.T) {
 			repeated := slices.Concat(cfg.IstioResources, cfg.IstioResources[:2]) // a flag that names one twice
 			cfg := cfg
 			cfg.IstioResources = repeated
-			got := everything(compute(t, cfg, shuffledSource{embedded(t), random}, installed(t), guest))
+			got := everything(compute(t, cfg, shuffledSource{rendering(t), random}, installed(t), guest))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s, shuffled: -in order +shuffled:\n%s", topology, diff)
 			}
@@ -100,7 +100,7 @@ func TestObjectsAreCopies(t *testing.T) {
 
 // BenchmarkCompute is a whole plan, warm. The bar for rendering both sides is 30 ms.
 func BenchmarkCompute(b *testing.B) {
-	source := embedded(b)
+	source := rendering(b)
 	for name, guest := range map[string]desired.Guest{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -16,7 +16,7 @@ func FuzzCompute(f *testing.F) {
 	f.Add("1", "a-1", "istio-system", "example.com/$(POD_NAME)", "192.0.2.1", "192.0.2.1", "true", "null", uint16(0xffff))
 	f.Add("revision-tag-default", "a", "b", "e.x/'{{ fail }}", "::1", "::1", strings.Repeat("x", 253), "a: b", uint16(0x2))
 	f.Add("sidecar-injector", "null", "1e3", "a/b", "a.1", "a.1", "---", "", uint16(0x5))
-	source := embedded(f)
+	source := rendering(f)
 	f.Fuzz(func(t *testing.T, revision, mgmtNS, guestNS, controller, xdsHost, webhookHost, class1, class2 string, bits uint16) {
 		cfg := config(desired.TopologyHosted)
 		cfg.Revision, cfg.MgmtNamespace, cfg.GuestNamespace, cfg.ControllerName = revision, mgmtNS, guestNS, controller
@@ -58,7 +58,7 @@ func checkRefusal(t *testing.T, cfg desired.Config, hosted desired.Hosted, state
 	if diff := cmp.Diff(desired.State{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
-	if _, plainErr := desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
+	if _, plainErr := desired.Compute(cfg, rendering(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
 		t.Errorf("the names of GatewayClasses refuse the plan: %v", err)
 	}
 }

@@ -1,10 +1,12 @@
 package desired_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -123,7 +125,67 @@ func other(fact crds.Fact) crds.Fact {
 	return fact
 }
 
-func embedded(tb testing.TB) *charts.Source {
+// keptSource keeps what the charts rendered. For each rendering Helm parses all templates, which would be most of what these tests take.
+type keptSource struct {
+	desired.ChartSource
+	mu   sync.Mutex
+	kept map[string][]*unstructured.Unstructured
+}
+
+func keep(source desired.ChartSource) *keptSource {
+	return &keptSource{ChartSource: source, kept: map[string][]*unstructured.Unstructured{}}
+}
+
+func (s *keptSource) Render(r charts.Release) ([]*unstructured.Unstructured, error) {
+	return s.once(r, func() ([]*unstructured.Unstructured, error) { return s.ChartSource.Render(r) })
+}
+
+func (s *keptSource) CRDs(names []string) ([]*unstructured.Unstructured, error) {
+	return s.once(names, func() ([]*unstructured.Unstructured, error) { return s.ChartSource.CRDs(names) })
+}
+
+// once makes what was asked for, or copies what was made of the same: the caller may change the objects.
+func (s *keptSource) once(asked any, do func() ([]*unstructured.Unstructured, error)) ([]*unstructured.Unstructured, error) {
+	key, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	objects, known := s.kept[string(key)]
+	if !known {
+		if objects, err = do(); err != nil {
+			return nil, err
+		}
+		s.kept[string(key)] = objects
+	}
+	out := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, u := range objects {
+		out = append(out, u.DeepCopy())
+	}
+	return out, nil
+}
+
+var embeddedOnce = sync.OnceValues(func() (desired.ChartSource, error) {
+	source, err := charts.Embedded()
+	if err != nil {
+		return nil, err
+	}
+	return keep(source), nil
+})
+
+// embedded are the embedded charts.
+func embedded(tb testing.TB) desired.ChartSource {
+	tb.Helper()
+	source, err := embeddedOnce()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return source
+}
+
+// rendering are the embedded charts, which render each time.
+func rendering(tb testing.TB) desired.ChartSource {
 	tb.Helper()
 	source, err := charts.Embedded()
 	if err != nil {
@@ -140,7 +202,7 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return map[string]desired.ChartSource{"1.29.1": embedded(tb), "1.28.2": source}
+	return map[string]desired.ChartSource{"1.29.1": embedded(tb), "1.28.2": keep(source)}
 }
 
 func compute(tb testing.TB, cfg desired.Config, source desired.ChartSource, hosted desired.Hosted, guest desired.Guest) desired.State {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/watch"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 const manyInUse = 5000
@@ -68,21 +68,14 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 		OnEvent:   func(watch.Event) { v.changed() },
 	})}
 	v.under[s.gvr].Set(tb.Context(), "uid", "1")
-	for deadline := time.After(time.Minute); !v.under[s.gvr].Synced(); {
-		select {
-		case <-deadline:
-			tb.Fatal("nothing is shown")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	hang.Gomega(tb).Eventually(v.under[s.gvr].Synced).Should(gomega.BeTrue(), "nothing is shown")
 	return v, events
 }
 
 // TestWhatIsInUseIsGoneThroughOnce: whatever the guest has, a pass in which none of it has changed does not pay for it.
 func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
 	v, events := manyUsers(t, longFields())
-	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	g := hang.Gomega(t)
 	ours := map[string]bool{"ours": true}
 	list, totals := v.inUse(ours)
 	g.Expect(list).To(gomega.HaveLen(mostInUse))

@@ -20,6 +20,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 var (
@@ -57,8 +58,7 @@ func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 // startWith is start with something between the guest and its API server.
 func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
-	f := &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t), notified: make(chan struct{}, 1000)}
-	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	f := &fixture{T: t, Gomega: hang.Gomega(t), api: fakeapi.New(t), notified: make(chan struct{}, 1000)}
 	f.api.Put(theLeases)
 	f.api.Put(theIstiods)
 	prepare(f.api)

@@ -2,15 +2,20 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 )
@@ -33,10 +38,22 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// inProcess answers requests without a network, so that a test can step the clock.
+type inProcess http.HandlerFunc
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	p(answer, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return answer.Result(), nil
+}
+
 // TestIstioResourcesThatAreNeverListed: they are waited for, as somebody else may be here, but not for ever; and they count once they are seen.
 func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 	for name, test := range map[string]struct {
-		answer http.HandlerFunc
+		answer inProcess
 		told   string
 	}{
 		"a dead conversion webhook": {func(w http.ResponseWriter, _ *http.Request) {
@@ -45,27 +62,31 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 		"without a word": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "there is no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
-			g.SetDefaultEventuallyTimeout(20 * time.Second)
-			_, config := apiServer(t, test.answer)
-			client, err := metadata.NewForConfig(config)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			said, notified := &logged{}, make(chan struct{}, 1000)
-			v := newOtherView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, func() { notified <- struct{}{} })
-			v.patience = 500 * time.Millisecond
-			ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(said, nil)))
-			v.arrange(ctx, "uid-1", "1")
-			v.arrange(ctx, "uid-1", "2")
-			g.Expect(v.istiosPending()).To(gomega.BeTrue())
-			g.Eventually(v.istiosPending).Should(gomega.BeFalse())
-			g.Eventually(notified).Should(gomega.Receive())
-			g.Expect(said.String()).To(gomega.And(gomega.ContainSubstring("Istio resources cannot be listed"), gomega.ContainSubstring(test.told)))
+			synctest.Test(t, func(t *testing.T) {
+				g := gomega.NewWithT(t)
+				client, err := metadata.NewForConfig(&rest.Config{Host: "https://guest.example.com", Transport: test.answer})
+				g.Expect(err).NotTo(gomega.HaveOccurred())
+				said, notified := &logged{}, atomic.Bool{}
+				v := newOtherView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, func() { notified.Store(true) })
+				ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(said, nil))))
+				defer cancel()
+				v.arrange(ctx, "uid-1", "1")
+				v.arrange(ctx, "uid-1", "2")
+				<-time.After(v.patience - time.Second)
+				g.Expect(v.istiosPending()).To(gomega.BeTrue())
+				notified.Store(false)
+				<-time.After(2 * time.Second)
+				synctest.Wait()
+				g.Expect(v.istiosPending()).To(gomega.BeFalse())
+				g.Expect(notified.Load()).To(gomega.BeTrue())
+				g.Expect(said.String()).To(gomega.And(gomega.ContainSubstring("Istio resources cannot be listed"), gomega.ContainSubstring(test.told)))
 
-			t.Log("another CRD of that name is another question")
-			v.arrange(ctx, "uid-2", "3")
-			g.Expect(v.istiosPending()).To(gomega.BeTrue())
-			v.arrange(ctx, "", "")
-			g.Expect(v.istiosPending()).To(gomega.BeFalse())
+				t.Log("another CRD of that name is another question")
+				v.arrange(ctx, "uid-2", "3")
+				g.Expect(v.istiosPending()).To(gomega.BeTrue())
+				v.arrange(ctx, "", "")
+				g.Expect(v.istiosPending()).To(gomega.BeFalse())
+			})
 		})
 	}
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // apiServer is an API server that asks who is there: the name in a client certificate, or a token.
@@ -237,7 +239,7 @@ func (f *fixture) end(watch <-chan error) error {
 	select {
 	case err := <-watch:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang.Deadline):
 		return errors.New("the watch did not end")
 	}
 }

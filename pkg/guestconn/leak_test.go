@@ -8,6 +8,8 @@ import (
 
 	"github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestNothingIsLeftOfAThousandKubeconfigs: not a goroutine, not a connection, no memory. It does not run beside other tests.
@@ -24,9 +26,9 @@ func TestNothingIsLeftOfAThousandKubeconfigs(t *testing.T) {
 			last := before
 			before = heap()
 			return last - before
-		}, 20*time.Second, 2*time.Second).Should(gomega.And(gomega.BeNumerically(">=", 0), gomega.BeNumerically("<", slack/4)))
+		}).WithPolling(2 * time.Second).Should(gomega.And(gomega.BeNumerically(">=", 0), gomega.BeNumerically("<", slack/4)))
 		r.rotate(1000, false)
-		r.Eventually(heap, 30*time.Second, time.Second).Should(gomega.BeNumerically("<=", before+slack))
+		r.Eventually(heap).WithPolling(time.Second).Should(gomega.BeNumerically("<=", before+slack))
 		t.Logf("%d KiB before and %d KiB after", before>>10, heap()>>10)
 	})
 	t.Run("with a watch on each", func(t *testing.T) {
@@ -57,8 +59,7 @@ type rotation struct {
 
 func newRotation(t *testing.T) *rotation {
 	t.Helper()
-	r := &rotation{Gomega: gomega.NewWithT(t)}
-	r.SetDefaultEventuallyTimeout(20 * time.Second)
+	r := &rotation{Gomega: hang.Gomega(t)}
 	for i := range r.servers {
 		r.servers[i] = newAPIServer(t)
 		r.configs[i] = r.servers[i].withCertificate(t, fmt.Sprint(i))

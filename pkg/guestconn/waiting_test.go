@@ -4,10 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // waitFor is a connection that has no kubeconfig yet.
@@ -79,24 +80,20 @@ func TestTheFirstKubeconfigIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestNewsOfTheKubeconfigAreFollowedAtOnce, and no more often than once in a second.
+// TestNewsOfTheKubeconfigAreFollowedAtOnce: Every is an hour here.
 func TestNewsOfTheKubeconfigAreFollowedAtOnce(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	server := newAPIServer(t)
 	f := waitFor(t)
 	changes := make(chan struct{}, 10)
 	go f.Run(f.ctx, func() { changes <- struct{}{} })
-	g.Consistently(f.loaded, "200ms").Should(gomega.BeZero(), "nobody said that there is something to read")
 	f.Look()
 	g.Eventually(f.loaded).Should(gomega.Equal(1))
 	f.replace(server.withToken("a"), nil)
-	for range 5 {
-		f.Look()
-	}
-	g.Eventually(changes, 5*time.Second).Should(gomega.Receive())
+	f.Look()
+	g.Eventually(changes).Should(gomega.Receive())
 	f.expectWho("Bearer a")
-	g.Expect(f.loaded()).To(gomega.Equal(2))
 }
 
 const selfContainedKubeconfig = `{apiVersion: v1, kind: Config, current-context: x,

@@ -18,6 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // theClusters are Cluster API's in a version.
@@ -326,18 +327,18 @@ func TestASecretIsWatchedByItsName(t *testing.T) {
 	cfg := config()
 	cfg.GuestKubeconfigSecret = "guest1-kubeconfig"
 	c, err := mgmt.New(api.Config(), cfg)
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	told := make(chan struct{}, 100)
 	c.OnGuestKubeconfig(func() { told <- struct{}{} })
 	g.Expect(c.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
-	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }, "10s").Should(gomega.MatchError(gomega.ContainSubstring("none of that name")))
+	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.ContainSubstring("none of that name")))
 	for len(told) > 0 {
 		<-told
 	}
 	api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", ""))
-	g.Eventually(told, "10s").Should(gomega.Receive())
-	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }, "10s").Should(gomega.Succeed())
+	g.Eventually(told).Should(gomega.Receive())
+	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.Succeed())
 	asked := 0
 	for _, r := range api.Requests(theSecrets) {
 		if strings.Contains(r, "fieldSelector=metadata.name%3Dguest1-kubeconfig") {

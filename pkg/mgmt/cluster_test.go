@@ -21,6 +21,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 var (
@@ -51,8 +52,7 @@ func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 
 func startWith(t *testing.T, cfg desired.Config, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
-	f := &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t)}
-	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	f := &fixture{T: t, Gomega: hang.Gomega(t), api: fakeapi.New(t)}
 	f.api.Put(theDeployments)
 	f.api.Put(theSecrets)
 	prepare(f.api)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // patched is a fake API server that also takes patches: it keeps them, and answers the first of them with conflicts.
@@ -30,8 +31,7 @@ type patched struct {
 
 func startPatched(t *testing.T, planes ...string) *patched {
 	t.Helper()
-	p := &patched{fixture: &fixture{T: t, Gomega: gomega.NewWithT(t), api: fakeapi.New(t)}}
-	p.SetDefaultEventuallyTimeout(20 * time.Second)
+	p := &patched{fixture: &fixture{T: t, Gomega: hang.Gomega(t), api: fakeapi.New(t)}}
 	p.api.Put(theDeployments)
 	p.api.Put(theSecrets)
 	p.api.Put(theNamespaces, ofUser)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 var theControlPlanes = fakeapi.Collection{
@@ -186,10 +186,10 @@ func TestStandaloneThereIsNone(t *testing.T) {
 	if err := cluster.Start(klog.NewContext(t.Context(), logr.Discard()), func() {}); err != nil {
 		t.Fatal(err)
 	}
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	g.Eventually(func() error {
 		_, err := cluster.Observe(t.Context())
 		return err
-	}, 10*time.Second).Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 	g.Expect(api.Requests(theControlPlanes)).To(gomega.BeEmpty())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestACredentialIsFoundWhereNothingElseIsKnown: an istiod that may not be seen lives on it all the same.
@@ -47,7 +48,7 @@ func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 
 // TestEachReadingHasAnEnd: one worker does everything, and a management API that hangs must not hold it.
 func TestEachReadingHasAnEnd(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	api := fakeapi.New(t)
 	api.Put(theDeployments)
 	api.Put(theSecrets)
@@ -75,7 +76,7 @@ func TestEachReadingHasAnEnd(t *testing.T) {
 	g.Eventually(func() error {
 		_, err := cluster.Observe(t.Context())
 		return err
-	}, "20s").Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 
 	mu.Lock()
 	defer mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/onsi/gomega"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/watch"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 func notFound() error {
@@ -19,8 +21,7 @@ func notFound() error {
 }
 
 func TestASwitchBeginsWithAnEmptyCopy(t *testing.T) {
-	g, s := gomega.NewWithT(t), newServer(true)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
+	g, s := hang.Gomega(t), newServer(true)
 	s.put("a", "1")
 	w := watch.NewSwitch(s.options())
 	g.Expect(w.Synced()).To(gomega.BeFalse())
@@ -52,47 +53,43 @@ func TestASwitchBeginsWithAnEmptyCopy(t *testing.T) {
 
 // TestPatienceEnds: what the API server does not know is asked for until patience ends, and again when there is news of it.
 func TestPatienceEnds(t *testing.T) {
-	g, s := gomega.NewWithT(t), newServer(false)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
-	s.fail(notFound(), notFound())
-	options := s.options()
-	options.Patience = time.Second
-	var trouble atomic.Int32
-	options.OnTrouble = func() { trouble.Add(1) }
-	w := watch.NewSwitch(options)
-	w.Set(t.Context(), "crd", "1")
-	rests := func() bool {
-		before := s.count()
-		select {
-		case <-time.After(2 * time.Second):
-			return s.count() == before
-		case <-t.Context().Done():
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		g, s := gomega.NewWithT(t), newServer(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s.fail(notFound(), notFound())
+		options := s.options()
+		options.Patience = time.Second
+		var trouble atomic.Int32
+		options.OnTrouble = func() { trouble.Add(1) }
+		w := watch.NewSwitch(options)
+		w.Set(ctx, "crd", "1")
+		// asks is how often it asks within a minute.
+		asks := func() int {
+			before := s.count()
+			<-time.After(time.Minute)
+			synctest.Wait()
+			return s.count() - before
 		}
-	}
-	g.Eventually(rests).Should(gomega.BeTrue())
-	g.Expect(s.count()).To(gomega.BeNumerically(">", 1), "it was tried again before")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		watch.New(options).Run(t.Context())
-	}()
-	g.Eventually(ended).Should(gomega.BeClosed(), "Run ends, though its context does not")
-	g.Expect(apierrors.IsNotFound(w.Err())).To(gomega.BeTrue())
-	w.Set(t.Context(), "crd", "1")
-	g.Expect(rests()).To(gomega.BeTrue(), "nothing is new")
+		g.Expect(asks()).To(gomega.BeNumerically(">", 1), "it was tried again before")
+		g.Expect(asks()).To(gomega.BeZero(), "patience has ended")
+		watch.New(options).Run(ctx) // ends, though its context does not
+		g.Expect(apierrors.IsNotFound(w.Err())).To(gomega.BeTrue())
+		w.Set(ctx, "crd", "1")
+		g.Expect(asks()).To(gomega.BeZero(), "nothing is new")
 
-	s.fail(nil, nil)
-	w.Set(t.Context(), "crd", "2")
-	g.Eventually(w.Synced).Should(gomega.BeTrue())
-	g.Eventually(w.Err).ShouldNot(gomega.HaveOccurred())
-	g.Expect(trouble.Load()).To(gomega.BeNumerically(">", 0))
+		s.fail(nil, nil)
+		w.Set(ctx, "crd", "2")
+		g.Expect(asks()).NotTo(gomega.BeZero())
+		g.Expect(w.Synced()).To(gomega.BeTrue())
+		g.Expect(w.Err()).NotTo(gomega.HaveOccurred())
+		g.Expect(trouble.Load()).To(gomega.BeNumerically(">", 0))
+	})
 }
 
 // TestOtherErrorsDoNotEndPatience: only what does not exist is left alone.
 func TestOtherErrorsDoNotEndPatience(t *testing.T) {
-	g, s := gomega.NewWithT(t), newServer(false)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
+	g, s := hang.Gomega(t), newServer(false)
 	s.fail(errors.New("out of order"), nil)
 	options := s.options()
 	options.Patience = time.Nanosecond
@@ -110,8 +107,7 @@ func TestOtherErrorsDoNotEndPatience(t *testing.T) {
 }
 
 func TestTroubleIsTold(t *testing.T) {
-	g, s := gomega.NewWithT(t), newServer(true)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
+	g, s := hang.Gomega(t), newServer(true)
 	options := s.options()
 	var trouble atomic.Int32
 	options.OnTrouble = func() { trouble.Add(1) }

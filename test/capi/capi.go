@@ -60,7 +60,7 @@ func Serve(ctx context.Context, config *rest.Config, version string) (remove fun
 		return nil, err
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, last = clusters.List(ctx, metav1.ListOptions{})
 		return last == nil, nil
 	})

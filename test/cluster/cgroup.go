@@ -111,7 +111,7 @@ func cgroupProcesses(name string) ([]int, error) {
 // processes are still being torn down, so it tries for a while.
 func removeCgroups(ctx context.Context, name string) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		var dirs []string
 		if last = eachCgroup(name, func(dir string) error { dirs = append(dirs, dir); return nil }); last != nil {
 			return false, last

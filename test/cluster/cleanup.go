@@ -49,7 +49,7 @@ func cgroupOf(name string) string { return "hypergate-" + name }
 // kill ends all processes of a cgroup and returns when they have gone. Process 1 of the node is among them, and the kernel kills all
 // others of its namespace with it.
 func kill(ctx context.Context, cgroup string) error {
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		pids, err := cgroupProcesses(cgroup)
 		if err != nil {
 			return false, err
@@ -71,7 +71,7 @@ func kill(ctx context.Context, cgroup string) error {
 // live on belong to a run that is not crashed, and are left alone.
 func removeLeftovers(ctx context.Context, name string) error {
 	var pids []int
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 3*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		var err error
 		pids, err = cgroupProcesses(cgroupOf(name))
 		return len(pids) == 0, err

@@ -31,7 +31,7 @@ const (
 	DefaultHCPNamespace = "clusters-guest1"
 
 	// startTimeout is several times what a cold start takes on two busy cores.
-	startTimeout = 3 * time.Minute
+	startTimeout = 6 * time.Minute
 )
 
 // Options say what to start. Only Name is needed.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // starterEnv makes the test binary start the cluster named in it and then wait, for tests of what outlives a process. The state folder
@@ -40,8 +41,7 @@ func TestMain(m *testing.M) {
 func TestRealClusters(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
-	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g := hang.Gomega(t)
 	before := sysctls(t)
 	begin := time.Now()
 	c, err := cluster.Start(t.Context(), cluster.Options{
@@ -87,7 +87,7 @@ func guestIsHosted(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
 	g.Eventually(func() error {
 		_, err := guest.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
-	}, 60*time.Second).Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 }
 
 func imagesWork(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
@@ -118,7 +118,7 @@ func imagesWork(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
 		g.Expect(pod.Status.ContainerStatuses[0].Ready).To(gomega.BeTrue())
 		address = pod.Status.PodIP
 	}).Should(gomega.Succeed())
-	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(address, "15021"))
+	connection, err := (&net.Dialer{Timeout: hang.Deadline}).DialContext(ctx, "tcp", net.JoinHostPort(address, "15021"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(connection.Close()).To(gomega.Succeed())
 }
@@ -143,7 +143,7 @@ func outagesEnd(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
 func TestCrashedRunnerLeavesNothingRunning(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	dir := t.TempDir()
 	victim := startStarter(t, "crash "+dir)
 	g.Expect(leftovers(t, "crash", dir)).NotTo(gomega.BeEmpty(), "nothing was there to leave behind")
@@ -159,7 +159,7 @@ func TestCrashedRunnerLeavesNothingRunning(t *testing.T) {
 		}
 		return other
 	}
-	g.Eventually(onlyCgroups, 10*time.Second).Should(gomega.BeEmpty())
+	g.Eventually(onlyCgroups).Should(gomega.BeEmpty())
 
 	c, err := cluster.Start(t.Context(), cluster.Options{Name: "crash", Dir: dir, Progress: progress{t}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -172,7 +172,7 @@ func TestCrashedRunnerLeavesNothingRunning(t *testing.T) {
 func TestDetachedOutlivesItsStarter(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	dir := t.TempDir()
 	demo := startStarter(t, "detach "+dir+" detached")
 	t.Cleanup(func() {
@@ -200,14 +200,14 @@ func TestStartNeedsRoot(t *testing.T) {
 		t.Skip("this is root; the refusal is for everybody else")
 	}
 	_, err := cluster.Start(t.Context(), cluster.Options{Name: "noroot"})
-	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(cluster.ErrNeedsRoot))
+	hang.Gomega(t).Expect(err).To(gomega.MatchError(cluster.ErrNeedsRoot))
 }
 
 func TestStartRefusesBadNames(t *testing.T) {
 	skipUnlessPossible(t)
 	for _, name := range []string{"", "Upper", "a/b", "longer-than-12"} {
 		_, err := cluster.Start(t.Context(), cluster.Options{Name: name})
-		gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("cluster name")), name)
+		hang.Gomega(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("cluster name")), name)
 	}
 }
 

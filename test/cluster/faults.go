@@ -16,7 +16,7 @@ import (
 )
 
 // faultTimeout is several times what any of these takes.
-const faultTimeout = time.Minute
+const faultTimeout = 3 * time.Minute
 
 // StopMgmtAPI kills the management API server, as a crash would, and returns when nothing answers. etcd and everything else run on.
 func (c *Cluster) StopMgmtAPI(ctx context.Context) error {

@@ -17,14 +17,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestNetworkPoliciesAreReal tries connections between pods, through a Service, from this machine and to the node, under changing policies.
 func TestNetworkPoliciesAreReal(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
-	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g := hang.Gomega(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Name: "netpol", Dir: t.TempDir(), StandIns: []string{standIn}, Progress: progress{t}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() {

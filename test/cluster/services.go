@@ -190,7 +190,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 
 // importImages puts the images where the kubelet finds them, in order: the sandbox's first.
 func (s *supervisor) importImages(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", containerdSocket)
 		if err != nil {
 			return false, nil //nolint:nilerr // not up yet

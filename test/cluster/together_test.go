@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestTwoAtOnce starts two hosted clusters at the same moment, with the same names inside, and sees that neither notices the other.
 func TestTwoAtOnce(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	names := []string{"left", "right"}
 	clusters := make([]*cluster.Cluster, len(names))
 	starts, ctx := errgroup.WithContext(t.Context())

@@ -175,7 +175,7 @@ func TakesEffect(ctx context.Context, admin *rest.Config, user string, permissio
 				Namespace: p.Namespace, Verb: p.Verb, Group: p.Group, Resource: resource, Subresource: subresource, Name: p.Name,
 			},
 		}}
-		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			got, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			return err == nil && got.Status.Allowed == allowed, err
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/hypergate/hypergate/test/capi"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -53,8 +54,7 @@ func alone(t *testing.T, options world.Options) *teller {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
 	t.Cleanup(cancel)
-	teller := &teller{T: t, Gomega: gomega.NewWithT(t), World: w, suite: &suite{}, ctx: ctx}
-	teller.SetDefaultEventuallyTimeout(stepTimeout)
+	teller := &teller{T: t, Gomega: hang.Gomega(t), World: w, suite: &suite{}, ctx: ctx}
 	teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -18,6 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -30,8 +31,8 @@ func TestMain(m *testing.M) {
 
 // Limits of what a story waits for. They are for when something hangs; nothing is measured by them.
 const (
-	storyTimeout = 4 * time.Minute
-	stepTimeout  = 90 * time.Second
+	storyTimeout = 10 * time.Minute
+	stepTimeout  = hang.Deadline
 	// pollOften is for moments that pass.
 	pollOften = 5 * time.Millisecond
 )
@@ -192,8 +193,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 			ran = true
 			ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
 			defer cancel()
-			teller := &teller{T: t, Gomega: gomega.NewWithT(t), World: w, suite: all, ctx: ctx}
-			teller.SetDefaultEventuallyTimeout(stepTimeout)
+			teller := &teller{T: t, Gomega: hang.Gomega(t), World: w, suite: all, ctx: ctx}
 			teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 			s.tell(teller)
 			if t.Failed() {

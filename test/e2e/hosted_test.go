@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"os"
 	"strings"
-	"time"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,12 +23,12 @@ func guestOutage(t *teller) {
 	t.Consistently(h.Done(), "10s").ShouldNot(gomega.BeClosed())
 	t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
 
-	t.Log("after its return, drift in the guest is noticed within 30 s")
+	t.Log("after its return, drift in the guest is noticed")
 	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() error {
 		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 		return err
-	}, 30*time.Second).Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 	after := t.istiodPod()
 	t.Expect(after.UID).To(gomega.Equal(before.UID), "istiod was not rolled")
 	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
@@ -55,7 +54,7 @@ func mgmtOutage(t *teller) {
 	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled")
 }
 
-// putsBackMgmtDrift deletes an object of the management side and sees it come back within 30 s.
+// putsBackMgmtDrift deletes an object of the management side and sees it come back.
 func (t *teller) putsBackMgmtDrift() {
 	t.Helper()
 	services, name := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
@@ -63,7 +62,7 @@ func (t *teller) putsBackMgmtDrift() {
 	t.Eventually(func() error {
 		_, err := services.Get(t.ctx, name, metav1.GetOptions{})
 		return err
-	}, 30*time.Second).Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 }
 
 func istiodAsksNoMgmt(t *teller) {

@@ -45,7 +45,7 @@ func withClusterAPI(t *testing.T, version string) *capiWorld {
 			w.Expect(err).NotTo(gomega.HaveOccurred())
 			_, err = clusters.List(context.Background(), metav1.ListOptions{})
 			return err
-		}, 30*time.Second).Should(gomega.Satisfy(apierrors.IsNotFound))
+		}).Should(gomega.Satisfy(apierrors.IsNotFound))
 	})
 	w.health = w.freeAddress()
 	return w
@@ -230,7 +230,7 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 	w.revoke("first", first)
 	start := time.Now()
 	w.putSecret(second)
-	w.Eventually(w.log.String, 5*time.Second).Should(gomega.ContainSubstring("The guest kubeconfig was replaced"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("The guest kubeconfig was replaced"))
 	t.Logf("in use after %s", time.Since(start).Round(time.Millisecond))
 	w.quiet()
 	w.Expect(w.guestWrites()).To(gomega.Equal(guest))

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
@@ -220,7 +219,7 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 	w.Expect(w.istiod()).To(gomega.BeNil())
 	w.leavesAlone(0, 0, "/leases/", "/gatewayclasses/forbidden/status", "PATCH /api/v1/namespaces/"+w.cfg.GuestNamespace+"?")
 	w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
-	w.Eventually(w.istiod, 40*time.Second).ShouldNot(gomega.BeNil())
+	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
 }
 
 // createIstiod makes an istiod of our revision in the guest, as somebody else.

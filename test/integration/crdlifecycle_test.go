@@ -226,7 +226,7 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 		w.Log(name)
 		before := w.uid(name)
 		w.remove(name)
-		w.Eventually(func() types.UID { return w.uid(name) }, 30*time.Second).ShouldNot(gomega.BeElementOf(before, types.UID("")))
+		w.Eventually(func() types.UID { return w.uid(name) }).ShouldNot(gomega.BeElementOf(before, types.UID("")))
 		w.established(name)
 		w.ensureClass("demo")
 	}
@@ -267,7 +267,7 @@ func eachIsMissingAtStart(w *crdWorld) {
 		w.remove(name)
 		w.Eventually(func() types.UID { return w.uid(name) }).Should(gomega.BeEmpty())
 		stop := w.run()
-		w.Eventually(func() types.UID { return w.uid(name) }, 30*time.Second).ShouldNot(gomega.BeElementOf(before, types.UID("")))
+		w.Eventually(func() types.UID { return w.uid(name) }).ShouldNot(gomega.BeElementOf(before, types.UID("")))
 		w.established(name)
 		w.ensureClass("demo")
 		w.serves("demo")

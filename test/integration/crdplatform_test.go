@@ -93,7 +93,7 @@ func deniedByPolicy(w *crdWorld) {
 	w.Log("the policy goes, and they are taken over")
 	remove()
 	for _, name := range crds.GatewayAPI().Names() {
-		w.Eventually(w.isOurs(name), "45s").Should(gomega.Succeed(), name)
+		w.Eventually(w.isOurs(name)).Should(gomega.Succeed(), name)
 	}
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "Managed"))
 }
@@ -108,7 +108,7 @@ func yieldToIngressOperator(w *crdWorld) {
 	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.NeedsConsent))
 	w.settle()
 	w.Expect(w.get(httpCRD).GetResourceVersion()).To(gomega.Equal(updated.GetResourceVersion()))
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }, "15s").
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).
 		Should(gomega.And(haveStatus(metav1.ConditionFalse, "TakeoverBlocked"), gomega.HaveField("Message", gomega.ContainSubstring(httpCRD))))
 	w.Log("told to, it takes it back")
 	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"true"}}}`)

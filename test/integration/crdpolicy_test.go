@@ -23,6 +23,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 const (
@@ -78,8 +79,7 @@ func TestCRDPolicy(t *testing.T) {
 // in is the guest in one test.
 func (g guarded) in(t *testing.T) *guarded {
 	t.Helper()
-	g.T, g.Gomega = t, gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
+	g.T, g.Gomega = t, hang.Gomega(t)
 	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	return &g
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // crdHashes is a guest of its own, whose CRDs come and go.
@@ -41,8 +42,7 @@ func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(guest.Stop)
-	h := crdHashes{t, gomega.NewWithT(t), dynamic.NewForConfigOrDie(guest.Config)}
-	h.SetDefaultEventuallyTimeout(patience)
+	h := crdHashes{t, hang.Gomega(t), dynamic.NewForConfigOrDie(guest.Config)}
 	h.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 
 	h.mustKeep("awkward", awkwardCRD(t))

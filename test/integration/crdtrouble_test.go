@@ -139,7 +139,7 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.Eventually(func() error {
 		_, err := w.dynamic.Resource(role).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 		return err
-	}, "40s").Should(gomega.Succeed(), "nothing else is needed")
+	}).Should(gomega.Succeed(), "nothing else is needed")
 }
 
 // storeIn makes a version of a CRD the one in which objects are stored, and serves it, with a conversion webhook that nobody answers.

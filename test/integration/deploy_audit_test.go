@@ -82,7 +82,7 @@ func (d *deployed) checkUse(where string, roles []role, side desired.Side) {
 		}
 	}
 	// The log's last lines may come a moment after the answers.
-	d.Eventually(func() []string { return audit.Lines(audit.Unused(always, d.requests(side), audit.Request.Needed)) }, "5s").
+	d.Eventually(func() []string { return audit.Lines(audit.Unused(always, d.requests(side), audit.Request.Needed)) }).
 		Should(gomega.BeEmpty(), where+"permissions that hypergate did without")
 	d.checkBeyond(where, roles, side)
 }

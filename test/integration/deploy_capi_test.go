@@ -16,13 +16,14 @@ import (
 	"github.com/hypergate/hypergate/test/capi"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // deployedForClusterAPI is the story of TestDeploy in the namespace of a Cluster, where nothing of HyperShift's is served: hypergate's rights in the guest are those of
 // deploy/hosted/guest, and its kubeconfig is in the Secret that deploy/cluster-api lets it read.
 func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	_, err := capi.Serve(t.Context(), own.Mgmt.Config, capi.V1Beta2)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	clusters, err := capi.Clusters(own.Mgmt.Config, capi.V1Beta2, deployedMgmtNamespace)

@@ -22,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
@@ -142,7 +143,7 @@ func unstructuredOf(t *testing.T, o any) *unstructured.Unstructured {
 // serveRoutesOn installs OpenShift's own CRD of Routes on a cluster, until the end of the test.
 func serveRoutesOn(t *testing.T, config *rest.Config) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml"))
@@ -160,5 +161,5 @@ func serveRoutesOn(t *testing.T, config *rest.Config) {
 	g.Eventually(func() error {
 		_, err := client.Resource(routes).List(t.Context(), metav1.ListOptions{})
 		return err
-	}, "20s").Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -121,7 +122,7 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 	d := &deployed{
 		began: time.Now(),
 		world: &world{
-			T: t, Gomega: gomega.NewWithT(t),
+			T: t, Gomega: hang.Gomega(t),
 			mgmt: kubernetes.NewForConfigOrDie(mgmt.Config), guest: kubernetes.NewForConfigOrDie(guest.Config),
 			gateway:    gatewayclient.NewForConfigOrDie(guest.Config),
 			mgmtConfig: mgmt.Config, guestConfig: guest.Config, ownMgmt: mgmt.Config,
@@ -136,7 +137,6 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 	if topology == desired.TopologyStandalone {
 		d.cfg.MgmtNamespace = d.cfg.GuestNamespace
 	}
-	d.SetDefaultEventuallyTimeout(patience)
 	d.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	go playGarbageCollector(d.Context(), d.mgmt, d.cfg.MgmtNamespace)
 	d.deploy(desired.SideMgmt, mgmt.Config, mgmtDirs)
@@ -256,7 +256,7 @@ func (d *deployed) tell() {
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	d.Eventually(d.injector).Should(gomega.Succeed())
 	if d.cfg.Topology == desired.TopologyHosted {
-		d.tells("guest1", status.ControlPlaneAvailable, withinMoments, haveStatus(metav1.ConditionTrue, "AsExpected"))
+		d.tells("guest1", status.ControlPlaneAvailable, haveStatus(metav1.ConditionTrue, "AsExpected"))
 	}
 	granted := d.istiodRoles()
 

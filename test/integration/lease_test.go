@@ -49,7 +49,7 @@ func TestTheLeaseChangesHands(t *testing.T) {
 	_, err = leases.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	free := time.Now()
-	w.Eventually(holder, 4*time.Second).Should(gomega.Equal(pod))
+	w.Eventually(holder).Should(gomega.Equal(pod))
 	t.Logf("it was taken %s after it was free", time.Since(free).Round(time.Millisecond))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Starting Controller"))
 

@@ -242,7 +242,7 @@ func TestPublishedByTLSRoute(t *testing.T) {
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("the management cluster serves no TLSRoutes"))
 
 	w.serveOn("sigs.k8s.io/gateway-api", "config", "crd", "experimental", "gateway.networking.k8s.io_tlsroutes.yaml")
-	w.Eventually(w.publishedAt("istiod-guest1.example.com", 443), "60s").Should(gomega.BeTrue())
+	w.Eventually(w.publishedAt("istiod-guest1.example.com", 443)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
 	routes := dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).Namespace(w.cfg.MgmtNamespace)

@@ -94,7 +94,7 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	w.Expect(w.istiod()).To(gomega.BeNil())
 
 	w.allowInGuest(user, all)
-	w.Eventually(w.istiod, 40*time.Second).ShouldNot(gomega.BeNil(), "once it is allowed, nothing else is needed")
+	w.Eventually(w.istiod).ShouldNot(gomega.BeNil(), "once it is allowed, nothing else is needed")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }

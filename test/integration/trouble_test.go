@@ -42,7 +42,7 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 	t.Log("once it is allowed, nothing else is needed")
 	w.allow(user, []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }, 30*time.Second).
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
@@ -160,7 +160,7 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 	w.Eventually(func() error {
 		_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 		return err
-	}, 30*time.Second).Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 

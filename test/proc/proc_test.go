@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestChildDiesWithItsParent(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	parent := exec.CommandContext(t.Context(), os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
 	out, err := parent.StdoutPipe()
@@ -48,11 +48,11 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	g.Eventually(func() string {
 		data, _ := os.ReadFile(cmdline) // absent or empty: gone
 		return string(data)
-	}, 5*time.Second).Should(gomega.BeEmpty())
+	}).Should(gomega.BeEmpty())
 }
 
 func TestDeathOfAProcessIsExplained(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := hang.Gomega(t)
 	process, err := proc.Start("server", t.TempDir(), "sh", "-c", "echo port in use >&2; exit 3")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	ctx, release := process.Guard(t.Context())
@@ -64,5 +64,5 @@ func TestDeathOfAProcessIsExplained(t *testing.T) {
 
 func TestMissingProgramIsAnError(t *testing.T) {
 	_, err := proc.Start("server", t.TempDir(), "/does/not/exist")
-	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("starting server")))
+	hang.Gomega(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("starting server")))
 }

@@ -32,7 +32,7 @@ func (w *World) AddControlPlane(ctx context.Context) error {
 	}
 	planes := w.MgmtDynamic.Resource(Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).Namespace(w.MgmtNamespace)
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, poll, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, last = planes.Create(ctx, plane, metav1.CreateOptions{})
 		return last == nil, nil // its kind is not served at once
 	})

@@ -71,7 +71,7 @@ func fill(manifest string, values map[string]string) (*bytes.Buffer, error) {
 // ApplyObject applies one object as the guest's admin, waiting for its kind to be served and its namespace to be there.
 func (w *World) ApplyObject(ctx context.Context, u *unstructured.Unstructured) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, poll, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = w.tryApply(ctx, u)
 		return last == nil, nil
 	})

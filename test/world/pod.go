@@ -34,7 +34,7 @@ const (
 	mountedKubeconfig = "hypergate-service-account-kubeconfig"
 	healthPort        = "8081"
 	// podTimeout is several times what a pod takes to start or to go.
-	podTimeout = time.Minute
+	podTimeout = 3 * time.Minute
 )
 
 // makeImage makes hypergate's image, as `make image` does, for the node.
@@ -286,7 +286,7 @@ func (c *container) Exit() error {
 // ExitCode is what the kubelet says of the pod's last container that ended, and -1 if it says nothing, or that a signal ended it.
 func (c *container) ExitCode() int {
 	code := -1
-	_ = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 5*time.Second, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		pod, err := c.w.MgmtClient.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
 		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
 			return apierrors.IsNotFound(err), nil

@@ -73,7 +73,7 @@ func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	}
 	ctx, cancel := p.Guard(ctx)
 	defer cancel()
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.RouterAddress())
 		if err != nil {
 			return false, nil //nolint:nilerr // not yet

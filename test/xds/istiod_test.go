@@ -35,6 +35,7 @@ import (
 
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/xds"
 )
 
@@ -148,7 +149,7 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 			t.Logf("istiod's log:\n%s", output)
 		}
 	})
-	gomega.NewWithT(t).Eventually(func() error {
+	hang.Gomega(t).Eventually(func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ports[1]+"/ready", nil)
 		if err != nil {
 			return err
@@ -162,7 +163,7 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 			return fmt.Errorf("istiod's /ready: %s", response.Status)
 		}
 		return nil
-	}, "60s", "50ms").Should(gomega.Succeed())
+	}).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
 	return ports[0]
 }
 

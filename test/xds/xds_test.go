@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/xds"
 )
 
@@ -25,7 +26,7 @@ func TestGatewayIsServed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts etcd, kube-apiserver and istiod")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
 	t.Cleanup(cancel)
 	g := startGuest(ctx, t)
 	proxy := dial(ctx, t, g.options(ctx, t))
@@ -70,7 +71,7 @@ func TestGatewayIsServed(t *testing.T) {
 	})
 	t.Run("at rest nothing is pushed, and waiting ends in time", func(t *testing.T) {
 		// An acknowledgement that istiod does not take for one is answered with another push, without end.
-		gomega.NewWithT(t).Eventually(func() int {
+		hang.Gomega(t).Eventually(func() int {
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 			defer cancel()
 			configs := 0
@@ -79,7 +80,7 @@ func TestGatewayIsServed(t *testing.T) {
 				t.Errorf("error = %v, want that time ran out and what was lacking", err)
 			}
 			return configs
-		}, "10s").Should(gomega.Equal(1))
+		}).Should(gomega.Equal(1))
 	})
 	for name, test := range refusals(t) {
 		t.Run(name, func(t *testing.T) { test.run(ctx, t, g) })
@@ -135,7 +136,7 @@ func (r refusal) run(ctx context.Context, t *testing.T, g *guest) {
 	}
 	if err == nil {
 		t.Cleanup(func() { _ = proxy.Close() })
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
 		defer cancel()
 		_, err = proxy.WaitFor(ctx, func(*xds.Config) error { return errors.New("refused, and so never served") })
 		if r.code == codes.Unauthenticated {
@@ -161,7 +162,7 @@ func dial(ctx context.Context, t *testing.T, options xds.Options) *xds.Client {
 
 func waitFor(ctx context.Context, t *testing.T, proxy *xds.Client, holds func(*xds.Config) error) *xds.Config {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
 	defer cancel()
 	config, err := proxy.WaitFor(ctx, holds)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,13 +14,13 @@ import (
 
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestDeploymentBecomesAvailable is the story of a gateway: a Deployment's pods become ready on a node that does not exist, its Service
 // gets an address from outside and endpoints, and scaling it down really removes pods.
 func TestDeploymentBecomesAvailable(t *testing.T) {
-	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(60 * time.Second)
+	g := hang.Gomega(t)
 	ctx := t.Context()
 	plane, err := planes.StartPlane(ctx, "guest", t.TempDir(), true)
 	g.Expect(err).NotTo(gomega.HaveOccurred())

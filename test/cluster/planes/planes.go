@@ -17,8 +17,8 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// startTimeout is ten times what a start takes on two idle cores.
-const startTimeout = 60 * time.Second
+// startTimeout is many times what a start takes on two idle cores.
+const startTimeout = 3 * time.Minute
 
 // Options say what to start.
 type Options struct {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 func TestPairIsTwoSeparateClusters(t *testing.T) {
@@ -43,7 +44,7 @@ func TestPairIsTwoSeparateClusters(t *testing.T) {
 	}
 
 	// The event is written when the response is complete, which the client may see first.
-	gomega.NewWithT(t).Eventually(func() bool { return audited(t, pair.Mgmt.AuditLog, "create", "namespaces", "only-mgmt") }).
+	hang.Gomega(t).Eventually(func() bool { return audited(t, pair.Mgmt.AuditLog, "create", "namespaces", "only-mgmt") }).
 		Should(gomega.BeTrue(), "the management audit log lacks the creation of namespace only-mgmt")
 	if audited(t, pair.Guest.AuditLog, "create", "namespaces", "only-mgmt") {
 		t.Error("the guest audit log holds the creation of the management cluster's namespace")
