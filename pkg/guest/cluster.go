@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -82,7 +83,7 @@ func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (
 
 func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
-	restConfig.Wrap(limitAnswers)
+	restConfig.Wrap(Limit())
 	httpClient, err := rest.HTTPClientFor(restConfig)
 	if err != nil {
 		return nil, err
@@ -252,7 +253,7 @@ func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error)
 // HasNamespace says the same of the cluster that a config leads to, before it is taken for the guest.
 func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (bool, error) {
 	restConfig = rest.CopyConfig(restConfig)
-	restConfig.Wrap(limitAnswers)
+	restConfig.Wrap(Limit())
 	core, err := coreclient.NewForConfig(restConfig)
 	if err != nil {
 		return false, fmt.Errorf("making a client of the guest: %w", err)
@@ -263,7 +264,7 @@ func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (
 func hasNamespace(ctx context.Context, core coreclient.NamespacesGetter, uid types.UID) (bool, error) {
 	list, err := core.Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return false, fmt.Errorf("reading namespaces in the guest: %w", err)
+		return false, fmt.Errorf("reading namespaces in the guest: %w", answer.Brief(err))
 	}
 	return slices.ContainsFunc(list.Items, func(ns corev1.Namespace) bool { return ns.UID == uid }), nil
 }

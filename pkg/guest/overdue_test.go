@@ -47,7 +47,7 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)
 			g.SetDefaultEventuallyTimeout(20 * time.Second)
-			_, config := apiServer(t, test.answer)
+			config := apiServer(t, test.answer)
 			client, err := metadata.NewForConfig(config)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
 			said, notified := &logged{}, make(chan struct{}, 1000)
