@@ -72,9 +72,14 @@ func (c *cutJSON) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *cutJSON) put(b ...byte) {
-	c.out = append(c.out, b...)
-	c.sent += len(b)
+func (c *cutJSON) put(s string) {
+	c.out = append(c.out, s...)
+	c.sent += len(s)
+}
+
+func (c *cutJSON) putByte(b byte) {
+	c.out = append(c.out, b)
+	c.sent++
 }
 
 // take takes one byte of the source.
@@ -93,7 +98,7 @@ func (c *cutJSON) take(b byte) {
 	case '}', ']':
 		c.open = c.open[:max(len(c.open)-1, 0)]
 	}
-	c.put(b)
+	c.putByte(b)
 }
 
 // takeText takes one byte within a text. An escape sequence is kept whole, or not at all.
@@ -112,7 +117,7 @@ func (c *cutJSON) takeText(b byte) {
 		c.escaped--
 	}
 	if kept {
-		c.put(b)
+		c.putByte(b)
 	}
 	if c.escaped == 0 {
 		c.length++
@@ -121,9 +126,9 @@ func (c *cutJSON) takeText(b byte) {
 
 func (c *cutJSON) endText() {
 	if c.length > literalKept {
-		c.put("..."...)
+		c.put("...")
 	}
-	c.put('"')
+	c.putByte('"')
 	c.text = false
 }
 
@@ -137,12 +142,12 @@ func (c *cutJSON) finish() {
 		c.endText()
 	}
 	for len(c.open) > 1 {
-		c.put(c.open[len(c.open)-1])
+		c.putByte(c.open[len(c.open)-1])
 		c.open = c.open[:len(c.open)-1]
 	}
 	if c.open[0] == '}' {
-		c.put(`,"code":` + strconv.Itoa(c.code)...)
+		c.put(`,"code":` + strconv.Itoa(c.code))
 	}
-	c.put(c.open[0])
+	c.putByte(c.open[0])
 	c.open = nil
 }
