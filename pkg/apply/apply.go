@@ -181,7 +181,7 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 			outcomes[i] = Unchanged(j.id)
 		case planWait:
 			outcomes[i] = Waiting(j.id)
-		case planDamped:
+		case planDamped, planRefused:
 			outcomes[i] = pause.outcome(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:
 			running.Go(func() error {
@@ -223,8 +223,27 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 		c.tracker.failed(j.kind, j.id.Key)
 		return Waiting(j.id).withWrites(writes)
 	}
-	c.tracker.wrote(j.kind, j.id.Key, memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: c.fields().hash(got.ManagedFields)})
-	return Applied(j.id).withWrites(writes)
+	wrote := memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: c.fields().hash(got.ManagedFields)}
+	outcome := Applied(j.id)
+	if err := c.grown(j, got); err != nil {
+		outcome = Failed(j.id, Classify(err, "patch", k.resource()), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err))
+		wrote.refusal = &outcome
+	}
+	c.tracker.wrote(j.kind, j.id.Key, wrote)
+	return outcome.withWrites(writes)
+}
+
+// grownLimit is how many bytes more of an object's metadata may come back than were sent of the whole object. An API server takes 256 KiB
+// of annotations, so that an object of this size was made to be large. It is a failure that names the object, and the object is not sent
+// again before it has changed: another write would come back alike.
+const grownLimit = 256 << 10
+
+// grown is an error where an object came back too large.
+func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
+	if size, limit := got.Size(), len(j.JSON())+grownLimit; size > limit {
+		return TooLarge("the object that came back", size, limit)
+	}
+	return nil
 }
 
 // way is how an object is sent.

@@ -17,6 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // Class is the kind of a cause, ordered from what heals by itself to what somebody must put right.
@@ -47,6 +50,10 @@ const (
 	Unauthorized
 	// Refused means that the object must not be applied here; nothing was sent.
 	Refused
+	// Oversized means that the API server sends more than is read.
+	Oversized
+	// Enlarged means that something was made larger on its way than what is accepted, as mutating webhooks can.
+	Enlarged
 	// Other is none of these, such as the missing role of a binding.
 	Other
 )
@@ -55,7 +62,7 @@ const (
 func (c Class) String() string {
 	names := []string{
 		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied", "Invalid",
-		"Forbidden", "Unauthorized", "Refused", "Other",
+		"Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "Other",
 	}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Class%d", int(c))
@@ -68,12 +75,21 @@ func (c Class) Passes() bool {
 	switch c {
 	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
 		return true
-	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Other:
+	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Oversized, Enlarged, Other:
 		return false
 	default:
 		return false
 	}
 }
+
+// How much is kept of a cause: an API server decides what it says, and one cause is kept for each object that fails.
+const (
+	// sentenceLimit is the longest sentence of a cause, nameLimit the longest name in it.
+	sentenceLimit = 512
+	nameLimit     = 128
+	// detailLimit is how much is kept of what the API server said. Conditions show the first 512 bytes.
+	detailLimit = 1 << 10
+)
 
 // Cause is why an object could not be applied, deleted or watched. What it says names no host, object, namespace or user, so that anybody
 // may read it; the error beside it is for logs.
@@ -87,7 +103,7 @@ type Cause struct {
 
 // as is the cause with a class and a sentence.
 func (c Cause) as(class Class, format string, args ...any) Cause {
-	c.class, c.text = class, fmt.Sprintf(format, args...)
+	c.class, c.text = class, text.Line(fmt.Sprintf(format, args...), sentenceLimit)
 	return c
 }
 
@@ -103,10 +119,14 @@ func (c Cause) String() string { return c.text }
 // some lists a few strings: a condition's message has an end.
 func some(list []string) string {
 	const few = 3
-	if len(list) <= few {
-		return strings.Join(list, ", ")
+	names := make([]string, 0, few)
+	for _, name := range list[:min(len(list), few)] {
+		names = append(names, text.Line(name, nameLimit))
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], ", "), len(list)-few)
+	if more := len(list) - len(names); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // causedError is an error whose cause is known.
@@ -131,9 +151,16 @@ func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
 	return &causedError{cause, fmt.Errorf("%s, and it is not ours: delete it, and it will be made anew", cause)}
 }
 
+// TooLarge is the error of something that came back larger than what is accepted.
+func TooLarge(what string, size, limit int) error {
+	const sentence = "%s has %d KiB, and at most %d KiB are accepted: a mutating webhook may add to it"
+	cause := Cause{}.as(Enlarged, sentence, what, (size+1<<10-1)>>10, limit>>10)
+	return &causedError{cause, errors.New(cause.text)}
+}
+
 // refusal is the cause of an object that must not be applied.
 func refusal(err error) Cause {
-	return Cause{detail: err.Error()}.as(Refused, "refused before anything was sent")
+	return Cause{detail: text.Line(err.Error(), detailLimit)}.as(Refused, "refused before anything was sent")
 }
 
 // Classify finds the cause of an error that a request to an API server ended with. verb is the RBAC verb of the request, resource what it
@@ -142,12 +169,15 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 	if caused, ok := errors.AsType[*causedError](err); ok {
 		return caused.cause
 	}
-	cause := Cause{verb: verb, resource: resource, detail: err.Error()}
+	cause := Cause{verb: verb, resource: resource, detail: text.Line(err.Error(), detailLimit)}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return classifyStatus(cause, status.ErrStatus)
 	}
 	if errors.Is(err, context.Canceled) {
 		return cause.as(Cancelled, "stopped before there was an answer")
+	}
+	if tooLong, is := errors.AsType[*answer.TooLongError](err); is {
+		return cause.as(Oversized, "the API server's answer is longer than %d KiB", tooLong.Limit>>10)
 	}
 	if reason := unreachable(err); reason != "" {
 		return cause.as(Unreachable, "the API server cannot be reached: %s", reason)
@@ -202,7 +232,7 @@ const (
 )
 
 func classifyStatus(cause Cause, s metav1.Status) Cause {
-	cause.detail = s.Message
+	cause.detail = text.Line(s.Message, detailLimit)
 	if by := admission(s.Message); by != "" {
 		return cause.as(Denied, "denied by %s", by)
 	}
@@ -235,7 +265,7 @@ func admission(message string) string {
 		{policyDenied, "the admission policy %s"},
 	} {
 		if m := who.pattern.FindStringSubmatch(message); m != nil {
-			return fmt.Sprintf(who.format, m[1])
+			return fmt.Sprintf(who.format, text.Line(m[1], nameLimit))
 		}
 	}
 	return ""

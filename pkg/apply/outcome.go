@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 // Verdict is what became of one object.
@@ -81,9 +83,9 @@ func (o Outcome) Rival() string { return o.rival }
 // Skipped says that nothing was tried.
 func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
 
-// Failed says that the object is not as it should be, why, and with what error.
+// Failed says that the object is not as it should be, why, and with what error. Of the error little is kept: see answer.Brief.
 func Failed(id ID, cause Cause, err error) Outcome {
-	return Outcome{id: id, verdict: VerdictFailed, cause: cause, err: err}
+	return Outcome{id: id, verdict: VerdictFailed, cause: cause, err: answer.Brief(err)}
 }
 
 func (o Outcome) withWrites(n int) Outcome {
@@ -125,11 +127,19 @@ func (r Report) Failures() []Outcome {
 	return slices.DeleteFunc(r.Outcomes(), func(o Outcome) bool { return o.verdict != VerdictFailed })
 }
 
-// Err joins the errors of all failures, and why objects were skipped.
+// errorLimit is how many errors Err joins. A log line has room for a few, and the first mostly explain the others.
+const errorLimit = 10
+
+// Err joins the errors of the first failures, how many more there are, and why objects were skipped.
 func (r Report) Err() error {
-	errs := make([]error, 0, len(r.outcomes)+1)
+	var errs []error
 	for _, o := range r.outcomes {
-		errs = append(errs, o.err)
+		if o.err != nil {
+			errs = append(errs, o.err)
+		}
+	}
+	if more := len(errs) - errorLimit; more > 0 {
+		errs = append(errs[:errorLimit], fmt.Errorf("%d more objects failed", more))
 	}
 	return errors.Join(append(errs, r.stopped)...)
 }

@@ -38,6 +38,9 @@ type memo struct {
 	rv     string // after the write
 	uid    types.UID
 	fields uint64
+	// refusal is the outcome of a write after which the object came back too large; nil if it did not. The object is not sent again before it
+	// has changed.
+	refusal *Outcome
 }
 
 func (m memo) exists() bool { return m.rv != "" }
@@ -68,7 +71,7 @@ func (r *record) matters(old sighting) bool {
 	if !r.memo.exists() {
 		return r.seen.state != old.state || r.seen.uid != old.uid || r.seen.fields != old.fields
 	}
-	return r.drifted() || r.outdated() && r.seen.state == terminating && old.state != terminating
+	return r.drifted() || r.memo.refusal != nil && r.outdated() || r.outdated() && r.seen.state == terminating && old.state != terminating
 }
 
 // plan is what Apply is to do with one object.
@@ -81,6 +84,7 @@ const (
 	planWriteNew          // the watch shows no object of ours, and we wrote none: nothing is there, or somebody else's object
 	planWriteUnknown      // we wrote it, and it is gone or lost our label; or there is no watch
 	planDamped            // it was written too often
+	planRefused           // it came back too large, and has not changed since
 )
 
 // awaited says that the object is being deleted: a write would be in vain. A former object of the name, from before our write, is not meant.
@@ -94,7 +98,9 @@ func (r *record) plan(hash uint64, synced bool) plan {
 	switch {
 	case r.awaited():
 		return planWait
-	case r.memo.exists() && r.memo.hash == hash && !r.drifted():
+	case r.memo.exists() && r.memo.hash == hash && r.memo.refusal != nil && !r.outdated():
+		return planRefused
+	case r.memo.exists() && r.memo.hash == hash && r.memo.refusal == nil && !r.drifted():
 		return planNothing
 	case current, r.seen.exists() && r.seen.uid != r.deleted:
 		return planWriteOurs
@@ -180,8 +186,12 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 		r = &record{}
 	}
 	p := r.plan(hash, t.kinds[kind].listed(key))
-	if p == planNothing || p == planWait {
+	switch p {
+	case planNothing, planWait:
 		return p, pause{}
+	case planRefused:
+		return p, pause{failure: r.memo.refusal}
+	default:
 	}
 	if pause := t.damper.take(place{kind, key}, t.clock.Now()); pause.wait > 0 {
 		pause.rival = r.seen.rival

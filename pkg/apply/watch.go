@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 // WatchProblem is why the watch of one kind does not work. Until it does, drift of that kind goes unnoticed.
@@ -137,7 +139,7 @@ func watchProblem(k Kind, verb string, err error) *WatchProblem {
 	if inURL, ok := errors.AsType[*url.Error](err); ok {
 		err = inURL.Err // the URL of a watch is three lines long and says nothing
 	}
-	return &WatchProblem{GVK: k.GVK, Cause: cause, err: fmt.Errorf("watching %s: %w", k.Resource, err)}
+	return &WatchProblem{GVK: k.GVK, Cause: cause, err: fmt.Errorf("watching %s: %w", k.Resource, answer.Brief(err))}
 }
 
 // start sets who is notified; false when that was done before.

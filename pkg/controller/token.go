@@ -98,7 +98,14 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 func (r *Reconciler) mintDue(credential desired.Credential, now time.Time) bool {
 	account := r.guest.IstiodAccount()
 	replaced := account != "" && account != credential.Account()
-	return credential.Token == "" || replaced || !r.guest.Reaches(credential) || !now.Before(credential.RenewAt())
+	return credential.Token == "" || replaced || !r.guest.Reaches(credential) || r.tokens.overdue(credential, now)
+}
+
+// overdue reports whether a token must be replaced by the time. The pod before may have written its times by a clock that ran ahead, on
+// another node. Then they lie in the future, or the renewal is further off than any token lives, and nothing else in them is to be believed.
+func (t tokens) overdue(credential desired.Credential, now time.Time) bool {
+	renewal := credential.RenewAt()
+	return !now.Before(renewal) || credential.Issued.After(now) || renewal.Sub(now) > t.lifetime
 }
 
 // mint asks for a token, if it was not asked for too often.

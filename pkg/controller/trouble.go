@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -28,7 +30,7 @@ type failure struct {
 
 // failureOf finds what failed: of the plan, of the objects of both sides, and of the status.
 func failureOf(res status.Result, untold error) failure {
-	f := failure{err: errors.Join(res.Refused, res.Mgmt.Err(), res.Guest.Err(), untold), lasts: true}
+	f := failure{err: errors.Join(answer.Brief(res.Refused), res.Mgmt.Err(), res.Guest.Err(), answer.Brief(untold)), lasts: true}
 	gists := map[string]bool{}
 	add := func(cause apply.Cause, whole string) {
 		switch {
@@ -50,9 +52,14 @@ func failureOf(res status.Result, untold error) failure {
 			add(failed.Cause(), fmt.Sprint(side, failed.ID(), failed.Cause()))
 		}
 	}
-	f.gist = strings.Join(slices.Sorted(maps.Keys(gists)), "; ")
+	if f.gist = strings.Join(slices.Sorted(maps.Keys(gists)), "; "); len(f.gist) > gistLimit {
+		f.gist = fmt.Sprintf("%x", sha256.Sum256([]byte(f.gist)))
+	}
 	return f
 }
+
+// gistLimit is the longest gist that is kept as it is, in bytes. Of a longer one, where many objects fail, a checksum is kept.
+const gistLimit = 1 << 10
 
 // gistOf is what an error is known by. Who has the guest is not part of it: the guest may say another one with each try.
 func gistOf(err error) string {

@@ -2,13 +2,17 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -89,5 +93,28 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 				t.Errorf("%q were left out before, want %q: %s", leftOut, test.want, lines[said])
 			}
 		})
+	}
+}
+
+// TestTroubleIsSmall, however much of it there is and whatever others say in it: what is logged, and what is remembered.
+func TestTroubleIsSmall(t *testing.T) {
+	long := strings.Repeat("long\n", 1<<18)
+	var outcomes []apply.Outcome
+	for i := range 2000 {
+		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Key: types.NamespacedName{Namespace: "n", Name: fmt.Sprint("x", i)}}
+		err := errors.New(long)
+		outcomes = append(outcomes, apply.Failed(id, apply.Classify(err, "patch", schema.GroupResource{Resource: "configmaps"}), err))
+	}
+	res := status.Result{Refused: errors.New(long), Mgmt: apply.ReportOf(outcomes...), Guest: apply.ReportOf(outcomes...)}
+	f := failureOf(res, errors.New(long))
+	if len(f.err.Error()) > 32<<10 || len(f.gist) > 1<<10 {
+		t.Errorf("the error has %d bytes, its gist %d", len(f.err.Error()), len(f.gist))
+	}
+	if again := failureOf(res, errors.New(long)); again.gist != f.gist || !again.lasts {
+		t.Errorf("the same is news: %q, %q", f.gist, again.gist)
+	}
+	res.Mgmt = apply.ReportOf(outcomes[1:]...)
+	if other := failureOf(res, nil); other.gist == f.gist {
+		t.Error("another failure is none")
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // ClaimLabel is on the Leases in the guest that say which hypergate the guest belongs to. Its value is empty.
@@ -169,11 +169,11 @@ func (e TakenError) Gist() string {
 }
 
 // quoted is a printable text of the guest's in quotation marks, so that it cannot pass for ours.
-func quoted(text string) string {
-	if text = printable(text); text == "" {
+func quoted(theirs string) string {
+	if theirs == "" {
 		return "unknown"
 	}
-	return strconv.Quote(text)
+	return text.Quoted(theirs, longestName)
 }
 
 // ContestedError refuses a plan because what is claimed of the guest is taken away again and again. Its text is fit for the guest.
@@ -194,23 +194,8 @@ func (e ContestedError) Error() string {
 		"and nothing else is done meanwhile: find out who deletes it, in the API server's audit log for example", strings.Join(leases, " and "), e.Namespace, e.Every)
 }
 
-// printable is a text of the guest's that may stand in a message: short, without what is not seen or turns the direction of writing, and without the brackets
-// in which a message says what to do next.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
-			return -1
-		case r == '[':
-			return '('
-		case r == ']':
-			return ')'
-		}
-		return r
-	}, text)
-	const most = 100
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
+// longestName is how much of a name of the guest's a message shows, in bytes.
+const longestName = 100
 
 // ClaimError refuses a plan because whether the guest belongs to another hypergate cannot be found out, or it cannot be claimed.
 type ClaimError struct {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // OpenShift's ingress operator serves GatewayClasses of this controller name, by an Istio resource, or an istiod, of this name
@@ -60,10 +62,10 @@ func (r OtherIstiod) words(cfg Config) string {
 func RivalsOf(cfg Config, seen Others) []Rival {
 	var out []Rival
 	if len(seen.Finalized) > 0 {
-		out = append(out, IngressOperator{"its finalizer is on GatewayClass " + seen.Finalized[0]})
+		out = append(out, IngressOperator{"its finalizer is on GatewayClass " + text.Plain(seen.Finalized[0], longestName)})
 	}
 	for _, istio := range seen.Istios {
-		switch where := "istios.sailoperator.io " + printable(istio); {
+		switch where := "istios.sailoperator.io " + text.Plain(istio, longestName); {
 		case istio == ingressOperatorIstio && cfg.ControllerName == ingressOperatorController:
 			out = append(out, IngressOperator{where})
 		case istio == cfg.Revision:
@@ -73,7 +75,7 @@ func RivalsOf(cfg Config, seen Others) []Rival {
 	for _, d := range seen.Istiods {
 		// Standalone our own istiod is in this cluster.
 		if ours := d.Owner == cfg.OwnerValue(SideMgmt) || d.Owner == Unlabelled; cfg.Topology != TopologyStandalone || !ours {
-			out = append(out, OtherIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, d.Name)})
+			out = append(out, OtherIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, text.Plain(d.Name, longestName))})
 		}
 	}
 	return out

@@ -17,6 +17,7 @@ import (
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	gatewayapply "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
@@ -37,7 +38,10 @@ func (c *Cluster) MintCredential(ctx context.Context, lifetime time.Duration, no
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.cfg.IstiodName(), request, metav1.CreateOptions{})
 	if err != nil {
-		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", err)
+		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
+	}
+	if size := len(got.Status.Token); size > tokenLimit {
+		return desired.Credential{}, apply.TooLarge("the token of istiod's service account", size, tokenLimit)
 	}
 	return desired.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }
@@ -54,6 +58,10 @@ func (c *Cluster) api() desired.GuestAPI {
 	endpoint := c.conn.Endpoint()
 	return desired.GuestAPI{Server: cmp.Or(c.cfg.GuestServer, endpoint.Server), CABundle: endpoint.CABundle}
 }
+
+// tokenLimit is the longest token that is taken, in bytes. Kubernetes' own have about 1 KiB. A mutating webhook of the guest can add
+// audiences to a request for a token, and the Secret that istiod mounts takes 1 MiB.
+const tokenLimit = 64 << 10
 
 // tokenTimeout is longer than a webhook of the guest may take (30 s) that looks at everything and does not answer: without a token istiod ends.
 const tokenTimeout = 35 * time.Second
@@ -87,7 +95,7 @@ func (c *Cluster) ProveWebhook(ctx context.Context) (desired.WebhookProof, error
 	if err != nil && strings.HasPrefix(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
 		return desired.Proven, nil
 	}
-	return desired.Unproven, err
+	return desired.Unproven, answer.Brief(err)
 }
 
 // HasRoots says whether the ConfigMap that istiod publishes for the guest's gateways has all of these roots (PEM).
@@ -99,7 +107,7 @@ func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading the roots that the guest's gateways trust: %w", err)
+		return false, fmt.Errorf("reading the roots that the guest's gateways trust: %w", answer.Brief(err))
 	}
 	return desired.HasCAs([]byte(published.Data["root-cert.pem"]), roots), nil
 }
@@ -120,7 +128,7 @@ func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions 
 	_, err := c.gateway.GatewayClasses().ApplyStatus(ctx, gatewayapply.GatewayClass(class).WithStatus(status),
 		metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status of GatewayClass %s: %w", class, err)
+		return fmt.Errorf("writing the status of GatewayClass %s: %w", class, answer.Brief(err))
 	}
 	return nil
 }

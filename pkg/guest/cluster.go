@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -83,7 +84,7 @@ func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (
 
 func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
-	restConfig.Wrap(limitAnswers)
+	restConfig.Wrap(Limit())
 	httpClient, err := rest.HTTPClientFor(restConfig)
 	if err != nil {
 		return nil, err

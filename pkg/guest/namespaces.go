@@ -2,14 +2,14 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 const (
@@ -18,16 +18,14 @@ const (
 	// nothing is installed, and an istiod that is there keeps its token.
 	namespacePage  = 500
 	namespacePages = 200
-	// namespacePageLimit is the longest page that is read, in bytes. A page that is longer is asked for again with a
-	// fifth of the namespaces, down to smallestNamespacePage: that many of the largest objects that etcd takes (1.5
-	// MiB) fit.
-	namespacePageLimit    = 8 << 20
+	// smallestNamespacePage is the smallest page. A page that is longer than what is read of a list (8 MiB) is asked for
+	// again with a fifth of the namespaces, down to this: that many of the largest objects that etcd takes (1.5 MiB) fit.
 	smallestNamespacePage = 4
 )
 
 // errManyNamespaces says that the guest has more namespaces than are looked at.
-var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger ones, than hypergate looks at (%d pages of up to %d, and %d MiB each), "+
-	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage, namespacePageLimit>>20)
+var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger ones, than hypergate looks at (%d pages of up to %d), "+
+	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage)
 
 // HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the
 // guest's audit log.
@@ -49,7 +47,7 @@ func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (
 // namespaceClient is a client for the metadata of namespaces, page by page.
 func namespaceClient(restConfig *rest.Config) (metadata.ResourceInterface, error) {
 	restConfig = metadata.ConfigFor(restConfig) // a copy
-	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, namespacePageLimit} })
+	restConfig.Wrap(Limit())
 	client, err := metadata.NewForConfig(restConfig)
 	if err != nil {
 		return nil, err
@@ -72,11 +70,11 @@ func lookAtNamespaces(ctx context.Context, client metadata.ResourceInterface, ui
 	for range namespacePages {
 		page, err := client.List(ctx, options)
 		switch {
-		case errors.Is(err, errTooLong) && options.Limit > smallestNamespacePage:
+		case answer.IsTooLong(err) && options.Limit > smallestNamespacePage:
 			options.Limit = max(options.Limit/5, smallestNamespacePage)
 			continue
 		case err != nil:
-			return namespaces{}, fmt.Errorf("reading namespaces in the guest: %w", err)
+			return namespaces{}, fmt.Errorf("reading namespaces in the guest: %w", answer.Brief(err))
 		}
 		for i := range page.Items {
 			switch ns := &page.Items[i]; {

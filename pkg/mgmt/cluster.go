@@ -22,6 +22,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -55,6 +56,8 @@ type Cluster struct {
 
 // New connects to the management cluster. It makes no request.
 func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.Wrap(answer.Limit("the management cluster's API server"))
 	httpClient, err := rest.HTTPClientFor(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
@@ -305,7 +308,9 @@ func later(a, b time.Time) time.Time {
 
 // Apply makes the management side agree with objects.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
-	return apply.Apply(ctx, c.objects, objects)
+	report := apply.Apply(ctx, c.objects, objects)
+	c.kept.keepAccepted(report)
+	return report
 }
 
 // Publish makes the way to istiod's Service agree with objects.

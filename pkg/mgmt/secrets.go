@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
@@ -30,6 +31,8 @@ type secrets struct {
 	// forgotten says that nothing is kept because ForgetSecrets was called, remained that there was something all the
 	// same when it was read again.
 	forgotten, remained bool
+	// accepted is the credential that the management side is known to have: where it refuses the next, that one is none.
+	accepted desired.Credential
 }
 
 // readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is
@@ -96,6 +99,7 @@ func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
 	}
 	// A credential that cannot be read is not worth keeping: a new one is made, which costs nothing.
 	into.credential, _ = desired.CredentialFromSecret(credential.Annotations, credential.Data)
+	into.accepted = into.credential
 	return nil
 }
 
@@ -144,6 +148,22 @@ func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
 // KeepCredential makes a new credential the one that Credential shows. The caller applies it.
 func (c *Cluster) KeepCredential(credential desired.Credential) {
 	c.kept.credential, c.kept.remained = credential, false
+}
+
+// keepAccepted goes by what became of the Secret with the credential. One whose content the management side refuses is forgotten, so that
+// the caller asks for another: the guest has a say in how large it is. One that could not be written for another reason stays.
+func (s *secrets) keepAccepted(report apply.Report) {
+	for _, o := range report.Outcomes() {
+		if o.ID().GVK.Kind != "Secret" || o.ID().Key.Name != desired.CredentialSecretName {
+			continue
+		}
+		switch class := o.Cause().Class(); {
+		case o.Verdict() == apply.VerdictApplied, o.Verdict() == apply.VerdictUnchanged:
+			s.accepted = s.credential
+		case class == apply.Invalid, class == apply.Denied, class == apply.Enlarged:
+			s.credential = s.accepted
+		}
+	}
 }
 
 // ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential

@@ -1,12 +1,15 @@
 package mgmt_test
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
@@ -90,3 +93,34 @@ func TestEachReadingHasAnEnd(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestACredentialThatIsRefusedIsNone: where the management side refuses what is in it, the one before counts again, so that another is asked for.
+// One that could not be written for another reason stays.
+func TestACredentialThatIsRefusedIsNone(t *testing.T) {
+	secret, secrets := schema.GroupKind{Kind: "Secret"}, schema.GroupResource{Resource: "secrets"}
+	for name, tc := range map[string]struct {
+		err  *apierrors.StatusError
+		want string
+	}{
+		"too large":  {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "t"},
+		"invalid":    {apierrors.NewInvalid(secret, desired.CredentialSecretName, nil), "t"},
+		"denied":     {apierrors.NewForbidden(secrets, "", errors.New("no")), "t"},
+		"no right":   {apierrors.NewForbidden(secrets, "", errors.New(`User "x" cannot patch resource "secrets" in API group ""`)), "new"},
+		"no answer":  {apierrors.NewServiceUnavailable("starting"), "new"},
+		"many tries": {apierrors.NewTooManyRequests("slowly", 1), "new"},
+	} {
+		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(credentialData())) })
+		found, err := f.mgmt.FindCredential(t.Context())
+		f.Expect(err).NotTo(gomega.HaveOccurred())
+		f.Expect(found).To(gomega.BeTrue())
+		fresh := f.mgmt.Credential()
+		fresh.Token = "new"
+		object, err := desired.CredentialSecret(config(), desired.ControlPlane{}, fresh)
+		f.Expect(err).NotTo(gomega.HaveOccurred())
+		f.mgmt.KeepCredential(fresh)
+		f.api.Fail(theSecrets, tc.err)
+		report := f.mgmt.Apply(t.Context(), []desired.MgmtObject{object})
+		f.Expect(report.Failures()).To(gomega.HaveLen(1), name)
+		f.Expect(f.mgmt.Credential().Token).To(gomega.Equal(tc.want), "%s: %v", name, report.Err())
+	}
+}

@@ -114,7 +114,7 @@ func standingOf(crd crds.CRD, outcome apply.Outcome) (standing, string) {
 	case crd.Verdict == crds.Blocked:
 		return blocked, advice(crd)
 	case crd.Verdict == crds.Wait:
-		return leaving, crd.Reason()
+		return leaving, plain(crd.Reason())
 	case crd.Verdict.Writes():
 		return standingOfWritten(crd, outcome)
 	default:
@@ -126,11 +126,11 @@ func standingOf(crd crds.CRD, outcome apply.Outcome) (standing, string) {
 func standingOfLeft(crd crds.CRD) (standing, string) {
 	switch {
 	case crd.Owner.Kind == crds.Nobody:
-		return missing, crd.Reason()
+		return missing, plain(crd.Reason())
 	case crd.Content == crds.Read && crd.Definition.State != crds.Established:
 		return unserved(crd)
 	case crd.Because == crds.IsUnread || crd.Because == crds.LooksForUse:
-		return coming, crd.Reason()
+		return coming, plain(crd.Reason())
 	case crd.Verdict == crds.HandsOff && !crd.Same():
 		return unclear, advice(crd)
 	case crd.Owner.Kind == crds.LiveOLM:
@@ -242,7 +242,7 @@ func toldOf(stands []stand) string {
 		if names[s.text] == nil {
 			texts = append(texts, s.text)
 		}
-		names[s.text] = append(names[s.text], s.Name)
+		names[s.text] = append(names[s.text], plain(s.Name))
 	}
 	parts := make([]string, 0, len(texts))
 	for _, text := range texts {

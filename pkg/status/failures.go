@@ -88,7 +88,7 @@ func words(side desired.Side, cause apply.Cause) string {
 	case apply.Invalid:
 		return "not accepted as valid"
 	default:
-		return cause.String()
+		return plain(cause.String())
 	}
 }
 
@@ -139,7 +139,7 @@ func (f failure) problem(more int) problem {
 	if f.watch {
 		return ofCause(fmt.Sprintf("watching the %s side", f.side), f.side, f.Cause())
 	}
-	what := f.ID().String()
+	what := plain(f.ID().String())
 	if more > 0 {
 		what += fmt.Sprintf(" and %d more", more)
 	}

@@ -81,7 +81,7 @@ func (r Result) installed() metav1.Condition {
 	case r.Istiod != desired.Available || !r.Complete():
 		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
 	case r.Waiting != "":
-		return isTrue(ReasonInstalled, r.serves()+", but waits for "+r.Waiting)
+		return isTrue(ReasonInstalled, r.serves()+", but waits for "+plain(r.Waiting))
 	default:
 		return isTrue(ReasonInstalled, r.serves())
 	}

@@ -190,7 +190,7 @@ func (r Result) rotating() string {
 	if r.Rotation == "" {
 		return ""
 	}
-	return "the mesh CA is being rotated (phase " + r.Rotation + "): wait until it is done, which the annotations of its Secret show"
+	return "the mesh CA is being rotated (phase " + plain(r.Rotation) + "): wait until it is done, which the annotations of its Secret show"
 }
 
 // halfAdopted says that of the CRDs of one API group some are hypergate's and others, which are not as these, are not: an upgrade would change the
@@ -206,7 +206,7 @@ func (r Result) halfAdopted() string {
 		case s.standing == ours:
 			owned[group] = true
 		case s.standing == blocked, s.Verdict == crds.Adopt:
-			missing[group] = append(missing[group], s.Name+": "+s.text)
+			missing[group] = append(missing[group], plain(s.Name)+": "+s.text)
 		}
 	}
 	var out []string
@@ -227,7 +227,7 @@ func (r Result) unowned() string {
 	var out []string
 	for _, crd := range r.Plan.Decisions {
 		if crd.Verdict == crds.HandsOff && (crd.Because == crds.IsUnknown || crd.Because == crds.IsGarbled || crd.Because == crds.IsUnreadable) {
-			out = append(out, crd.Name+": "+advice(crd))
+			out = append(out, plain(crd.Name)+": "+advice(crd))
 		}
 	}
 	if len(out) == 0 {
@@ -241,7 +241,7 @@ func (r Result) wouldDrop() string {
 	var out []string
 	for _, use := range r.InUse {
 		if len(use.Fields) > 0 {
-			out = append(out, strings.Trim(use.Namespace+"/"+use.Name, "/")+" ("+use.CRD+", "+use.Fields[0].String()+")")
+			out = append(out, plain(strings.Trim(use.Namespace+"/"+use.Name, "/")+" ("+use.CRD+", "+use.Fields[0].String()+")"))
 		}
 	}
 	if len(out) == 0 {

@@ -88,7 +88,7 @@ func (r Result) troubledIstiod() (out []problem) {
 	}
 	if awaited, is := r.Plan.Publication.(desired.Awaited); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.leftAlone() {
 		out = append(out, problem{
-			reason: ReasonNotPublished, text: "publishing istiod: waiting for " + awaited.Why + nextStep(
+			reason: ReasonNotPublished, text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
 				"see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for"),
 			waits: ReasonWaiting,
 		})
@@ -192,6 +192,7 @@ func next(side desired.Side, class apply.Class) string {
 		apply.Denied:           {mgmt: "let hypergate by, or change what it is denied for"},
 		apply.Conflict:         {mgmt: "if nobody needs the object, delete it, and hypergate makes its own"},
 		apply.NamespaceMissing: {mgmt: "make the namespace"},
+		apply.Enlarged:         {mgmt: "see which mutating webhook adds to what hypergate writes, and let it leave that out"},
 	}[class]
 	switch {
 	case !known && class.Passes():

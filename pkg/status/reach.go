@@ -33,7 +33,7 @@ func (r Reach) missing() string {
 	case proving:
 		return text
 	case unreached:
-		return text + " (management side: " + r.why + ")"
+		return text + " (management side: " + plain(r.why) + ")"
 	case reached:
 	}
 	return ""

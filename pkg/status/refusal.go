@@ -22,7 +22,7 @@ type refusal struct {
 func refusalOf(err error) refusal {
 	planning := problem{reason: ReasonPlanRefused, text: "planning: " + plain(err.Error())}
 	if contested, is := errors.AsType[desired.ContestedError](err); is {
-		return refusal{public: contested.Error(), problem: planning}
+		return refusal{public: plain(contested.Error()), problem: planning}
 	}
 	if taken, is := errors.AsType[desired.TakenError](err); is {
 		claiming := problem{reason: ReasonPlanRefused, text: "claiming this guest: " + plain(taken.Gist())}

@@ -69,13 +69,13 @@ func surveyOf(stands []stand) survey {
 			found.same++ // as we wrote it
 		case s.Owner.Kind == crds.Nobody:
 		case s.Content != crds.Read:
-			found.unread = append(found.unread, s.Name)
+			found.unread = append(found.unread, plain(s.Name))
 		case !s.Same():
-			found.other = append(found.other, s.Name+" ("+claim(s.CRD)+"): "+s.Difference.String())
+			found.other = append(found.other, plain(s.Name+" ("+claim(s.CRD)+"): "+s.Difference.String()))
 		default:
 			found.same++
 			if s.Marks.Version != bundle.Version() {
-				found.claims = append(found.claims, s.Name+" ("+claim(s.CRD)+")")
+				found.claims = append(found.claims, plain(s.Name+" ("+claim(s.CRD)+")"))
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func claim(crd crds.CRD) string {
 func (r Result) fieldsInUse() metav1.Condition {
 	var first, rest []string
 	for _, use := range r.InUse {
-		if text := object(use) + ": " + ignored(use); slices.ContainsFunc(use.Fields, crds.Field.Secures) {
+		if text := plain(object(use) + ": " + ignored(use)); slices.ContainsFunc(use.Fields, crds.Field.Secures) {
 			first = append(first, text)
 		} else {
 			rest = append(rest, text)

@@ -33,7 +33,7 @@ func WaitingForProof(err error) string {
 func (r Result) waitsFor() string {
 	switch {
 	case r.Waiting != "":
-		return r.Waiting
+		return plain(r.Waiting)
 	case r.Istiod != desired.Available:
 		return "istiod to become available"
 	case r.Mgmt.Count(apply.VerdictWaiting)+r.Guest.Count(apply.VerdictWaiting) > 0:

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 // Waits between attempts while the API server does not answer. With jitter the longest is twice the maximum.
@@ -189,6 +191,7 @@ func (w *Watch) setLog(log logr.Logger) {
 
 // record keeps how an attempt ended, and tells of it if it ended otherwise than the one before.
 func (w *Watch) record(err error) {
+	err = answer.Brief(err)
 	w.mu.Lock()
 	before, log := w.err, w.log
 	w.err = err

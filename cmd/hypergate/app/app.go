@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // version is set by the linker.
@@ -22,6 +24,9 @@ const (
 	// exitAct says that somebody must act: everything was printed, and something of it is Blocked or HandsOff.
 	exitAct = 2
 )
+
+// longestError is how much of an error is printed, in bytes: an API server decides what it answers.
+const longestError = 8 << 10
 
 // codeError ends the process with this exit code, and says nothing more.
 type codeError int
@@ -45,7 +50,7 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return int(code)
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "hypergate: %v\n", err)
+		fmt.Fprintf(errOut, "hypergate: %s\n", text.Lines(text.Cut(err.Error(), longestError)))
 		return exitError
 	}
 	return exitOK

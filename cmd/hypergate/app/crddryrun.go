@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
 )
 
 // askAPIServer asks the guest's API server, by a dry run, whether it would let each CRD be taken over that hypergate would take over. It judges
@@ -22,6 +23,8 @@ import (
 func askAPIServer(ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration, takeovers []takeover) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	config = rest.CopyConfig(config)
+	config.Wrap(guest.Limit())
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("connecting to the guest: %w", err)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // report is what crds prints: as a table, or as it is.
@@ -20,10 +21,10 @@ type report interface {
 
 // printed prints a report, and ends with its exit code.
 func printed(out io.Writer, format string, r report) error {
-	var text strings.Builder
+	var rendered strings.Builder
 	switch format {
 	case "json":
-		encoder := json.NewEncoder(&text)
+		encoder := json.NewEncoder(&rendered)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)
 		if err := encoder.Encode(r); err != nil {
@@ -34,11 +35,11 @@ func printed(out io.Writer, format string, r report) error {
 		if err != nil {
 			return fmt.Errorf("printing the report: %w", err)
 		}
-		text.Write(data)
+		rendered.Write(data)
 	default:
-		r.table(&text)
+		r.table(&rendered)
 	}
-	if _, err := io.WriteString(out, text.String()); err != nil {
+	if _, err := io.WriteString(out, text.Lines(rendered.String())); err != nil {
 		return fmt.Errorf("printing the report: %w", err)
 	}
 	if code := r.code(); code != exitOK {
@@ -59,15 +60,11 @@ func columns(out io.Writer, rows ...[]string) {
 	_ = w.Flush() // into memory
 }
 
-// oneLine is a text of the guest's without what would move the cursor, or another line.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
-}
+// oneLine is a text of the guest's as one cell of a table.
+func oneLine(theirs string) string { return text.Line(theirs, longestCell) }
+
+// longestCell is the longest text in a table, in bytes: more than the longest that is of use, the differences of two CRDs.
+const longestCell = 64 << 10
 
 // table is the report for people.
 func (r crdReport) table(out io.Writer) {
@@ -81,7 +78,7 @@ func (r crdReport) table(out io.Writer) {
 	}
 	columns(out, rows...)
 	if r.ManagementMode != string(crds.Managed) {
-		fmt.Fprintf(out, "\nThe management mode is %s: nothing is written, and istiod does not run.\n", r.ManagementMode)
+		fmt.Fprintf(out, "\nThe management mode is %s: nothing is written, and istiod does not run.\n", oneLine(r.ManagementMode))
 	}
 	if len(why) > 0 {
 		fmt.Fprintln(out, "\nWhy:")
@@ -121,7 +118,7 @@ func (r takeoverReport) table(out io.Writer) {
 		return
 	}
 	if r.ManagementMode != string(crds.Managed) {
-		fmt.Fprintf(out, "The management mode is %s: this is what would happen in mode Managed.\n", r.ManagementMode)
+		fmt.Fprintf(out, "The management mode is %s: this is what would happen in mode Managed.\n", oneLine(r.ManagementMode))
 	}
 	for i, t := range r.Takeovers {
 		if i > 0 {

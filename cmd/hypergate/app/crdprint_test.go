@@ -1,11 +1,13 @@
 package app
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -169,5 +171,37 @@ func TestWhatIsStillUnknown(t *testing.T) {
 	})
 	if diff := cmp.Diff([][]string{{"unread"}, {"unsearched", "looked for"}}, [][]string{unread, unsure}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestWhatTheGuestSaysIsPrintable: whatever is in the names, versions and paths of a guest, a terminal shows it, and does nothing else.
+func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
+	t.Parallel()
+	const evil = "x\x1b]0;title\x07\r\n\u202egnp\u2066\u200b\u0085"
+	fields := []crds.Field{{Path: evil, Versions: []string{evil}}}
+	owner := crds.Owner{Kind: crds.ThirdParty, Name: evil, Namespace: evil}
+	fact := crds.Fact{
+		Owner: owner, Marks: crds.Marks{Version: evil, Channel: evil, Writers: []string{evil}}, Content: crds.Read, Why: evil,
+		Definition: crds.Definition{State: crds.Rejected, Why: evil}, Difference: crds.Difference{
+			Lost: fields, Gained: fields, Changed: fields, Other: []string{evil}, Unkept: []string{evil}, Fixed: []string{evil},
+		},
+	}
+	found := crdFindings{istio: "1.29.1", mode: crds.Mode(evil), unserved: []string{evil}, inUse: []crds.InUse{{CRD: evil, Namespace: evil, Name: evil, Fields: fields}}}
+	found.crds = []crds.CRD{{Name: "httproutes.gateway.networking.k8s.io", Fact: fact, Decision: crds.Decide(fact, crds.Wanted{}, crds.Policy{Mode: crds.Managed})}}
+	takeovers := found.takeovers()
+	takeovers.Takeovers[0].APIServer = answer{Result: refused, Message: evil}
+	for _, format := range []string{"table", "json", "yaml"} {
+		for _, r := range []report{found.report(), takeovers} {
+			var out strings.Builder
+			if err := printed(&out, format, r); err != nil && !errors.As(err, new(codeError)) {
+				t.Fatal(err)
+			}
+			if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+				t.Errorf("%s of %T: %q", format, r, out.String()[max(0, i-20):i+5])
+			}
+			if format == "json" && !json.Valid([]byte(out.String())) {
+				t.Errorf("%T is not JSON:\n%s", r, out.String())
+			}
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/logs"
 )
 
 // runOptions are run's flags.
@@ -100,7 +101,9 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
+	handler := logs.Handler(os.Stderr, o.verbosity)
+	slog.SetDefault(slog.New(handler)) // and of package log, which net/http writes to
+	log := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	return controller.Run(logr.NewContext(ctx, log), controller.Options{

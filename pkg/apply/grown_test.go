@@ -1,0 +1,121 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+type settings struct{}
+
+func (settings) GVK() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+}
+func (settings) Key() types.NamespacedName { return tracked }
+func (settings) JSON() []byte {
+	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"owner":"us"},"name":"x","namespace":"ns"}}`)
+}
+
+// TestAnObjectThatComesBackLargerIsRefusedByName: it is a failure that lasts, and not sent again before it has changed.
+func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	var patches, annotation atomic.Int64
+	annotation.Store(300 << 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
+			return
+		}
+		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x","namespace":"ns","uid":"u","resourceVersion":"%d","annotations":{"a":"%s"}}}`,
+			10*patches.Add(1), strings.Repeat("x", int(annotation.Load())))
+	}))
+	defer server.Close()
+	c, err := New(&rest.Config{Host: server.URL}, Options{
+		Name: "guest", FieldManager: "us", OwnerKey: "owner", OwnerValue: "us",
+		Kinds: []Kind{{GVK: settings{}.GVK(), Resource: "configmaps", Namespaced: true, Prune: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notified := 0
+	c.tracker.start(func() { notified++ })
+	try := func(wantPatches int64, want Verdict) {
+		t.Helper()
+		report := Apply(t.Context(), c, []settings{{}})
+		o := report.Outcomes()[0]
+		if o.Verdict() != want || patches.Load() != wantPatches {
+			t.Fatalf("%s after %d writes, want %s after %d: %v", o.Verdict(), patches.Load(), want, wantPatches, o.Err())
+		}
+		refused := o.Cause().Class() == Enlarged && strings.Contains(o.Err().Error(), "applying ConfigMap ns/x to the guest cluster: the object that came back has 301 KiB")
+		if want == VerdictFailed && (!refused || report.RetryAfter() != 0 || report.Complete()) {
+			t.Fatalf("%s: %v, again in %s", o.Cause().Class(), o.Err(), report.RetryAfter())
+		}
+	}
+	try(1, VerdictFailed)
+	for range 100 {
+		try(1, VerdictFailed) // nothing is sent
+	}
+
+	t.Log("the echo of our own write changes nothing")
+	c.tracker.saw(source{}, tracked, sighting{state: present, rv: "10", uid: "u"})
+	try(1, VerdictFailed)
+	if notified != 0 {
+		t.Errorf("%d notifications for nothing", notified)
+	}
+
+	t.Log("somebody changes it, which is told, and it is sent once more")
+	c.tracker.saw(source{}, tracked, sighting{state: present, rv: "12", uid: "u"})
+	if notified != 1 {
+		t.Errorf("%d notifications of the change, want 1", notified)
+	}
+	try(2, VerdictFailed)
+	try(2, VerdictFailed)
+
+	t.Log("the webhook is gone")
+	annotation.Store(10)
+	c.tracker.saw(source{}, tracked, sighting{state: present, rv: "22", uid: "u"})
+	try(3, VerdictApplied)
+	try(3, VerdictUnchanged)
+}
+
+// TestLittleIsKeptOfAFailure, whatever the API server says: of the cause, of the error, and of all errors of a call.
+func TestLittleIsKeptOfAFailure(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long\n\u202e ", 1<<20)
+	status := metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: long, Details: &metav1.StatusDetails{}}
+	for range 1000 {
+		status.Details.Causes = append(status.Details.Causes,
+			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: long[:1000], Message: `conflict with "` + long[:1000] + `"`})
+	}
+	webhook := status
+	webhook.Code, webhook.Message = 403, `admission webhook "`+long+`" denied the request: `+long
+	var all []Outcome
+	for i, err := range []error{
+		&apierrors.StatusError{ErrStatus: status}, fmt.Errorf("doing: %w", &apierrors.StatusError{ErrStatus: webhook}), errors.New(long),
+	} {
+		cause := Classify(err, "patch", schema.GroupResource{Resource: "configmaps"})
+		o := Failed(ID{}, cause, err)
+		if n := len(cause.String()) + len(cause.Detail()) + len(o.Err().Error()); n > 4<<10 || strings.ContainsAny(cause.String()+cause.Detail(), "\n\u202e") {
+			t.Errorf("%d: %d bytes are kept: %q", i, n, cause)
+		}
+		for range 500 {
+			all = append(all, o)
+		}
+	}
+	if n := len(ReportOf(all...).Err().Error()); n > 32<<10 {
+		t.Errorf("1500 errors have %d bytes", n)
+	}
+}

@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestATokenOfAnotherClockIsReplaced: the pod before ran on a node whose clock was wrong, and has written the times of a token that lives for
+// an hour. A pod whose clock is right asks for another as long as that one comes from the future, and not only when its time is over.
+func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
+	t.Parallel()
+	tokens := tokens{lifetime: time.Hour}
+	for _, ahead := range []time.Duration{
+		0, time.Second, time.Hour, 24 * time.Hour, 20 * 365 * 24 * time.Hour, -time.Second, -10 * time.Minute, -time.Hour, -24 * time.Hour,
+	} {
+		credential := desired.NewCredential(desired.GuestAPI{}, "t", start.Add(ahead+time.Hour), time.Hour, start.Add(ahead))
+		for after := time.Duration(0); after < 2*time.Hour; after += time.Second {
+			got, want := tokens.overdue(credential, start.Add(after)), after < ahead || after >= ahead+48*time.Minute
+			if got != want {
+				t.Fatalf("a clock that was %s ahead: %s after the token was issued, due is %t, want %t", ahead, after, got, want)
+			}
+		}
+	}
+}
+
+// TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved: it was issued a moment ago, and says that it lives for a year.
+func TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	credential := desired.Credential{Token: "t", Issued: start, Expires: start.Add(365 * 24 * time.Hour)}
+	if !(tokens{lifetime: time.Hour}).overdue(credential, start) {
+		t.Error("a token of a year is kept where an hour was asked for")
+	}
+	if (tokens{lifetime: 365 * 24 * time.Hour}).overdue(credential, start) {
+		t.Error("a token of a year is replaced where a year was asked for")
+	}
+}

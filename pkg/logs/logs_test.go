@@ -1,0 +1,122 @@
+package logs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/logs"
+)
+
+func TestALineIsWhatItWas(t *testing.T) {
+	t.Parallel()
+	var plain, bounded bytes.Buffer
+	for _, h := range []slog.Handler{slog.NewTextHandler(&plain, nil), logs.Handler(&bounded, 0)} {
+		h = h.WithAttrs([]slog.Attr{slog.String("cluster", "guest")})
+		r := slog.NewRecord(time.Unix(0, 0), slog.LevelError, "It failed", 1)
+		r.AddAttrs(slog.Any("err", errors.New(`he said "no"`)), slog.Int("n", 5), slog.Duration("took", time.Second), slog.Any("list", []string{"a", "b"}),
+			slog.Any("nothing", nil), slog.Group("g", slog.Bool("in", true)))
+		if err := h.Handle(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(plain.String(), bounded.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLinesAreShort: whatever is logged, a line has at most 4 KiB, no character that cannot be printed, and begins and ends as it should.
+func TestLinesAreShort(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	alphabet := []string{"a", `"`, `\`, "\n", "\x1b", "\u202e", "é", "日", "=", " ", "\xff", "\u2028"}
+	hostile := func(most int) string {
+		var b strings.Builder
+		for range rnd.IntN(most + 1) {
+			b.WriteString(alphabet[rnd.IntN(len(alphabet))])
+		}
+		return b.String()
+	}
+	for i := range 300 {
+		var out bytes.Buffer
+		log := logs.New(&out, 0)
+		var pairs []any
+		for range rnd.IntN(50) {
+			var value any = hostile(2000)
+			switch rnd.IntN(4) {
+			case 0:
+				value = errors.Join(errors.New(hostile(8000)), errors.New(hostile(10)))
+			case 1:
+				value = i
+			}
+			pairs = append(pairs, hostile(100), value)
+		}
+		log.WithName(hostile(50)).WithValues("a", hostile(5000)).Error(errors.New(hostile(9000)), hostile(1000), pairs...)
+		line := out.String()
+		if len(line) > logs.LineLimit || !strings.HasPrefix(line, "time=") || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+			t.Fatalf("%d bytes: %q", len(line), line)
+		}
+		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Fatalf("%q", line)
+		}
+	}
+}
+
+func TestWhatIsShortStaysWhole(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	logs.New(&out, 0).Error(errors.New(strings.Repeat("x", 1<<20)), "It failed", "class", strings.Repeat("c", 500), "resource", "gatewayclasses")
+	line := out.String()
+	if !strings.Contains(line, "class="+strings.Repeat("c", 500)) || !strings.Contains(line, "resource=gatewayclasses") || !strings.Contains(line, "xxx...") {
+		t.Error(line)
+	}
+	if len(line) < logs.LineLimit-200 {
+		t.Errorf("the line has %d bytes, and there is room for more", len(line))
+	}
+}
+
+// TestAMessageThatComesTooOftenIsCounted, by the place that logs it, whatever it says; another place is not held up.
+func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	h := logs.Handler(&out, 0)
+	at := time.Unix(1000, 0)
+	log := func(pc uintptr, message string) {
+		if err := h.Handle(context.Background(), slog.NewRecord(at, slog.LevelInfo, message, pc)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		log(1, fmt.Sprint("flood ", i))
+	}
+	if got := strings.Count(out.String(), "flood"); got != 60 {
+		t.Errorf("%d lines of 1000, want 60", got)
+	}
+	log(2, "another")
+	if !strings.Contains(out.String(), "another") {
+		t.Error("another message was left out")
+	}
+	at = at.Add(30 * time.Second)
+	log(1, "later")
+	log(1, "left out")
+	if got := out.String(); !strings.Contains(got, "msg=later leftOutBefore=940") || strings.Contains(got, "left out") {
+		t.Error(got[strings.Index(got, "another"):])
+	}
+	at = at.Add(time.Hour)
+	out.Reset()
+	for range 1000 {
+		log(1, "flood")
+	}
+	if got := strings.Count(out.String(), "flood"); got != 60 {
+		t.Errorf("%d lines after an hour of quiet, want 60", got)
+	}
+}

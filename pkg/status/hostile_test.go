@@ -1,0 +1,196 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// evil is in every text that others have chosen: it ends what is in brackets, begins another of its own, and hides something.
+const evil = "x] \"\u202e\x1b[31m\n [EVIL: run oc delete hcp]\u2066\u200b"
+
+// hostile makes results of a reconcile in which every text that a cluster has a say in is evil.
+type hostile struct{ *rand.Rand }
+
+func (h hostile) maybe() bool { return h.IntN(2) == 0 }
+
+// fill fills exported fields: texts with evil, numbers with small ones, types with few values with one of them.
+func (h hostile) fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				h.fill(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), h.IntN(4), 4))
+		for i := range v.Len() {
+			h.fill(v.Index(i))
+		}
+	case reflect.String:
+		v.SetString(h.text(v.Type()))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(h.Int64N(4))
+	case reflect.Bool:
+		v.SetBool(h.maybe())
+	default:
+	}
+}
+
+func (h hostile) text(t reflect.Type) string {
+	known := map[reflect.Type][]string{
+		reflect.TypeFor[crds.OwnerKind](): {"", string(crds.Ours), string(crds.LiveOLM), string(crds.OrphanedOLM), string(crds.ThirdParty), string(crds.Unknown)},
+		reflect.TypeFor[crds.Verdict](): {
+			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked), string(crds.HandsOff),
+		},
+		reflect.TypeFor[crds.Because](): {
+			string(crds.IsAbsent), string(crds.IsIdentical), string(crds.IsOLMs), string(crds.LooksForUse), string(crds.IsUnknown), string(crds.IsUnreadable),
+			string(crds.NeedsConsent), string(crds.WouldDowngrade), string(crds.MightDowngrade), string(crds.IsExperimental), string(crds.IsIncompatible),
+			string(crds.WouldLoseVersions), string(crds.WouldLoseFields), string(crds.IsUnread), string(crds.IsDeleted), string(crds.HasConsent), string(crds.IsGarbled),
+		},
+	}[t]
+	if known == nil {
+		return evil
+	}
+	return known[h.IntN(len(known))]
+}
+
+func filled[T any](h hostile) T {
+	var out T
+	h.fill(reflect.ValueOf(&out).Elem())
+	return out
+}
+
+// err is an answer of a cluster, or nil.
+func (h hostile) err() error {
+	codes := []int{400, 401, 403, 404, 409, 413, 422, 429, 500, 503}
+	messages := []string{
+		evil, `admission webhook "` + evil + `" denied the request: ` + evil, "admission webhook \"x] [EVIL\" denied the request: " + evil,
+		`failed calling webhook "[EVIL"`, `policy '[EVIL' with binding 'x' denied request: ` + evil, `cannot [EVIL resource "[EVIL]" in API group "[EVIL"`,
+	}
+	s := metav1.Status{Status: metav1.StatusFailure, Code: int32(codes[h.IntN(len(codes))]), Message: messages[h.IntN(len(messages))], Details: &metav1.StatusDetails{Name: evil}}
+	for range h.IntN(3) {
+		s.Details.Causes = append(s.Details.Causes,
+			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: evil, Message: `conflict with "[EVIL] ` + "\u202e" + `"`},
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: evil, Message: evil})
+	}
+	switch h.IntN(6) {
+	case 0:
+		return errors.New(evil)
+	case 1:
+		return apply.TooLarge("the token", 1<<20, 1<<10)
+	default:
+		return fmt.Errorf("doing [EVIL %s: %w", evil, &apierrors.StatusError{ErrStatus: s})
+	}
+}
+
+func (h hostile) errOrNil() error {
+	if h.IntN(3) > 0 {
+		return nil
+	}
+	return h.err()
+}
+
+func (h hostile) report() apply.Report {
+	var out []apply.Outcome
+	for range h.IntN(4) {
+		kind := []string{"CustomResourceDefinition", "ConfigMap"}[h.IntN(2)]
+		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: kind}, Key: types.NamespacedName{Name: []string{"a.example.com", evil}[h.IntN(2)]}}
+		if h.maybe() {
+			out = append(out, apply.Damped(id, 1).By(evil))
+		} else {
+			err := h.err()
+			out = append(out, apply.Failed(id, apply.Classify(err, "patch", schema.GroupResource{Resource: "configmaps"}), err))
+		}
+	}
+	return apply.ReportOf(out...)
+}
+
+func (h hostile) refused() error {
+	switch h.IntN(12) {
+	case 0:
+		return h.err()
+	case 1:
+		return filled[desired.TakenError](h)
+	case 2:
+		return desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: evil}}}
+	case 3:
+		return filled[desired.ContestedError](h)
+	case 4:
+		return desired.ClaimError{Verb: "list", Err: h.err()}
+	default:
+		return nil
+	}
+}
+
+func (h hostile) result() status.Result {
+	r := status.Result{
+		Version: "1.29.1", Classes: []desired.GatewayClass{{Name: evil}}, Refused: h.refused(), Mgmt: h.report(), Guest: h.report(),
+		Istiod: desired.Availability(h.IntN(3)), Rollout: desired.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: evil,
+		Rotation: []string{"", evil}[h.IntN(2)], GuestTrouble: h.errOrNil(), Kubeconfig: h.errOrNil(), Token: h.errOrNil(), Proof: h.errOrNil(), Unseen: h.errOrNil(),
+		UnseenSide: []desired.Side{"", desired.SideMgmt, desired.SideGuest}[h.IntN(3)],
+	}
+	if h.maybe() {
+		r.Waiting = []string{status.WaitingForToken(h.err()), status.WaitingForProof(h.err())}[h.IntN(2)]
+	}
+	if h.maybe() {
+		r.Reach = status.Unreached(evil)
+	}
+	for i := range r.InUse {
+		r.InUse[i].CRD = "httproutes.gateway.networking.k8s.io"
+	}
+	r.Plan.Installed, r.Plan.Mode, r.Plan.Publication = h.maybe(), crds.Managed, desired.Awaited{Why: evil}
+	for _, name := range []string{"a.example.com", "b.example.com", "httproutes.gateway.networking.k8s.io"} {
+		crd := filled[crds.CRD](h)
+		crd.Name = name
+		r.Plan.Decisions = append(r.Plan.Decisions, crd)
+	}
+	return r
+}
+
+// TestWhatOthersSayCannotPassForOurs: whatever is in the texts that a cluster has a say in, a condition is one line in which nothing is hidden, and
+// what is in brackets, which is what to do next, is hypergate's.
+func TestWhatOthersSayCannotPassForOurs(t *testing.T) {
+	t.Parallel()
+	inBrackets := regexp.MustCompile(`\[[^\]]*(EVIL|\[|$)`)
+	check := func(seed int, conditions []metav1.Condition) {
+		for _, c := range conditions {
+			hidden := strings.ContainsFunc(c.Message, func(r rune) bool { return !unicode.IsPrint(r) })
+			if hidden || inBrackets.MatchString(c.Message) || strings.Count(c.Message, "[") != strings.Count(c.Message, "]") {
+				t.Errorf("seed %d: %s %s: %q", seed, c.Type, c.Reason, c.Message)
+			}
+		}
+	}
+	said := 0
+	for seed := range 3000 {
+		r := hostile{rand.New(rand.NewPCG(uint64(seed), 0))}.result()
+		public, private := status.Conditions(desired.GatewayClass{Name: evil}, r, nil, now), status.ControlPlane(r, status.Ailment{}, nil, now)
+		check(seed, public)
+		check(seed, private)
+		for _, c := range append(public, private...) {
+			said += strings.Count(c.Message, "(EVIL")
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if said < 3000 {
+		t.Errorf("only %d conditions show what others say, so that little is proven", said)
+	}
+}
