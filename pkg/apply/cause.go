@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // Class is the kind of a cause, ordered from what heals by itself to what somebody must put right.
@@ -47,6 +49,8 @@ const (
 	Unauthorized
 	// Refused means that the object must not be applied here; nothing was sent.
 	Refused
+	// Oversized means that the API server sends more than is read.
+	Oversized
 	// Other is none of these, such as the missing role of a binding.
 	Other
 )
@@ -55,7 +59,7 @@ const (
 func (c Class) String() string {
 	names := []string{
 		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied", "Invalid",
-		"Forbidden", "Unauthorized", "Refused", "Other",
+		"Forbidden", "Unauthorized", "Refused", "Oversized", "Other",
 	}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Class%d", int(c))
@@ -68,7 +72,7 @@ func (c Class) Passes() bool {
 	switch c {
 	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
 		return true
-	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Other:
+	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Oversized, Other:
 		return false
 	default:
 		return false
@@ -145,6 +149,9 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 	cause := Cause{verb: verb, resource: resource, detail: err.Error()}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return classifyStatus(cause, status.ErrStatus)
+	}
+	if over, is := errors.AsType[*watch.LimitError](err); is {
+		return cause.as(Oversized, "%s", over.Cause())
 	}
 	if errors.Is(err, context.Canceled) {
 		return cause.as(Cancelled, "stopped before there was an answer")

@@ -51,7 +51,7 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 			client, err := metadata.NewForConfig(config)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
 			said, notified := &logged{}, make(chan struct{}, 1000)
-			v := newOtherView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, func() { notified <- struct{}{} })
+			v := newOtherView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, nil, func() { notified <- struct{}{} })
 			v.patience = 500 * time.Millisecond
 			ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(said, nil)))
 			v.arrange(ctx, "uid-1", "1")
