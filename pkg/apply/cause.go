@@ -20,6 +20,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/text"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // Class is the kind of a cause, ordered from what heals by itself to what somebody must put right.
@@ -172,6 +173,9 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 	cause := Cause{verb: verb, resource: resource, detail: text.Line(err.Error(), detailLimit)}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return classifyStatus(cause, status.ErrStatus)
+	}
+	if over, is := errors.AsType[*watch.LimitError](err); is {
+		return cause.as(Oversized, "%s", over.Cause())
 	}
 	if errors.Is(err, context.Canceled) {
 		return cause.as(Cancelled, "stopped before there was an answer")

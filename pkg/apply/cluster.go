@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 const (
@@ -105,6 +107,8 @@ type Options struct {
 	Concurrency int
 	// Timeout ends a request that gets no answer; 0 means 35 s. Watches have none.
 	Timeout time.Duration
+	// Budget bounds what the watches read and keep; nil: nothing does.
+	Budget *watch.Budget
 	// Clock tells how often an object was written lately; nil means the system's.
 	Clock clock.PassiveClock
 }

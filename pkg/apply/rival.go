@@ -26,11 +26,19 @@ func rival(manager string, entries []metav1.ManagedFieldsEntry) string {
 	if last.Time.Before(since) || last.Manager == "" {
 		return ""
 	}
+	name := last.Manager
 	if field := fieldOf(last); field != "" {
-		return last.Manager + " (" + field + ")"
+		name += " (" + field + ")"
 	}
-	return last.Manager
+	if len(name) > maxRival {
+		return strings.Clone(strings.ToValidUTF8(name[:maxRival], "")) + "..." // the rest may go
+	}
+	return name
 }
+
+// maxRival is how many bytes are kept of a field manager and a field, of each object. The API server allows 128 for the manager, and a field
+// may be a path of any length. The rest is cut.
+const maxRival = 256
 
 // fieldOf is the first field of an entry; empty when nobody understands it.
 func fieldOf(entry metav1.ManagedFieldsEntry) string {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
@@ -231,6 +232,17 @@ func (t *tracker) seenVersion(kind int, key types.NamespacedName) string {
 		return r.seen.rv
 	}
 	return ""
+}
+
+// shown is what is kept of what the watch showed last of an object, a *member; nil when there is none.
+func (t *tracker) shown(kind int, key types.NamespacedName) any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.kinds[kind].records[key]
+	if !ok || !r.seen.exists() {
+		return nil
+	}
+	return &member{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv}, rival: r.seen.rival}
 }
 
 // wrote ends a write that succeeded.

@@ -16,11 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // WatchProblem is why the watch of one kind does not work. Until it does, drift of that kind goes unnoticed.
@@ -46,8 +47,9 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	for i, k := range c.opts.Kinds {
 		for n, f := range feedsOf(k) {
 			from := source{i, n}
-			reflector := cache.NewReflectorWithOptions(c.listWatch(log, from, k, f), &metav1.PartialObjectMetadata{},
-				store{c.tracker, from, c.fields()}, cache.ReflectorOptions{
+			kept := store{c.tracker, from, c.fields(), c.opts.Budget.Meter(k.Resource), c.reporter(log, from, k, f)}
+			reflector := cache.NewReflectorWithOptions(c.listWatch(kept, k, f), &metav1.PartialObjectMetadata{},
+				kept, cache.ReflectorOptions{
 					Name:            c.opts.Name,
 					TypeDescription: k.Resource,
 					Logger:          new(logr.Discard()),
@@ -94,14 +96,13 @@ func (c *Cluster) WatchProblems() []WatchProblem {
 	return out
 }
 
-// listWatch is how the reflector of one feed lists and watches. It sees each error before the reflector does: the reflector has no hook
-// for that.
-func (c *Cluster) listWatch(log logr.Logger, from source, k Kind, f feed) *cache.ListWatch {
+// reporter keeps and logs how an attempt of one feed ended.
+func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(verb string, err error) {
 	log = log.WithValues("resource", k.Resource)
 	if f.name != "" {
 		log = log.WithValues("name", f.name)
 	}
-	report := func(verb string, err error) {
+	return func(verb string, err error) {
 		problem := watchProblem(k, verb, err)
 		switch changed := c.tracker.setProblem(from, problem); {
 		case changed && problem != nil:
@@ -110,21 +111,31 @@ func (c *Cluster) listWatch(log logr.Logger, from source, k Kind, f feed) *cache
 			log.Info("The watch works again")
 		}
 	}
+}
+
+// listWatch is how the reflector of one feed lists and watches. It sees each error before the reflector does: the reflector has no hook
+// for that.
+func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
-			list, err := c.resource(k, c.opts.Namespace).List(ctx, opts)
+			list, err := kept.meter.List(ctx, opts, func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+				return c.resource(k, c.opts.Namespace).List(ctx, opts)
+			}, kept.shrink)
 			if err != nil { // a list that works proves nothing: the watch comes after it
-				report("list", err)
+				kept.report("list", err)
 			}
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
-			w, err := c.resource(k, c.opts.Namespace).Watch(ctx, opts)
+			w, err := kept.meter.Watch(ctx, opts, c.resource(k, c.opts.Namespace).Watch)
 			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
-			if streaming := opts.SendInitialEvents != nil; err == nil || !streaming || Classify(err, "watch", k.resource()).Class() == Unreachable {
-				report("watch", err)
+			streaming := opts.SendInitialEvents != nil
+			switch class := Classify(err, "watch", k.resource()).Class(); {
+			case err == nil && kept.meter.Over() != nil: // beyond a bound, only a complete list proves something
+			case err == nil, !streaming, class == Unreachable, class == Oversized:
+				kept.report("watch", err)
 			}
 			return w, err
 		},
@@ -159,6 +170,9 @@ type store struct {
 	tracker *tracker
 	from    source
 	fields  fieldsOf
+	meter   *watch.Meter
+	// report takes how an attempt ended.
+	report func(verb string, err error)
 }
 
 var _ cache.TransformingStore = store{}
@@ -180,9 +194,12 @@ func (s store) saw(obj any, deleted bool) error {
 	if err != nil {
 		return err
 	}
-	seen := m.sighting()
+	seen, before := m.sighting(), s.tracker.shown(s.from.kind, m.key())
 	if deleted {
 		seen = sighting{state: gone, rv: m.ResourceVersion}
+		s.meter.Changed(before, nil)
+	} else {
+		s.meter.Changed(before, m)
 	}
 	s.tracker.saw(s.from, m.key(), seen)
 	return nil
@@ -198,13 +215,32 @@ func (s store) Replace(objs []any, resourceVersion string) error {
 		}
 		all[m.key()] = m.sighting()
 	}
+	wasOver := s.meter.Over() != nil
+	if err := s.meter.Listed(); err != nil {
+		return err
+	}
+	if wasOver {
+		s.report("watch", nil)
+	}
 	s.tracker.listed(s.from, all, resourceVersion)
 	return nil
 }
 
 // Transformer strips objects as they come in, so that a streamed list never holds them whole.
 func (s store) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return s.strip(obj) }
+	return func(obj any) (any, error) {
+		small, err := s.shrink(obj)
+		if err == nil {
+			s.meter.Adding(small.Kept)
+		}
+		return small, err
+	}
+}
+
+// shrink strips an object and marks it.
+func (s store) shrink(obj any) (watch.Small, error) {
+	m, err := s.strip(obj)
+	return watch.Small{Object: m, Kept: m}, err
 }
 
 // member is an object's metadata without all that we do not need.
@@ -213,6 +249,9 @@ type member struct {
 	fields uint64
 	rival  string
 }
+
+// KeptBytes is what is kept beside the metadata.
+func (m *member) KeptBytes() int { return len(m.rival) }
 
 func (m *member) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
@@ -227,6 +266,9 @@ func (m *member) sighting() sighting {
 }
 
 func (s store) strip(obj any) (*member, error) {
+	if small, is := obj.(watch.Small); is {
+		obj = small.Kept
+	}
 	switch o := obj.(type) {
 	case *member:
 		return o, nil

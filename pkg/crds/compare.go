@@ -100,6 +100,10 @@ func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 	if n := len(c.lost) + len(c.gained) + len(c.changed); n > maxFields {
 		return Difference{}, fmt.Errorf("comparing CRD %s: it differs in %d fields, and %d are the most that are weighed", installed.GetName(), n, maxFields)
 	}
+	if n := c.lost.bytes() + c.gained.bytes() + c.changed.bytes(); n > maxFieldBytes {
+		return Difference{}, fmt.Errorf("comparing CRD %s: the paths of the fields in which it differs have %d bytes, and %d are the most that are weighed",
+			installed.GetName(), n, maxFieldBytes)
+	}
 	slices.Sort(c.other)
 	d := Difference{
 		Lost: c.lost.sorted(), Gained: c.gained.sorted(), Changed: c.changed.sorted(),
@@ -115,6 +119,9 @@ func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 
 // maxFields is how many fields of a difference are kept: a CRD may have a megabyte of them, and whoever administers the guest can write one.
 const maxFields = 2000
+
+// maxFieldBytes is how many bytes their paths may have. They are kept of each CRD that differs. Beyond it the CRD counts as unreadable.
+const maxFieldBytes = 256 << 10
 
 // fixed is what no update can change.
 func fixed(have, want spec) []string {
@@ -218,6 +225,15 @@ type fieldSet map[string][]string
 func (s fieldSet) add(path, version string) {
 	path = strings.TrimPrefix(path, ".")
 	s[path] = append(s[path], version)
+}
+
+// bytes is how long the paths are together.
+func (s fieldSet) bytes() int {
+	n := 0
+	for path := range s {
+		n += len(path)
+	}
+	return n
 }
 
 // sorted are the fields, those that may be what keeps somebody out first, then by path.

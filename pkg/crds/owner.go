@@ -154,7 +154,7 @@ func MarksOf(m *metav1.ObjectMeta, us Identity) Marks {
 		marks.OLM = Nameless
 	}
 	label, labelled := m.Labels[us.LabelKey]
-	marks.Writers = writersOf(m)
+	marks.Writers = writersOf(m, us.FieldManager)
 	// A trace of ours survives that OLM, or another revision of hypergate, has put its own CRD in the place of ours. Label and trace survive that the
 	// ingress operator has: a cluster's upgrade brings it, and it writes again what we undo. Who applies last owns the versions alone.
 	taken := slices.Contains(marks.Writers, ingressOperator) && !slices.Contains(marks.Writers, us.FieldManager)
@@ -182,15 +182,24 @@ func appliedBy(m *metav1.ObjectMeta, manager string) bool {
 	})
 }
 
-func writersOf(m *metav1.ObjectMeta) []string {
+func writersOf(m *metav1.ObjectMeta, us string) []string {
 	var out []string
 	for _, entry := range m.ManagedFields {
 		if entry.Subresource == "" && writesVersions(entry) {
-			out = append(out, entry.Manager)
+			out = append(out, kept(entry.Manager, maxWriterName))
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	out = slices.Compact(out)
+	if len(out) <= maxWriters {
+		return out
+	}
+	decides := func(name string) bool { return name == ingressOperator || name == us }
+	rest := slices.DeleteFunc(slices.Clone(out), decides)
+	out = slices.DeleteFunc(out, func(name string) bool { return !decides(name) })
+	out = append(out, rest[:maxWriters-len(out)]...)
+	slices.Sort(out)
+	return out
 }
 
 // versionAnnotation is where a CRD of that name claims its version.
@@ -206,11 +215,29 @@ func packagesOf(m *metav1.ObjectMeta) []string {
 	var out []string
 	for key := range m.Labels {
 		if name, ok := strings.CutPrefix(key, operatorPrefix); ok && (strings.Contains(name, ".") || len(name) >= cutOff) {
-			out = append(out, name)
+			out = append(out, kept(name, maxPackageName))
 		}
 	}
 	slices.Sort(out)
-	return out
+	return out[:min(len(out), maxPackages)]
+}
+
+// Bounds of what is kept of the metadata of one CRD.
+const (
+	// maxPackages is how many labels of OLM's packages are kept, the first by name. A CRD has one; beyond eight in all they are not looked for.
+	maxPackages = 16
+	// maxPackageName is how many bytes are kept of one. The API server allows 63. The rest is cut.
+	maxPackageName = 128
+	// maxWriters is how many field managers are kept that wrote the versions, the first by name and those that are decided by. The list has one
+	// owner unless several applied the same.
+	maxWriters = 16
+	// maxWriterName is how many bytes are kept of one. The API server allows 128. The rest is cut.
+	maxWriterName = 128
+)
+
+// kept is a text, or the beginning of one that is too long. The rest may go, so that it is a copy.
+func kept(text string, most int) string {
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
 // writesVersions says whether a field manager owns the list of versions. The list is atomic: whoever changes anything in it owns all of it.

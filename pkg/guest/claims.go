@@ -46,15 +46,15 @@ type madeClaim struct {
 	version string
 }
 
-func newClaimView(client coordinationclient.LeaseInterface, claims []desired.Claim, notify func()) *claimView {
+func newClaimView(client coordinationclient.LeaseInterface, claims []desired.Claim, budget *watch.Budget, notify func()) *claimView {
 	v := &claimView{client: client, made: map[string]madeClaim{}, at: map[string]string{}}
 	for _, claim := range claims {
-		v.watches = append(v.watches, v.watchOf(claim.Lease, notify))
+		v.watches = append(v.watches, v.watchOf(claim.Lease, budget, notify))
 	}
 	return v
 }
 
-func (v *claimView) watchOf(lease string, notify func()) *watch.Watch {
+func (v *claimView) watchOf(lease string, budget *watch.Budget, notify func()) *watch.Watch {
 	selector := "metadata.name=" + lease
 	return watch.New(watch.Options{
 		Name: "leases",
@@ -66,7 +66,7 @@ func (v *claimView) watchOf(lease string, notify func()) *watch.Watch {
 			o.FieldSelector = selector
 			return v.client.Watch(ctx, o)
 		},
-		Example: &coordinationv1.Lease{}, Client: v.client, Transform: claimOnly,
+		Example: &coordinationv1.Lease{}, Client: v.client, Transform: claimOnly, Budget: budget,
 		OnEvent: func(e watch.Event) {
 			if item, ok := e.Object.(*claimItem); ok {
 				v.came(lease, item.ResourceVersion)
@@ -140,6 +140,9 @@ type claimItem struct {
 	holder string
 }
 
+// KeptBytes is what is kept beside the metadata.
+func (i *claimItem) KeptBytes() int { return len(i.holder) }
+
 func claimOnly(obj any) (any, error) {
 	lease, ok := obj.(*coordinationv1.Lease)
 	if !ok {
@@ -149,18 +152,18 @@ func claimOnly(obj any) (any, error) {
 		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID, ResourceVersion: lease.ResourceVersion, CreationTimestamp: lease.CreationTimestamp,
 	}}
 	if lease.Spec.HolderIdentity != nil {
-		item.holder = boundedHolder(*lease.Spec.HolderIdentity)
+		item.holder = bounded(*lease.Spec.HolderIdentity, mostHolder)
 	}
 	return item, nil
 }
 
-// boundedHolder is a holder's name, or the beginning of one that is too long, with a mark that no name of ours has.
-func boundedHolder(name string) string {
-	if len(name) <= mostHolder {
-		return name
+// bounded is a text, or the beginning of one that is too long, with a mark that no name of ours has. It does not keep the rest in memory.
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
 	const cut = "…"
-	return strings.ToValidUTF8(name[:mostHolder-len(cut)], "") + cut
+	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
 }
 
 // pending says of a watch that it may yet show something. One that is forbidden, or of what the API server does not know, never will, and that is known.

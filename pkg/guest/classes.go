@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -14,6 +15,7 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -30,48 +32,97 @@ type classWatch struct {
 	controllerName string
 }
 
-func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName string, notify func()) *classWatch {
-	return &classWatch{
-		Switch: watch.NewSwitch(watch.Options{
-			Name: "gatewayclasses",
-			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
-			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-				return client.Watch(ctx, o)
-			},
-			Example: &gatewayv1.GatewayClass{}, Transform: classOnly, Client: client, Patience: servedPatience,
-			OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
-		}),
-		controllerName: controllerName,
-	}
+func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName string, budget *watch.Budget, notify func()) *classWatch {
+	w := &classWatch{controllerName: controllerName}
+	w.Switch = watch.NewSwitch(watch.Options{
+		Name: "gatewayclasses",
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+		Example: &gatewayv1.GatewayClass{}, Transform: w.classOnly, Client: client, Patience: servedPatience, Budget: budget,
+		OnEvent: func(e watch.Event) {
+			if w.concerns(e.Object) || w.concerns(e.Before) {
+				notify()
+			}
+		},
+		OnSynced: notify, OnTrouble: notify,
+	})
+	return w
 }
 
-// classItem is what is kept of a GatewayClass.
+// concerns reports whether what is kept of a class is of one that names our controller. Others may change as often as they like.
+func (w *classWatch) concerns(obj any) bool {
+	class, ok := obj.(*classItem)
+	return ok && class.controllerName == w.controllerName
+}
+
+// classItem is what is kept of a GatewayClass: of one of another controller the identity.
 type classItem struct {
 	metav1.ObjectMeta
 	controllerName string
-	conditions     []metav1.Condition
+	// conditions are those of our own types.
+	conditions []metav1.Condition
 	// finalized is whether OpenShift's ingress operator looks after it.
 	finalized bool
-	// writers are the field managers, but ours, that have written a condition, by its type.
+	// writers are the field managers, but ours, that have written a condition of our own types, by its type.
 	writers map[string]string
 }
 
+// How many bytes are kept of the texts of a GatewayClass. The rest is cut. Our own messages are not longer.
+const (
+	maxMessage = 8<<10 + 16
+	maxReason  = 256
+	maxWriter  = 128
+)
+
+// KeptBytes is what is kept beside the metadata.
+func (i *classItem) KeptBytes() int {
+	n := len(i.controllerName)
+	for _, c := range i.conditions {
+		n += conditionSize + len(c.Reason) + len(c.Message)
+	}
+	for _, writer := range i.writers {
+		n += conditionSize + len(writer)
+	}
+	return n
+}
+
+// conditionSize is what a condition takes beside its texts.
+const conditionSize = 112
+
 // classOnly keeps of a GatewayClass what is decided by: a guest may have many, with annotations as large as it likes.
-func classOnly(obj any) (any, error) {
+func (w *classWatch) classOnly(obj any) (any, error) {
 	class, ok := obj.(*gatewayv1.GatewayClass)
 	if !ok {
 		return obj, nil
 	}
-	return &classItem{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Generation: class.Generation, DeletionTimestamp: class.DeletionTimestamp,
-		},
-		controllerName: string(class.Spec.ControllerName), conditions: class.Status.Conditions,
-		finalized: slices.Contains(class.Finalizers, desired.IngressOperatorFinalizer), writers: writersOf(class.ManagedFields),
-	}, nil
+	item := &classItem{ObjectMeta: metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion}}
+	if string(class.Spec.ControllerName) != w.controllerName {
+		return item, nil
+	}
+	item.Generation, item.DeletionTimestamp = class.Generation, class.DeletionTimestamp
+	item.controllerName, item.conditions = w.controllerName, ownConditions(class.Status.Conditions)
+	item.finalized, item.writers = slices.Contains(class.Finalizers, desired.IngressOperatorFinalizer), writersOf(class.ManagedFields)
+	return item, nil
 }
 
-// writersOf are the field managers, but ours, that have written a condition, by its type.
+// ownConditions are the conditions of our own types, the first of each.
+func ownConditions(all []metav1.Condition) []metav1.Condition {
+	var out []metav1.Condition
+	for _, own := range status.OwnTypes() {
+		if c := meta.FindStatusCondition(all, own); c != nil {
+			kept := *c
+			kept.Type = own
+			kept.Status = metav1.ConditionStatus(bounded(string(kept.Status), maxReason))
+			kept.Reason, kept.Message = bounded(kept.Reason, maxReason), bounded(kept.Message, maxMessage)
+			out = append(out, kept)
+		}
+	}
+	return out
+}
+
+// writersOf are the field managers, but ours, that have written a condition of our own types, by its type.
 func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 	var out map[string]string
 	for _, entry := range entries {
@@ -92,10 +143,14 @@ func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 			if !keyed || json.Unmarshal([]byte(text), &condition) != nil {
 				continue
 			}
+			own := slices.Index(status.OwnTypes(), condition.Type)
+			if own < 0 {
+				continue
+			}
 			if out == nil {
 				out = map[string]string{}
 			}
-			out[condition.Type] = entry.Manager
+			out[status.OwnTypes()[own]] = bounded(entry.Manager, maxWriter)
 		}
 	}
 	return out

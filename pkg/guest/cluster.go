@@ -34,6 +34,7 @@ import (
 type Cluster struct {
 	cfg       desired.Config
 	conn      *guestconn.Conn
+	budget    *watch.Budget
 	objects   *apply.Cluster
 	core      coreclient.CoreV1Interface
 	spaces    metadata.ResourceInterface
@@ -85,6 +86,8 @@ func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (
 func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
 	restConfig.Wrap(Limit())
+	restConfig.Wrap(limitStreams)
+	budget := watch.NewBudget(watch.DefaultLimits())
 	httpClient, err := rest.HTTPClientFor(restConfig)
 	if err != nil {
 		return nil, err
@@ -96,6 +99,7 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 		OwnerKey:     desired.OwnerLabel,
 		OwnerValue:   cfg.OwnerValue(desired.SideGuest),
 		Kinds:        kinds(),
+		Budget:       budget,
 	})
 	if err != nil {
 		return nil, err
@@ -124,8 +128,8 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, conn: conn, objects: objects, core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway}
-	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), cfg.Claims(), func() { c.notify() })
+	c := &Cluster{cfg: cfg, conn: conn, budget: budget, objects: objects, core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway}
+	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), cfg.Claims(), budget, func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }
@@ -133,19 +137,20 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 // watches prepares what is watched beside our own objects.
 func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	notify := func() { c.notify() }
-	c.crds = newCRDView(meta, c.cfg, c.onCRD, notify)
-	c.reader = newCRDReader(c.dynamic, source, c.crds, func() {
+	c.crds = newCRDView(meta, c.cfg, c.budget, c.onCRD, notify)
+	c.reader = newCRDReader(c.dynamic, c.budget, source, c.crds, func() {
 		c.arranged()
 		c.notify()
 	})
-	c.olm = newOLMView(meta, notify)
-	c.uses = newUseView(c.dynamic, meta, c.cfg.ControllerName, notify)
+	c.olm = newOLMView(meta, c.budget, notify)
+	c.uses = newUseView(c.dynamic, meta, c.cfg.ControllerName, c.budget, notify)
 	namespace := metadataWatch(meta, namespaceResource(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.cfg.GuestNamespace})
+	namespace.Budget = c.budget
 	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
 	c.namespace = watch.New(namespace)
-	c.others = newOtherView(meta, c.cfg, notify)
-	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, notify)
-	c.mode = newModeWatch(c.dynamic, notify, func(mode string) {
+	c.others = newOtherView(meta, c.cfg, c.budget, notify)
+	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
+	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
 		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)
 	})
 }

@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // Times of the reader. An installation makes three events for each CRD, and must not compete with the reading of what it writes.
@@ -34,6 +36,7 @@ const (
 // kilobytes of one that differs from ours. It makes no request while nothing changes.
 type crdReader struct {
 	client dynamic.NamespaceableResourceInterface
+	budget *watch.Budget
 	source desired.ChartSource
 	crds   *crdView
 	// changed is called when a CRD was read.
@@ -70,9 +73,9 @@ type retry struct {
 	text string
 }
 
-func newCRDReader(client dynamic.Interface, source desired.ChartSource, view *crdView, changed func()) *crdReader {
+func newCRDReader(client dynamic.Interface, budget *watch.Budget, source desired.ChartSource, view *crdView, changed func()) *crdReader {
 	return &crdReader{
-		client: client.Resource(crdResource()), source: source, crds: view, changed: changed, kick: make(chan struct{}, 1),
+		client: client.Resource(crdResource()), budget: budget, source: source, crds: view, changed: changed, kick: make(chan struct{}, 1),
 		ours: map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
 	}
 }
@@ -206,16 +209,40 @@ func (r *crdReader) read(ctx context.Context, item crdItem) {
 func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	list, err := r.client.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	var out *unstructured.Unstructured
+	meter := r.budget.Meter("CRD " + name)
+	defer meter.Close()
+	_, err := meter.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()},
+		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.client.List(ctx, o) },
+		func(obj any) (watch.Small, error) {
+			u, is := obj.(*unstructured.Unstructured)
+			if !is {
+				return watch.Small{}, fmt.Errorf("a list of CRDs has a %T", obj)
+			}
+			if u.GetName() == name {
+				out = u
+			}
+			return watch.Small{}, nil
+		})
 	if err != nil {
 		return nil, fmt.Errorf("reading CRD %s: %w", name, err)
 	}
-	for i := range list.Items {
-		if list.Items[i].GetName() == name {
-			return &list.Items[i], nil
-		}
+	return out, nil
+}
+
+// maxDefinition is how many bytes the texts may have that are kept of a CRD: names, versions, and why it is not served. The API server allows
+// 253 for a name. Beyond it the CRD counts as unreadable.
+const maxDefinition = 64 << 10
+
+func checkDefinition(d crds.Definition) error {
+	n := len(d.Group) + len(d.Kind) + len(d.Plural) + len(d.Why)
+	for _, name := range slices.Concat(d.Served, d.Stored) {
+		n += len(name) + stringSize
 	}
-	return nil, nil //nolint:nilnil // none is an answer like another
+	if n > maxDefinition {
+		return fmt.Errorf("its names, versions and conditions have more than %d KiB", maxDefinition>>10)
+	}
+	return nil
 }
 
 // later tries again after a while. What cannot be read because of what somebody must mend counts as unreadable, and the cause is told.
@@ -244,7 +271,10 @@ func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 	got := reading{uid: u.GetUID(), generation: u.GetGeneration(), version: u.GetResourceVersion(), content: crds.Read}
 	var err error
-	if got.definition, err = crds.DefinitionOf(u); err == nil && r.crds.wanted[u.GetName()] {
+	if got.definition, err = crds.DefinitionOf(u); err == nil {
+		err = checkDefinition(got.definition)
+	}
+	if err == nil && r.crds.wanted[u.GetName()] {
 		got.difference, err = r.compare(u, got.definition)
 	}
 	if err != nil {

@@ -27,12 +27,27 @@ type crdItem struct {
 	marks *crds.Marks
 }
 
-func newCRDView(client metadata.Interface, cfg desired.Config, onChange, onSynced func()) *crdView {
+// KeptBytes is what is kept beside the metadata.
+func (i *crdItem) KeptBytes() int {
+	if i.marks == nil {
+		return 0
+	}
+	n := marksSize + len(i.marks.Version) + len(i.marks.Channel)
+	for _, name := range slices.Concat(i.marks.Writers, i.marks.Packages) {
+		n += stringSize + len(name)
+	}
+	return n
+}
+
+// marksSize and stringSize are what crds.Marks and a string take, beside their content.
+const marksSize, stringSize = 160, 16
+
+func newCRDView(client metadata.Interface, cfg desired.Config, budget *watch.Budget, onChange, onSynced func()) *crdView {
 	v := &crdView{wanted: wantedCRDs(cfg), identity: crds.Identity{
 		LabelKey: desired.OwnerLabel, LabelValue: cfg.OwnerValue(desired.SideGuest), FieldManager: desired.FieldManager,
 	}}
 	options := metadataWatch(client, crdResource(), metav1.ListOptions{})
-	options.Transform, options.OnSynced = v.transform, onSynced
+	options.Budget, options.Transform, options.OnSynced = budget, v.transform, onSynced
 	options.OnEvent = func(e watch.Event) {
 		if item, ok := e.Object.(*crdItem); ok && (item.marks != nil || isHelper(item.Name)) {
 			onChange()

@@ -83,6 +83,7 @@ type useView struct {
 	dynamic        dynamic.Interface
 	meta           metadata.Interface
 	controllerName string
+	budget         *watch.Budget
 	notify         func()
 	// gateways tells whose the Gateways are that routes name.
 	gateways *watch.Switch
@@ -111,9 +112,21 @@ type usage struct {
 	parents parents
 }
 
-func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, notify func()) *useView {
-	v := &useView{dynamic: client, meta: meta, controllerName: controllerName, notify: notify, under: map[schema.GroupVersionResource]*underWay{}}
-	v.gateways = newGatewayWatch(client, v.changed)
+// KeptBytes is what is kept beside the metadata.
+func (u *usage) KeptBytes() int {
+	n := usageSize + pointerSize*cap(u.fields) + len(u.class)
+	for _, g := range u.parents.gateways {
+		n += 2*stringSize + len(g.Namespace) + len(g.Name)
+	}
+	return n
+}
+
+// usageSize and pointerSize are what usage takes beside its metadata, and a pointer.
+const usageSize, pointerSize = 96, 8
+
+func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, budget *watch.Budget, notify func()) *useView {
+	v := &useView{dynamic: client, meta: meta, controllerName: controllerName, budget: budget, notify: notify, under: map[schema.GroupVersionResource]*underWay{}}
+	v.gateways = newGatewayWatch(client, budget, v.changed)
 	return v
 }
 
@@ -146,7 +159,7 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 func (v *useView) options(s search) watch.Options {
 	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
 	if len(s.fields) > 0 {
-		resource, all := v.dynamic.Resource(s.gvr), soughtOf(s.fields)
+		resource, lookup, all := v.dynamic.Resource(s.gvr), crds.LookupOf(s.fields), soughtOf(s.fields)
 		options = watch.Options{
 			Name: s.gvr.Resource,
 			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
@@ -154,30 +167,28 @@ func (v *useView) options(s search) watch.Options {
 				return resource.Watch(ctx, o)
 			},
 			Example: &unstructured.Unstructured{}, Client: v.dynamic,
-			Transform: func(obj any) (any, error) { return usageOf(obj, s.fields, all), nil },
+			Transform: func(obj any) (any, error) { return usageOf(obj, lookup, all), nil },
 		}
 	}
-	options.Patience, options.Futile = servedPatience, futile
+	options.Patience, options.Futile, options.Budget = servedPatience, futile, v.budget
 	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.changed() }, v.changed, v.changed
 	return options
 }
 
-// usageOf is what is kept of an object; all is soughtOf the fields.
-func usageOf(obj any, fields []crds.Field, all []sought) any {
+// usageOf is what is kept of an object; all is soughtOf the fields that lookup looks for.
+func usageOf(obj any, lookup *crds.Lookup, all []sought) any {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj
 	}
 	out := &usage{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
-	used := crds.Uses(u.Object, fields)
+	used := lookup.Find(u.Object)
 	if len(used) == 0 {
 		return out
 	}
 	out.fields = make([]*sought, 0, min(len(used), mostFieldsInUse)) // as long as it is, and no longer
-	for i := 0; i < len(all) && len(out.fields) < cap(out.fields); i++ {
-		if sameField(fields[i], used[len(out.fields)]) { // in the same order
-			out.fields = append(out.fields, &all[i])
-		}
+	for _, i := range used[:cap(out.fields)] {
+		out.fields = append(out.fields, &all[i])
 	}
 	switch u.GetKind() {
 	case "Gateway":
@@ -187,6 +198,7 @@ func usageOf(obj any, fields []crds.Field, all []sought) any {
 	default:
 		out.parents = parentsOf(u)
 	}
+	out.class = bounded(out.class, maxName)
 	return out
 }
 
@@ -233,13 +245,13 @@ func searches(s *watch.Switch) bool { return s.On() != nil && pending(s) }
 func futile(err error) bool { return apierrors.IsForbidden(err) }
 
 // watchProblems are the searches for fields that do not work, by resource. Nothing is decided by the objects of a kind that istiod does not know: where
-// they may not be listed, the kind is told of all the same.
+// they may not be listed, the kind is told of all the same. That the API server sends too much of them is a problem all the same.
 func (v *useView) watchProblems() []apply.WatchProblem {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var out []apply.WatchProblem
 	for gvr, u := range v.under {
-		if err := u.Err(); err != nil && !apierrors.IsNotFound(err) && len(u.fields) > 0 {
+		if err := u.Err(); err != nil && !apierrors.IsNotFound(err) && (len(u.fields) > 0 || isOversized(err)) {
 			out = append(out, apply.WatchProblem{
 				GVK: gvr.GroupVersion().WithKind(u.kind), Cause: apply.Classify(err, "list", gvr.GroupResource()),
 			})

@@ -64,7 +64,7 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 			return events, nil
 		},
 		Example:   &unstructured.Unstructured{},
-		Transform: func(obj any) (any, error) { return usageOf(obj, fields, all), nil },
+		Transform: func(obj any) (any, error) { return usageOf(obj, crds.LookupOf(fields), all), nil },
 		OnEvent:   func(watch.Event) { v.changed() },
 	})}
 	v.under[s.gvr].Set(tb.Context(), "uid", "1")

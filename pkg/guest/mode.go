@@ -53,7 +53,13 @@ type modeItem struct {
 	mode string
 }
 
-func newModeWatch(client dynamic.Interface, notify func(), unknown func(mode string)) *modeWatch {
+// KeptBytes is what is kept beside the metadata.
+func (i *modeItem) KeptBytes() int { return stringSize + len(i.mode) }
+
+// maxMode is how many bytes are kept of the mode, which is logged if it is unknown. The rest is cut.
+const maxMode = 100
+
+func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(), unknown func(mode string)) *modeWatch {
 	w := &modeWatch{unknown: unknown, tells: rate.Sometimes{First: 3, Interval: time.Minute}}
 	w.Switch = watch.NewSwitch(watch.Options{
 		Name: modeResource().Resource,
@@ -65,14 +71,14 @@ func newModeWatch(client dynamic.Interface, notify func(), unknown func(mode str
 			o.FieldSelector = "metadata.name=" + modeObject
 			return client.Resource(modeResource()).Watch(ctx, o)
 		},
-		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience,
+		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Budget: budget,
 		Transform: func(obj any) (any, error) {
 			u, ok := obj.(*unstructured.Unstructured)
 			if !ok {
 				return obj, nil
 			}
 			mode, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayAPI", "managementMode")
-			return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, mode}, nil
+			return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, bounded(mode, maxMode)}, nil
 		},
 		OnEvent: func(e watch.Event) {
 			w.tell(e)
@@ -93,7 +99,7 @@ func (w *modeWatch) tell(e watch.Event) {
 	}
 	w.told = item.mode
 	if item.mode != "" && modeOf(item.mode) == "" {
-		w.tells.Do(func() { w.unknown(item.mode[:min(len(item.mode), 100)]) })
+		w.tells.Do(func() { w.unknown(item.mode) })
 	}
 }
 

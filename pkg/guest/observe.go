@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // NotSyncedError says that the watches of the guest have not shown everything yet: the guest is not reachable, or something may not be listed.
@@ -123,7 +125,33 @@ func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }
 
 // WatchProblems are the kinds in the guest whose watch does not work, of our own objects and of others that something is decided by.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems(), c.others.watchProblems())
+	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems(), c.others.watchProblems(), c.oversized())
+}
+
+// oversized are the watches of which the API server sends more than is read, beside those that are listed anyhow.
+func (c *Cluster) oversized() []apply.WatchProblem {
+	var out []apply.WatchProblem
+	for _, w := range []struct {
+		gvk   schema.GroupVersionKind
+		watch interface{ Err() error }
+	}{
+		{crdResource().GroupVersion().WithKind(crdKind), c.crds},
+		{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, c.namespace},
+		{schema.GroupVersionKind{Group: gatewayGroup, Version: classVersion, Kind: "GatewayClass"}, c.classes},
+		{schema.GroupVersionKind{Group: gatewayGroup, Version: classVersion, Kind: "Gateway"}, c.uses.gateways},
+		{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, c.claims},
+		{olmGroupVersion().WithKind("Subscription"), c.olm},
+	} {
+		if err := w.watch.Err(); isOversized(err) {
+			out = append(out, apply.WatchProblem{GVK: w.gvk, Cause: apply.Classify(err, "list", schema.GroupResource{})})
+		}
+	}
+	return out
+}
+
+func isOversized(err error) bool {
+	_, is := errors.AsType[*watch.LimitError](err)
+	return is
 }
 
 // Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them.

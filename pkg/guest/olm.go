@@ -38,7 +38,11 @@ func olmKinds() []olmKind {
 func (k olmKind) crd() string { return k.resource + ".operators.coreos.com" }
 
 func (k olmKind) gvr() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: k.resource}
+	return olmGroupVersion().WithResource(k.resource)
+}
+
+func olmGroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 }
 
 // mostPackages is how many packages are looked for. A CRD has one; its labels are the guest's.
@@ -47,6 +51,7 @@ const mostPackages = 8
 // olmView looks for the OLM operators that CRDs are labelled with. Without such a label it asks for nothing.
 type olmView struct {
 	client metadata.Interface
+	budget *watch.Budget
 	notify func()
 
 	mu sync.Mutex
@@ -54,8 +59,8 @@ type olmView struct {
 	lookups map[string][]*watch.Switch
 }
 
-func newOLMView(client metadata.Interface, notify func()) *olmView {
-	return &olmView{client: client, notify: notify, lookups: map[string][]*watch.Switch{}}
+func newOLMView(client metadata.Interface, budget *watch.Budget, notify func()) *olmView {
+	return &olmView{client: client, budget: budget, notify: notify, lookups: map[string][]*watch.Switch{}}
 }
 
 // arrange looks for what the CRDs are labelled with, and for nothing else.
@@ -87,11 +92,25 @@ func (v *olmView) newLookup(name string) []*watch.Switch {
 	out := make([]*watch.Switch, 0, len(olmKinds()))
 	for _, kind := range olmKinds() {
 		options := metadataWatch(v.client, kind.gvr(), metav1.ListOptions{LabelSelector: operatorLabel + name + kind.selector})
-		options.Patience, options.Futile = servedPatience, apierrors.IsForbidden
+		options.Patience, options.Futile, options.Budget = servedPatience, apierrors.IsForbidden, v.budget
 		options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
 		out = append(out, watch.NewSwitch(options))
 	}
 	return out
+}
+
+// Err is the first watch of which the API server sends more than is read; nil when there is none. Why others fail is said of the package.
+func (v *olmView) Err() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, lookup := range v.lookups {
+		for _, s := range lookup {
+			if err := s.Err(); isOversized(err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 const operatorLabel = "operators.coreos.com/"

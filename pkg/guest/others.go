@@ -48,7 +48,7 @@ type otherView struct {
 	overdue  atomic.Pointer[watch.Watch]
 }
 
-func newOtherView(client metadata.Interface, cfg desired.Config, notify func()) *otherView {
+func newOtherView(client metadata.Interface, cfg desired.Config, budget *watch.Budget, notify func()) *otherView {
 	istios := metadataWatch(client, istioResource(), metav1.ListOptions{})
 	istios.Patience = servedPatience
 	deployments, selector := client.Resource(deploymentResource()).Namespace(cfg.GuestNamespace), "metadata.name="+cfg.IstiodName()
@@ -65,7 +65,7 @@ func newOtherView(client metadata.Interface, cfg desired.Config, notify func()) 
 		Example: &metav1.PartialObjectMetadata{}, Client: client, Transform: ownerOnly,
 	}
 	for _, o := range []*watch.Options{&istios, &istiod} {
-		o.OnEvent, o.OnSynced, o.OnTrouble = func(watch.Event) { notify() }, notify, notify
+		o.OnEvent, o.OnSynced, o.OnTrouble, o.Budget = func(watch.Event) { notify() }, notify, notify, budget
 	}
 	return &otherView{istiod: watch.New(istiod), istios: watch.NewSwitch(istios), notify: notify, patience: servedPatience}
 }
@@ -108,6 +108,9 @@ func (v *otherView) await(ctx context.Context, on *watch.Watch) {
 	v.notify()
 }
 
+// maxOwner is how many bytes are kept of an owner label's value. The API server allows 63. The rest is cut.
+const maxOwner = 128
+
 // ownerOnly keeps of an object its identity and whose it is.
 func ownerOnly(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
@@ -119,7 +122,7 @@ func ownerOnly(obj any) (any, error) {
 	if owner == "" && slices.ContainsFunc(m.ManagedFields, appliedByUs) {
 		owner = desired.Unlabelled
 	}
-	if owner != "" {
+	if owner = bounded(owner, maxOwner); owner != "" {
 		kept.Labels = map[string]string{desired.OwnerLabel: owner}
 	}
 	return kept, nil

@@ -26,10 +26,21 @@ type parents struct {
 	others bool
 }
 
+// Bounds of what is kept of an object that is attached to Gateways.
+const (
+	// maxParents is how many parents of one object are kept. The Gateway API allows 32. With more of them the object counts as attached to anything.
+	maxParents = 64
+	// maxName is the longest name of an object, in bytes. A longer one refers to nothing.
+	maxName = 253
+)
+
 // parentsOf reads spec.parentRefs.
 func parentsOf(u *unstructured.Unstructured) parents {
 	refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
-	out := parents{others: len(refs) == 0}
+	out := parents{others: len(refs) == 0 || len(refs) > maxParents}
+	if len(refs) > maxParents {
+		return out
+	}
 	for _, ref := range refs {
 		ref, _ := ref.(map[string]any)
 		text := func(key, otherwise string) string {
@@ -40,7 +51,11 @@ func parentsOf(u *unstructured.Unstructured) parents {
 			out.others = true
 			continue
 		}
-		out.gateways = append(out.gateways, types.NamespacedName{Namespace: text("namespace", u.GetNamespace()), Name: text("name", "")})
+		key := types.NamespacedName{Namespace: text("namespace", u.GetNamespace()), Name: text("name", "")}
+		if len(key.Namespace)+len(key.Name) > 2*maxName {
+			continue // nothing has such a name
+		}
+		out.gateways = append(out.gateways, key)
 	}
 	return out
 }
@@ -51,8 +66,11 @@ type gatewayItem struct {
 	class string
 }
 
+// KeptBytes is what is kept beside the metadata.
+func (i *gatewayItem) KeptBytes() int { return stringSize + len(i.class) }
+
 // newGatewayWatch watches which class each Gateway has. It is on only while routes use what is not heeded.
-func newGatewayWatch(client dynamic.Interface, notify func()) *watch.Switch {
+func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func()) *watch.Switch {
 	resource := client.Resource(schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gateways"})
 	return watch.NewSwitch(watch.Options{
 		Name: "gateways",
@@ -60,14 +78,15 @@ func newGatewayWatch(client dynamic.Interface, notify func()) *watch.Switch {
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return resource.Watch(ctx, o)
 		},
-		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile,
+		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile, Budget: budget,
 		Transform: func(obj any) (any, error) {
 			u, ok := obj.(*unstructured.Unstructured)
 			if !ok {
 				return obj, nil
 			}
 			class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
-			return &gatewayItem{metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, class}, nil
+			identity := metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}
+			return &gatewayItem{identity, bounded(class, maxName)}, nil
 		},
 		OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
 	})

@@ -49,7 +49,7 @@ func Told(previous, wanted []metav1.Condition) bool {
 // Same says whether a class already has these conditions, of this generation and none of ours beside them: one that is not wanted any more goes when
 // the others are applied without it.
 func Same(previous, wanted []metav1.Condition) bool {
-	for _, own := range ownTypes() {
+	for _, own := range OwnTypes() {
 		old, want := meta.FindStatusCondition(previous, own), meta.FindStatusCondition(wanted, own)
 		if old != nil && (want == nil || want.ObservedGeneration != old.ObservedGeneration) {
 			return false

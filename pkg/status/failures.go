@@ -21,7 +21,8 @@ type failure struct {
 // undone is what is said, after his name, of whoever changes what we write.
 const undone = " changes it again and again, so that it is put right once in a while only"
 
-// failures are what failed on either side. Of a watch that does not work only a missing right counts: the rest is told of the side as a whole.
+// failures are what failed on either side. Of a watch that does not work only a missing right counts, and
+// objects that are too many or too large: the rest is told of the side as a whole.
 func (r Result) failures() []failure {
 	var out []failure
 	for _, side := range []struct {
@@ -35,7 +36,7 @@ func (r Result) failures() []failure {
 			}
 		}
 		for _, w := range side.watches {
-			if w.Cause.Class() == apply.Forbidden {
+			if class := w.Cause.Class(); class == apply.Forbidden || class == apply.Oversized {
 				out = append(out, failure{side.side, true, apply.Failed(apply.ID{GVK: w.GVK}, w.Cause, nil)})
 			}
 		}
@@ -63,7 +64,7 @@ func (f failure) public() string {
 			who = cmp.Or(plain(f.Rival()), who)
 		}
 		return fmt.Sprintf("%s side: %s: %s%s", f.side, kind, who, undone)
-	case class == apply.Forbidden || class == apply.Unreachable:
+	case class == apply.Forbidden || class == apply.Unreachable || class == apply.Oversized:
 		return onSide(f.side, f.Cause()) // which names a resource, or is about none
 	default:
 		return fmt.Sprintf("%s side: %s: %s", f.side, kind, words(f.side, f.Cause()))
@@ -116,11 +117,18 @@ func (r Result) toldOtherwise(f failure) bool {
 	switch {
 	case class == apply.Cancelled:
 		return true // by another failure, or by the end of this process
+	case f.watch && class == apply.Oversized:
+		return f.side == desired.SideGuest && r.GuestTrouble != nil && sameCause(r.GuestTrouble, f.Cause())
 	case f.watch || f.side == desired.SideMgmt:
 		return false
 	default:
 		return claiming || r.GuestTrouble != nil && f.Verdict() == apply.VerdictFailed && class.Passes()
 	}
+}
+
+// sameCause reports whether an error has a cause.
+func sameCause(err error, cause apply.Cause) bool {
+	return apply.Classify(err, "list", schema.GroupResource{}).String() == cause.String()
 }
 
 // grouped are the groups with one more, beside those that failed alike.

@@ -24,8 +24,8 @@ const (
 	UnsupportedFieldsInUse = "UnsupportedFieldsInUse"
 )
 
-// ownTypes are the types of the conditions that may be ours.
-func ownTypes() []string {
+// OwnTypes are the types of the conditions that may be ours.
+func OwnTypes() []string {
 	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 var (
@@ -62,6 +63,10 @@ func denied() error {
 
 func unreachable() error {
 	return &url.Error{Op: "Patch", URL: "https://secret-host.secret-namespace.svc:6443/apis", Err: errors.New("no route to secret-host")}
+}
+
+func tooMuch() error {
+	return fmt.Errorf("watching gatewayclasses: %w", &watch.LimitError{Resource: "gatewayclasses", Bound: "a list has more than 64 MiB"})
 }
 
 func conflict() error {
@@ -202,6 +207,13 @@ func TestControllerInstalled(t *testing.T) {
 		"a conflict in the guest": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed by secret-manager"},
+		},
+		"the guest sends too much": {
+			status.Result{
+				Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done,
+				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(tooMuch(), "list", deployments)}},
+			},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: the API server sends too much of gatewayclasses: a list has more than 64 MiB"},
 		},
 		"denied on the management side": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},

@@ -215,6 +215,21 @@ func TestControlPlane(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
+		"the guest sends too much": {
+			with(serving(), func(r *status.Result) {
+				r.GuestTrouble, r.GuestWatches = tooMuch(), []apply.WatchProblem{
+					{GVK: schema.GroupVersionKind{Kind: "GatewayClass"}, Cause: apply.Classify(tooMuch(), "list", schema.GroupResource{})},
+				}
+			}),
+			but(func(t *tell) {
+				const text = "watching the guest: the API server sends too much of gatewayclasses: a list has more than 64 MiB " +
+					"[make the objects fewer or smaller; hypergate tries again within 5 minutes]"
+				t.available = want{metav1.ConditionUnknown, "Oversized", serves + ", but whether it is of use is not known: " + text}
+				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.degraded = want{metav1.ConditionTrue, "Oversized", text}
+				t.upgradeable = want{metav1.ConditionUnknown, "Oversized", text}
+			}),
+		},
 		"the guest has not shown everything yet": {
 			status.Result{Unseen: errors.New("the guest is not known yet (waiting for namespaces)"), UnseenSide: desired.SideGuest},
 			but(func(t *tell) {

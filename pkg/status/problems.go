@@ -119,7 +119,7 @@ func (r Result) unseen() (problem, bool) {
 	switch class := cause.Class(); {
 	case r.Unseen != nil && r.UnseenSide == desired.SideMgmt:
 		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + gist(err), waits: ReasonWaiting}, true
-	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized:
+	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized, class == apply.Oversized:
 		return ofCause(phase, desired.SideGuest, cause), true
 	case r.Unseen == nil:
 		return problem{}, false // one kind is not there: what that means is decided elsewhere
@@ -193,6 +193,7 @@ func next(side desired.Side, class apply.Class) string {
 		apply.Conflict:         {mgmt: "if nobody needs the object, delete it, and hypergate makes its own"},
 		apply.NamespaceMissing: {mgmt: "make the namespace"},
 		apply.Enlarged:         {mgmt: "see which mutating webhook adds to what hypergate writes, and let it leave that out"},
+		apply.Oversized:        {mgmt: "make the objects fewer or smaller; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {
 	case !known && class.Passes():

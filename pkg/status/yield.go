@@ -39,6 +39,6 @@ func only(conditions []metav1.Condition, keep func(conditionType string) bool) [
 // OtherWriters are the field managers, but ours, that have written a condition that may be ours, sorted.
 func OtherWriters(writers map[string]string) []string {
 	writers = maps.Clone(writers)
-	maps.DeleteFunc(writers, func(t, _ string) bool { return !slices.Contains(ownTypes(), t) })
+	maps.DeleteFunc(writers, func(t, _ string) bool { return !slices.Contains(OwnTypes(), t) })
 	return slices.Compact(slices.Sorted(maps.Values(writers)))
 }

@@ -3,6 +3,9 @@
 // It is client-go's Reflector with three things that a SharedInformer does not offer: a bound on how long it waits before it tries again
 // after an outage (a SharedInformer's grows to a minute, which is longer than a cluster that came back should go unnoticed), the last error
 // (a watch that is forbidden must be named in a condition, not only logged), and one copy with one listener instead of queues for many.
+//
+// A watch with a Budget reads and keeps no more than its bounds allow: client-go streams lists through watches, which have no end that a
+// transport could wait for. See Meter.
 package watch
 
 import (
@@ -37,6 +40,8 @@ const (
 type Event struct {
 	// Object is the object as it is now, or as it last was. After a deletion its resourceVersion is the deletion's, unless Unseen.
 	Object any
+	// Before is the object as the copy had it; nil where it had none.
+	Before any
 	// Gone: the object is no longer there, or no longer selected.
 	Gone bool
 	// Unseen: the deletion itself was missed, a new list just does not have the object; Object may be old.
@@ -68,6 +73,8 @@ type Options struct {
 	// Patience is for how long what the API server does not know at all (404) is asked for: the objects of a CRD that it has just got, or that has
 	// just gone. Then Run ends. Zero: for ever.
 	Patience time.Duration
+	// Budget bounds what is read and kept; nil: nothing does. The transport of List and Watch must call LimitBody.
+	Budget *Budget
 	// Futile says which other errors count as that; nil: none. It is for what may be forbidden for ever, and what nobody waits for.
 	Futile func(error) bool
 }
@@ -77,6 +84,7 @@ type Watch struct {
 	opts      Options
 	store     cache.Store
 	reflector *cache.Reflector
+	meter     *Meter
 
 	// mu guards what the watch's goroutine writes and others read.
 	mu     sync.Mutex
@@ -99,18 +107,20 @@ func New(opts Options) *Watch {
 	if opts.OnTrouble == nil {
 		opts.OnTrouble = func() {}
 	}
-	w := &Watch{opts: opts, store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	w := &Watch{opts: opts, store: cache.NewStore(cache.MetaNamespaceKeyFunc), meter: opts.Budget.Meter(opts.Name)}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := opts.List(ctx, o)
+			list, err := w.meter.List(ctx, o, opts.List, events{w}.shrink)
 			if err != nil { // a list that works proves nothing: the watch comes after it
 				w.record(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			stream, err := opts.Watch(ctx, o)
-			w.record(err)
+			stream, err := w.meter.Watch(ctx, o, opts.Watch)
+			if err != nil || w.meter.Over() == nil { // beyond a bound, only a complete list proves something
+				w.record(err)
+			}
 			return stream, err
 		},
 	}
@@ -128,6 +138,11 @@ func backoff() wait.Backoff {
 func (w *Watch) Run(ctx context.Context) {
 	w.setLog(logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name))
 	ctx = klog.NewContext(ctx, logr.Discard())
+	defer func() {
+		if ctx.Err() != nil {
+			w.meter.Close()
+		}
+	}()
 	delay, unknown := backoff(), patience{most: w.opts.Patience, futile: w.opts.Futile}
 	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := w.reflector.ListAndWatchWithContext(ctx)
@@ -191,7 +206,12 @@ func (w *Watch) setLog(log logr.Logger) {
 
 // record keeps how an attempt ended, and tells of it if it ended otherwise than the one before.
 func (w *Watch) record(err error) {
-	err = answer.Brief(err)
+	over, isOver := errors.AsType[*LimitError](err)
+	if isOver {
+		err = over // without what client-go says beside it, which depends on the request
+	} else {
+		err = answer.Brief(err)
+	}
 	w.mu.Lock()
 	before, log := w.err, w.log
 	w.err = err
@@ -205,7 +225,8 @@ func (w *Watch) record(err error) {
 	case told && !tell:
 		log.Info("The watch works again")
 	}
-	if (before == nil) != (err == nil) || apierrors.ReasonForError(before) != apierrors.ReasonForError(err) {
+	_, wasOver := errors.AsType[*LimitError](before)
+	if (before == nil) != (err == nil) || wasOver != isOver || apierrors.ReasonForError(before) != apierrors.ReasonForError(err) {
 		w.opts.OnTrouble()
 	}
 }
@@ -227,26 +248,30 @@ func (w *Watch) setSynced() bool {
 // events is the store that the reflector writes to: it keeps the copy and tells of each change.
 type events struct{ *Watch }
 
-// transformed is an object that is already small.
-type transformed struct {
-	metav1.Object
-	small any
-}
-
 // Transformer lets the reflector make objects small before it buffers them. It does so while a list is streamed, and in no other case; what it
 // made small is marked, so that no object is transformed twice.
 func (e events) Transformer() cache.TransformFunc {
-	if e.opts.Transform == nil {
+	if e.opts.Transform == nil && e.meter == nil {
 		return nil
 	}
 	return func(obj any) (any, error) {
-		small, err := e.transform(obj)
+		small, err := e.shrink(obj)
 		if err != nil {
 			return nil, err
 		}
-		identity, err := meta.Accessor(small)
-		return transformed{identity, small}, err
+		e.meter.Adding(small.Kept)
+		return small, nil
 	}
+}
+
+// shrink makes an object small, and marks it.
+func (e events) shrink(obj any) (Small, error) {
+	small, err := e.transform(obj)
+	if err != nil {
+		return Small{}, err
+	}
+	identity, err := meta.Accessor(small)
+	return Small{identity, small}, err
 }
 
 func (e events) Add(obj any) error { return e.put(obj) }
@@ -260,10 +285,12 @@ func (e events) put(obj any) error {
 	if err != nil {
 		return err
 	}
+	before := e.before(obj)
 	if err := e.store.Update(obj); err != nil {
 		return fmt.Errorf("keeping an object of %s: %w", e.opts.Name, err)
 	}
-	e.opts.OnEvent(Event{Object: obj})
+	e.meter.Changed(before, obj)
+	e.opts.OnEvent(Event{Object: obj, Before: before})
 	return nil
 }
 
@@ -272,16 +299,24 @@ func (e events) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
+	before := e.before(obj)
 	if err := e.store.Delete(obj); err != nil {
 		return fmt.Errorf("forgetting an object of %s: %w", e.opts.Name, err)
 	}
-	e.opts.OnEvent(Event{Object: obj, Gone: true})
+	e.meter.Changed(before, nil)
+	e.opts.OnEvent(Event{Object: obj, Before: before, Gone: true})
 	return nil
+}
+
+// before is what was kept of an object until now; nil when that is nothing.
+func (e events) before(obj any) any {
+	before, _, _ := e.store.Get(obj)
+	return before
 }
 
 // Replace takes a new list. What the old copy had and the list has not is gone, though nobody saw it go.
 func (e events) Replace(list []any, resourceVersion string) error {
-	kept := make([]any, 0, len(list))
+	kept, before := make([]any, 0, len(list)), make([]any, 0, len(list))
 	names := map[string]bool{}
 	for _, obj := range list {
 		obj, err := e.transform(obj)
@@ -293,7 +328,7 @@ func (e events) Replace(list []any, resourceVersion string) error {
 			return fmt.Errorf("keeping an object of %s: %w", e.opts.Name, err)
 		}
 		names[key] = true
-		kept = append(kept, obj)
+		kept, before = append(kept, obj), append(before, e.before(obj))
 	}
 	var gone []any
 	for _, key := range e.store.ListKeys() {
@@ -301,15 +336,22 @@ func (e events) Replace(list []any, resourceVersion string) error {
 			gone = append(gone, old)
 		}
 	}
+	wasOver := e.meter.Over() != nil
+	if err := e.meter.Listed(); err != nil {
+		return err
+	}
+	if wasOver {
+		e.record(nil)
+	}
 	if err := e.store.Replace(kept, resourceVersion); err != nil {
 		return fmt.Errorf("keeping a list of %s: %w", e.opts.Name, err)
 	}
 	first := e.setSynced()
 	for _, obj := range gone {
-		e.opts.OnEvent(Event{Object: obj, Gone: true, Unseen: true})
+		e.opts.OnEvent(Event{Object: obj, Before: obj, Gone: true, Unseen: true})
 	}
-	for _, obj := range kept {
-		e.opts.OnEvent(Event{Object: obj})
+	for i, obj := range kept {
+		e.opts.OnEvent(Event{Object: obj, Before: before[i]})
 	}
 	if first {
 		e.opts.OnSynced()
@@ -320,8 +362,8 @@ func (e events) Replace(list []any, resourceVersion string) error {
 
 // transform makes an object small, once.
 func (e events) transform(obj any) (any, error) {
-	if done, ok := obj.(transformed); ok {
-		return done.small, nil
+	if done, ok := obj.(Small); ok {
+		return done.Kept, nil
 	}
 	if e.opts.Transform == nil {
 		return obj, nil

@@ -1,0 +1,212 @@
+package watch
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+// chargeKey is where a request's context has its charge.
+type chargeKey struct{}
+
+// charge is one request of a metered watch.
+type charge struct {
+	meter  *Meter
+	cancel context.CancelFunc
+	// page is how many objects a page of a list may have; 0 for a stream.
+	page int64
+
+	// These are guarded by the meter's mu. lists: the list is not complete yet. failed is the bound that the request went beyond.
+	lists  bool
+	failed *LimitError
+	timer  *time.Timer
+
+	mu sync.Mutex
+	// large: the request may read large messages, and no other may. done: it has ended. drains: the stream ends before the next message.
+	large, done, drains bool
+}
+
+// LimitBody counts and bounds the body of an answer, if the request is one of a metered watch. The transport calls it.
+func LimitBody(ctx context.Context, body io.ReadCloser) io.ReadCloser {
+	c, metered := ctx.Value(chargeKey{}).(*charge)
+	if !metered {
+		return body
+	}
+	return &limitedBody{ReadCloser: body, ctx: ctx, charge: c}
+}
+
+// IsLimited reports whether a request is one of a metered watch. Its answer must be JSON: the memory of nothing else can be estimated.
+func IsLimited(ctx context.Context) bool {
+	_, metered := ctx.Value(chargeKey{}).(*charge)
+	return metered
+}
+
+// end ends the request. It returns the bound that the request went beyond, if there is one, and otherwise err.
+func (c *charge) end(err error) error {
+	c.cancel()
+	c.meter.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	failed := c.failed
+	c.meter.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done = true
+	if c.large {
+		c.large = false
+		<-c.meter.budget.large
+	}
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// listed notes that the list is complete, and events follow. A stream that had a large message is opened again, for smaller buffers. The caller
+// holds the meter's mu.
+func (c *charge) listed() {
+	c.lists = false
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.large && c.page == 0 {
+		time.AfterFunc(drainDelay, c.drain)
+	}
+}
+
+// drain ends the stream, as an API server does.
+func (c *charge) drain() {
+	c.mu.Lock()
+	c.drains = true
+	c.mu.Unlock()
+	c.cancel()
+}
+
+// enlarge waits until the request may read a large message.
+func (c *charge) enlarge(ctx context.Context) error {
+	c.mu.Lock()
+	has := c.large
+	c.mu.Unlock()
+	if has {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case c.meter.budget.large <- struct{}{}:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done {
+		<-c.meter.budget.large
+		return context.Canceled
+	}
+	c.large = true
+	return nil
+}
+
+// delivered notes the end of a message.
+func (c *charge) delivered() {
+	c.meter.mu.Lock()
+	lists := c.lists
+	c.meter.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drains = c.drains || c.large && !lists
+}
+
+func (c *charge) draining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drains
+}
+
+// limitedBody is the body of an answer: messages in JSON, one after another. It is read by one goroutine.
+type limitedBody struct {
+	io.ReadCloser
+	ctx    context.Context //nolint:containedctx // it is the request's, and Read has none
+	charge *charge
+	// size and cost are those of the message under way. depth, quoted and escaped are where in its JSON the reader is.
+	size, cost      int64
+	depth           int
+	quoted, escaped bool
+}
+
+// Read reads within the bounds.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.charge.draining() {
+		return 0, io.EOF
+	}
+	n, err := b.ReadCloser.Read(p)
+	if bound := b.charge.meter.read(b.charge, int64(n)); bound != nil {
+		return 0, bound
+	}
+	if bound := b.scan(p[:n]); bound != nil {
+		return 0, bound
+	}
+	if err != nil && b.charge.draining() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// scan counts the bytes of each message, and estimates what it takes in memory.
+func (b *limitedBody) scan(p []byte) error {
+	l := b.charge.meter.budget.limits
+	for len(p) > 0 {
+		n, ended := b.message(p)
+		b.size += int64(n)
+		p = p[n:]
+		switch {
+		case b.size > l.Message:
+			return b.charge.meter.tooLarge(b.charge, "one message has more than "+size(l.Message))
+		case b.size+b.cost > l.MessageCost:
+			return b.charge.meter.tooLarge(b.charge, "one message takes more than "+size(l.MessageCost)+" when it is decoded")
+		case b.size > l.LargeMessage:
+			if err := b.charge.enlarge(b.ctx); err != nil {
+				return err
+			}
+		}
+		if ended {
+			b.size, b.cost = 0, 0
+			b.charge.delivered()
+		}
+	}
+	return nil
+}
+
+// message reads up to the end of a message, or of p.
+func (b *limitedBody) message(p []byte) (n int, ended bool) {
+	for i, char := range p {
+		switch {
+		case b.escaped:
+			b.escaped = false
+		case b.quoted:
+			b.quoted, b.escaped = char != '"', char == '\\'
+		case char == '"':
+			b.quoted = true
+		case char == ',':
+			b.cost += commaCost
+		case char == '{', char == '[':
+			b.depth++
+			b.cost += costOf(char)
+		case char == '}', char == ']':
+			if b.depth--; b.depth <= 0 {
+				b.depth = 0
+				return i + 1, true
+			}
+		}
+	}
+	return len(p), false
+}
+
+func costOf(char byte) int64 {
+	if char == '{' {
+		return objectCost
+	}
+	return arrayCost
+}

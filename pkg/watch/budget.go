@@ -1,0 +1,279 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+)
+
+// Budget bounds what all watches of one API server may read and keep. It is safe for concurrent use.
+type Budget struct {
+	limits Limits
+	// large is held by the one request that may read a large message.
+	large chan struct{}
+	now   func() time.Time
+
+	mu sync.Mutex
+	// kept is the estimated memory of what all watches keep.
+	kept int64
+}
+
+// NewBudget makes a budget of which nothing is used.
+func NewBudget(limits Limits) *Budget {
+	return &Budget{limits: limits, large: make(chan struct{}, 1), now: time.Now}
+}
+
+// Meter holds one watch to the bounds of a budget. A nil Meter has no bounds.
+//
+// The requests of an attempt carry the meter in their context; LimitBody, called by the transport, counts their bytes. Whoever keeps the objects
+// reports each one. An attempt that goes beyond a bound ends, and until its pause is over List and Watch fail without a request.
+type Meter struct {
+	budget *Budget
+	name   string
+
+	mu sync.Mutex
+	// rate bounds the bytes of lists and events.
+	rate *rate.Limiter
+	// bytes and objects are those of the list under way, listing is the memory of what is kept of it.
+	bytes, listing int64
+	objects        int
+	// kept is the memory of what the watch has kept of the last list and the events since.
+	kept int64
+	// over is the bound that the last attempt went beyond; until is the end of the pause. settled: a list was complete since.
+	over    *LimitError
+	settled bool
+	until   time.Time
+	pause   time.Duration
+	// current is the request under way.
+	current *charge
+}
+
+// Meter makes the meter of one watch. resource is what is watched, for errors. A nil Budget makes a nil Meter.
+func (b *Budget) Meter(resource string) *Meter {
+	if b == nil {
+		return nil
+	}
+	return &Meter{budget: b, name: resource, settled: true, rate: rate.NewLimiter(rate.Limit(b.limits.Rate), b.limits.Burst)}
+}
+
+// Over is the bound that the watch went beyond, from then until a list is complete again; nil otherwise.
+func (m *Meter) Over() error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.settled {
+		return nil
+	}
+	return m.over
+}
+
+// Watch opens a watch within the bounds.
+func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) (apiwatch.Interface, error) {
+	if m == nil {
+		return open(ctx, o)
+	}
+	lists := o.SendInitialEvents != nil && *o.SendInitialEvents
+	ctx, c, err := m.begin(ctx, lists)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := open(ctx, o)
+	if err != nil {
+		return nil, c.end(err)
+	}
+	return limitedStream{stream, c}, nil
+}
+
+// limitedStream ends its request when it is stopped.
+type limitedStream struct {
+	apiwatch.Interface
+	charge *charge
+}
+
+// Stop ends the stream.
+func (s limitedStream) Stop() {
+	_ = s.charge.end(nil)
+	s.Interface.Stop()
+}
+
+// begin starts a request. lists: it is a list, and what was counted of the one before is void.
+func (m *Meter) begin(ctx context.Context, lists bool) (context.Context, *charge, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over != nil && m.budget.now().Before(m.until) {
+		return nil, nil, m.over
+	}
+	c := &charge{meter: m, lists: lists}
+	ctx, c.cancel = context.WithCancel(context.WithValue(ctx, chargeKey{}, c))
+	m.current = c
+	if lists {
+		m.release()
+		m.bytes, m.objects = 0, 0
+	}
+	return ctx, c, nil
+}
+
+// overdue ends a list that takes too long since it began to come. One of which nothing comes costs nothing: the API server ends it.
+func (m *Meter) overdue(c *charge) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.lists {
+		m.trip(c, "a list does not end within "+m.budget.limits.ListTime.String())
+	}
+}
+
+// release forgets what was kept of a list that did not end. The caller holds mu.
+func (m *Meter) release() {
+	m.budget.take(-m.listing)
+	m.listing = 0
+}
+
+// take adds to what all watches keep, and returns the sum.
+func (b *Budget) take(n int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept += n
+	return b.kept
+}
+
+// read counts bytes of a request.
+func (m *Meter) read(c *charge, n int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.budget.limits
+	if c.lists {
+		m.bytes += n
+		if c.timer == nil && n > 0 {
+			c.timer = time.AfterFunc(l.ListTime, func() { m.overdue(c) })
+		}
+	}
+	switch {
+	case c.failed != nil:
+	case c.lists && m.bytes > l.ListBytes:
+		m.trip(c, "a list has more than "+size(l.ListBytes))
+	case !m.rate.AllowN(m.budget.now(), int(n)):
+		m.trip(c, fmt.Sprintf("there were more than %s and then %s a second", size(int64(l.Burst)), size(int64(l.Rate))))
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	return nil
+}
+
+// tooLarge ends a request because of one message. A page of a list may be asked for again with fewer objects.
+func (m *Meter) tooLarge(c *charge, bound string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.page > 1 {
+		c.failed = &LimitError{Resource: m.name, Bound: bound, message: true}
+	} else {
+		m.trip(c, bound)
+	}
+	return c.failed
+}
+
+// trip ends an attempt, and makes the next one wait. The caller holds mu.
+func (m *Meter) trip(c *charge, bound string) {
+	if c == nil || c.failed != nil {
+		return
+	}
+	now, l := m.budget.now(), m.budget.limits
+	if m.over == nil || now.Sub(m.until) > 2*l.MaxPause {
+		m.pause = l.FirstPause
+	} else {
+		m.pause = min(2*m.pause, l.MaxPause)
+	}
+	c.failed = &LimitError{Resource: m.name, Bound: bound}
+	m.over, m.settled, m.until = c.failed, false, now.Add(m.pause)
+	m.release()
+	c.cancel()
+}
+
+// Adding counts an object of a list, before the list is complete. small is what is kept of it.
+func (m *Meter) Adding(small any) {
+	if m == nil {
+		return
+	}
+	n := sizeOf(small)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == nil || m.current.failed != nil {
+		return
+	}
+	m.objects++
+	m.listing += n
+	m.weigh(n, m.budget.take(n))
+}
+
+// Changed counts an event: before is what was kept of the object, after what is; nil when there is none.
+func (m *Meter) Changed(before, after any) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var old, now int64
+	if before != nil {
+		old = sizeOf(before)
+		m.objects--
+	}
+	if after != nil {
+		now = sizeOf(after)
+		m.objects++
+	}
+	m.kept += now - old
+	m.weigh(now, m.budget.take(now-old))
+}
+
+// weigh compares what is kept with the bounds: of one object, and of all watches. The caller holds mu.
+func (m *Meter) weigh(object, total int64) {
+	switch l := m.budget.limits; {
+	case object > l.KeptObject:
+		m.trip(m.current, "what is kept of one object has more than "+size(l.KeptObject))
+	case m.objects > l.Objects:
+		m.trip(m.current, fmt.Sprintf("there are more than %d objects", l.Objects))
+	case m.kept+m.listing > l.Kept:
+		m.trip(m.current, "what is kept of the objects has more than "+size(l.Kept))
+	case total > l.KeptTotal:
+		m.trip(m.current, "what is kept of all objects of this API server has more than "+size(l.KeptTotal))
+	}
+}
+
+// Listed ends a list: what was added is kept now, and what was kept before is not. An error says that the list went beyond a bound, and must
+// not be taken.
+func (m *Meter) Listed() error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.current
+	if c != nil && c.failed != nil {
+		return c.failed
+	}
+	m.budget.take(-m.kept)
+	m.kept, m.listing, m.settled = m.listing, 0, true
+	if c != nil {
+		c.listed()
+	}
+	return nil
+}
+
+// Close gives back what the watch kept: it has ended, and its objects are let go.
+func (m *Meter) Close() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.release()
+	m.budget.take(-m.kept)
+	m.kept, m.objects = 0, 0
+}
