@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // WatchProblem is why the watch of one kind does not work. Until it does, drift of that kind goes unnoticed.
@@ -33,9 +35,9 @@ func (p WatchProblem) Err() error { return p.err }
 
 // Start watches every kind, and returns at once; the watches end with ctx. notify is called whenever Apply or Prune may have something to
 // do: an object drifted, vanished or appeared, a kind was listed for the first time, a watch broke or works again. It is called from
-// several goroutines and must return at once. Call Start once.
+// several goroutines and must return at once. Call Start once. A context of watch.WithSession says when the server may have become another one.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
-	if !c.tracker.start(notify) {
+	if !c.tracker.start(notify, watch.SessionFrom(ctx)) {
 		return fmt.Errorf("watching the %s cluster: the watches were started before", c.opts.Name)
 	}
 	log := klog.FromContext(ctx).WithValues("cluster", c.opts.Name)
@@ -58,7 +60,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	return nil
 }
 
-// Synced says whether the watches of all kinds have shown what there is, at least once.
+// Synced reports whether the watches of all kinds have shown what there is, at least once in the present session.
 func (c *Cluster) Synced() bool {
 	for i := range c.opts.Kinds {
 		if !c.tracker.synced(i) {
@@ -70,7 +72,7 @@ func (c *Cluster) Synced() bool {
 
 // Known says whether waiting brings nothing new: of each kind the watch has shown what there is, or had a problem that does not pass by
 // itself, such as a permission that is missing. An API server that cannot be reached, or does not take the credentials, leaves it unknown.
-// What is known stays known.
+// What is known stays known while the session is the same.
 func (c *Cluster) Known() bool {
 	for i := range c.opts.Kinds {
 		if !c.tracker.known(i) {
@@ -108,8 +110,9 @@ func (c *Cluster) listWatch(log logr.Logger, from source, k Kind, f feed) *cache
 			log.Info("The watch works again")
 		}
 	}
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	return watch.Consistent(watch.Requests{
+		Begin: func() { c.tracker.begins(from) },
+		List: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			list, err := c.resource(k, c.opts.Namespace).List(ctx, opts)
 			if err != nil { // a list that works proves nothing: the watch comes after it
@@ -117,7 +120,7 @@ func (c *Cluster) listWatch(log logr.Logger, from source, k Kind, f feed) *cache
 			}
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+		Watch: func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			w, err := c.resource(k, c.opts.Namespace).Watch(ctx, opts)
 			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
@@ -126,7 +129,7 @@ func (c *Cluster) listWatch(log logr.Logger, from source, k Kind, f feed) *cache
 			}
 			return w, err
 		},
-	}
+	})
 }
 
 func watchProblem(k Kind, verb string, err error) *WatchProblem {
@@ -140,14 +143,14 @@ func watchProblem(k Kind, verb string, err error) *WatchProblem {
 	return &WatchProblem{GVK: k.GVK, Cause: cause, err: fmt.Errorf("watching %s: %w", k.Resource, err)}
 }
 
-// start sets who is notified; false when that was done before.
-func (t *tracker) start(notify func()) bool {
+// start sets who is notified, and what the present session is; false when that was done before.
+func (t *tracker) start(notify func(), session func() uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.started {
 		return false
 	}
-	t.started, t.notify = true, notify
+	t.started, t.notify, t.session = true, notify, session
 	return true
 }
 

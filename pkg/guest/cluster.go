@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -180,6 +179,7 @@ func identityOnly(obj any) (any, error) {
 // Start begins to watch, once. It returns at once; notify is called on every event that may matter. Without a kubeconfig there is nothing to watch yet: it
 // is waited for.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
+	ctx = watch.WithSession(ctx, c.conn.Session)
 	c.notify, c.arranged, c.log = notify, func() { c.arrange(ctx) }, klog.FromContext(ctx)
 	go c.conn.Run(ctx, notify)
 	select {
@@ -244,26 +244,42 @@ func (c *Cluster) HasWebhook() bool {
 	return slices.ContainsFunc(c.objects.Members(), func(id apply.ID) bool { return id.GVK.Kind == "ValidatingWebhookConfiguration" })
 }
 
-// HasNamespace says whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log.
+// HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the guest's audit log. A guest that has not is
+// the one that this process works with from then on: no kubeconfig of another one is used.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
-	return hasNamespace(ctx, c.core, uid)
+	session := c.conn.Session()
+	found, identity, err := hasNamespace(ctx, c.core, uid)
+	if err != nil || found {
+		return found, err
+	}
+	if err := c.conn.Identify(session, string(identity)); err != nil {
+		return false, fmt.Errorf("identifying the guest: %w", err)
+	}
+	return false, nil
 }
 
-// HasNamespace says the same of the cluster that a config leads to, before it is taken for the guest.
-func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (bool, error) {
+// HasNamespace reports the same of the cluster that a config leads to, before it is taken for the guest, and what identifies that cluster: the UID of its
+// namespace kube-system, empty where it shows none.
+func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (found bool, identity types.UID, err error) {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(limitAnswers)
 	core, err := coreclient.NewForConfig(restConfig)
 	if err != nil {
-		return false, fmt.Errorf("making a client of the guest: %w", err)
+		return false, "", fmt.Errorf("making a client of the guest: %w", err)
 	}
 	return hasNamespace(ctx, core, uid)
 }
 
-func hasNamespace(ctx context.Context, core coreclient.NamespacesGetter, uid types.UID) (bool, error) {
+func hasNamespace(ctx context.Context, core coreclient.NamespacesGetter, uid types.UID) (found bool, identity types.UID, err error) {
 	list, err := core.Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return false, fmt.Errorf("reading namespaces in the guest: %w", err)
+		return false, "", fmt.Errorf("reading namespaces in the guest: %w", err)
 	}
-	return slices.ContainsFunc(list.Items, func(ns corev1.Namespace) bool { return ns.UID == uid }), nil
+	for i := range list.Items {
+		ns := &list.Items[i]
+		if found = found || ns.UID == uid; ns.Name == metav1.NamespaceSystem {
+			identity = ns.UID
+		}
+	}
+	return found, identity, nil
 }
