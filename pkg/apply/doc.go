@@ -21,6 +21,8 @@
 //
 //   - An object that needs no write costs no request. One that drifted costs one write.
 //   - A stale event never causes a write: what the watch shows counts only when it is newer than what we wrote.
+//   - A list that began after a write was answered must show it. If it does not, the cluster was restored from a backup, whatever the versions say, and the
+//     object is written again. In another session (watch.WithSession) nothing is known before each kind was listed in it.
 //   - Fields are taken from others by force only on objects that are ours: the watch shows our label, we remember the UID, or the object's
 //     managedFields name us. Anything else is a conflict, and stays as it is.
 //   - Objects of prunable kinds are ours alone: one that exists and is not ours is never written, since it would be deleted some day. No

@@ -11,11 +11,23 @@ import (
 // feed is one watch, and what became of it. A kind has one, or one for each of its names.
 type feed struct {
 	name    string // the only one that is watched; empty means all
-	synced  bool
-	refused bool   // there was a problem that no waiting mends
+	begun   moment // when the last list began
+	synced  mark
+	refused mark   // there was a problem that does not pass by itself
 	rv      string // the newest that the watch has shown
 	problem *WatchProblem
 }
+
+// moment is a session, and how many writes had been answered.
+type moment struct{ session, answered uint64 }
+
+// mark notes that something was so in a session.
+type mark struct {
+	set     bool
+	session uint64
+}
+
+func (m mark) in(session uint64) bool { return m.set && m.session == session }
 
 // feedsOf are the watches that a kind needs, in the order of its names.
 func feedsOf(k Kind) []feed {
@@ -46,23 +58,31 @@ type source struct{ kind, feed int }
 
 func (t *tracker) feed(from source) *feed { return &t.kinds[from.kind].feeds[from.feed] }
 
-// listed says that a list has shown whether the object is there.
-func (k *kindRecords) listed(key types.NamespacedName) bool {
-	return slices.ContainsFunc(k.feeds, func(f feed) bool { return f.shows(key) && f.synced })
+// begins notes that a list begins.
+func (t *tracker) begins(from source) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.feed(from).begun = moment{t.session(), t.answered}
+}
+
+// isListed reports whether a list has shown whether the object is there.
+func (t *tracker) isListed(kind int, key types.NamespacedName) bool {
+	return slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return f.shows(key) && f.synced.in(t.session()) })
 }
 
 // synced says that all of the kind was listed.
 func (t *tracker) synced(kind int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return !f.synced })
+	return !slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return !f.synced.in(t.session()) })
 }
 
 // known says that waiting brings nothing new of the kind.
 func (t *tracker) known(kind int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return !f.synced && !f.refused })
+	now := t.session()
+	return !slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return !f.synced.in(now) && !f.refused.in(now) })
 }
 
 // problem is the first of the kind's watches; nil when all work.
@@ -86,7 +106,7 @@ func (t *tracker) setProblem(from source, p *WatchProblem) (changed bool) {
 			f.problem = p
 		}
 		if p != nil && !p.Cause.Class().Passes() {
-			f.refused = true
+			f.refused = mark{true, f.begun.session}
 		}
 		return changed
 	})

@@ -25,7 +25,7 @@ func pair() *tracker {
 func (t *tracker) planOf(key types.NamespacedName) plan {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.record(0, key).plan(1, t.kinds[0].listed(key))
+	return t.record(0, key).plan(1, t.isListed(0, key))
 }
 
 func TestAKindIsSyncedWhenAllOfItsNamesWereListed(t *testing.T) {
@@ -73,7 +73,7 @@ func TestTimeGoesBackwardsForEachNameByItself(t *testing.T) {
 	if p := tr.planOf(two); p != planNothing {
 		t.Errorf("plan = %d, want nothing: no list of this name was ever newer", p)
 	}
-	tr.listed(fromTwo, map[types.NamespacedName]sighting{two: {state: present, rv: "40", uid: "b"}}, "50")
+	tr.listed(fromTwo, map[types.NamespacedName]sighting{two: {state: present, rv: "40", uid: "b", fields: 1}}, "50")
 	if a, b := tr.planOf(one), tr.planOf(two); a != planNothing || b != planWriteOurs {
 		t.Errorf("plans = %d, %d, want that only the second name is void", a, b)
 	}

@@ -42,6 +42,7 @@ type memo struct {
 	// refusal is the outcome of a write after which the object came back too large; nil if it did not. The object is not sent again before it
 	// has changed.
 	refusal *Outcome
+	number  uint64 // of the write's answer, see tracker.answered
 }
 
 func (m memo) exists() bool { return m.rv != "" }
@@ -51,6 +52,7 @@ type record struct {
 	seen    sighting
 	memo    memo
 	deleted types.UID // what we deleted, until the watch shows it
+	number  uint64    // of the deletion's answer
 	busy    bool      // a write is under way: events wait for its memo
 	stirred bool      // an event that matters came while busy
 }
@@ -130,8 +132,11 @@ type tracker struct {
 	kinds   []kindRecords
 	damper  damper
 	clock   clock.PassiveClock
-	started bool
-	notify  func()
+	session func() uint64
+	// answered is how many writes and deletions were answered.
+	answered uint64
+	started  bool
+	notify   func()
 }
 
 // kindRecords are the objects of one kind, and the watches that show them: one, or one for each name.
@@ -142,7 +147,8 @@ type kindRecords struct {
 
 func newTracker(kinds []Kind, now clock.PassiveClock) *tracker {
 	t := &tracker{
-		kinds: make([]kindRecords, len(kinds)), damper: damper{buckets: map[place]bucket{}, swept: now.Now()}, clock: now, notify: func() {},
+		kinds: make([]kindRecords, len(kinds)), damper: damper{buckets: map[place]bucket{}, swept: now.Now()}, clock: now,
+		session: func() uint64 { return 0 }, notify: func() {},
 	}
 	for i, k := range kinds {
 		t.kinds[i] = kindRecords{feeds: feedsOf(k), records: map[types.NamespacedName]*record{}}
@@ -186,7 +192,7 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 	if !known {
 		r = &record{}
 	}
-	p := r.plan(hash, t.kinds[kind].listed(key))
+	p := r.plan(hash, t.isListed(kind, key))
 	switch p {
 	case planNothing, planWait:
 		return p, pause{}
@@ -249,6 +255,8 @@ func (t *tracker) shown(kind int, key types.NamespacedName) any {
 func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 	t.change(func() bool {
 		r := t.record(kind, key)
+		t.answered++
+		m.number = t.answered
 		r.memo, r.busy, r.deleted = m, false, ""
 		return r.stirred && r.drifted()
 	})
@@ -297,24 +305,19 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 func (t *tracker) listed(from source, all map[types.NamespacedName]sighting, rv string) {
 	t.change(func() bool {
 		f, records := t.feed(from), t.kinds[from.kind].records
-		about := slices.DeleteFunc(slices.Collect(maps.Keys(records)), func(key types.NamespacedName) bool { return !f.shows(key) })
-		matters := !f.synced
-		if f.synced && newer(f.rv, rv) {
-			// The list is older than what the watch had shown, which a reflector never asks for: the API server was restored from a backup,
-			// and what we remember of later versions is void.
-			for _, key := range about {
-				records[key].memo = memo{}
-			}
-			matters = true
-		}
-		f.synced, f.rv = true, rv
-		for _, key := range about {
-			if _, ok := all[key]; !ok {
-				matters = t.put(from.kind, key, sighting{state: gone, rv: rv}) || matters
+		matters := !f.synced.in(t.session())
+		l := list{f.begun, rv, f.synced.set && newer(f.rv, rv)}
+		f.synced, f.rv = mark{true, f.begun.session}, rv
+		shown := map[types.NamespacedName]sighting{}
+		maps.Copy(shown, all)
+		for key := range records {
+			if _, there := all[key]; !there && f.shows(key) {
+				shown[key] = sighting{state: gone, rv: rv}
 			}
 		}
-		for key, s := range all {
-			matters = t.put(from.kind, key, s) || matters
+		for key, s := range shown {
+			lost := t.record(from.kind, key).rebase(s, l)
+			matters = t.put(from.kind, key, s) || lost || matters
 		}
 		return matters
 	})
@@ -361,7 +364,8 @@ func (t *tracker) forget(kind int, key types.NamespacedName, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(kind, key)
-	r.memo, r.deleted = memo{}, uid
+	t.answered++
+	r.memo, r.deleted, r.number = memo{}, uid, t.answered
 }
 
 // currentUID is that of our last write or, if the watch has shown something newer, of that.

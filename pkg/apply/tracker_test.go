@@ -25,7 +25,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	s := &story{t: t, tracker: newTracker(make([]Kind, 1), clock.RealClock{})}
-	if !s.tracker.start(func() { s.notified++ }) {
+	if !s.tracker.start(func() { s.notified++ }, func() uint64 { return 0 }) {
 		t.Fatal("the tracker was started before")
 	}
 	return s
@@ -164,9 +164,95 @@ func TestTrackerStories(t *testing.T) {
 			s.wrote(1, "10", "a", 7)
 			s.shows("10", "a", 7)
 			s.notified = 0
-			s.lists("6", map[types.NamespacedName]sighting{tracked: {state: present, rv: "5", uid: "a", fields: 7}})
+			s.lists("6", map[types.NamespacedName]sighting{tracked: {state: present, rv: "5", uid: "a", fields: 6}})
 			s.expect(1)
 			s.begin(1, planWriteOurs)
+		},
+		"a list that goes back in time and shows our write is taken for what there is": func(s *story) {
+			s.lists("8", nil)
+			s.wrote(1, "10", "a", 7)
+			s.shows("11", "a", 7)
+			s.notified = 0
+			s.lists("6", map[types.NamespacedName]sighting{tracked: {state: present, rv: "5", uid: "a", fields: 7}})
+			s.expect(0)
+			s.begin(1, planNothing)
+			s.shows("7", "a", 8) // the new history has not come to version 10 yet
+			s.expect(1)
+			s.begin(1, planWriteOurs)
+		},
+		"a newer list that shows what is older than our write voids it": func(s *story) {
+			s.lists("4", nil)
+			s.wrote(1, "500", "a", 7)
+			s.shows("500", "a", 7)
+			s.wrote(2, "900", "a", 8)
+			s.shows("900", "a", 8)
+			s.notified = 0
+			// Restored from a backup of 600. Others have written 400 times since.
+			s.lists("1000", map[types.NamespacedName]sighting{tracked: {state: present, rv: "500", uid: "a", fields: 7}})
+			s.expect(1)
+			s.begin(2, planWriteOurs)
+		},
+		"a list of our version that does not show our write voids it": func(s *story) {
+			s.lists("4", nil)
+			s.wrote(1, "9", "a", 7)
+			s.notified = 0
+			s.lists("9", nil)
+			s.expect(1)
+			s.begin(1, planWriteNew)
+		},
+		"a list that began after our write and is older voids it": func(s *story) {
+			s.lists("4", nil)
+			s.wrote(1, "900", "a", 7) // and the watch never shows it
+			s.notified = 0
+			s.tracker.begins(source{})
+			s.lists("600", nil)
+			s.expect(1)
+			s.begin(1, planWriteNew)
+		},
+		"a list that began before our write and is older says nothing of it": func(s *story) {
+			s.lists("4", nil)
+			s.tracker.begins(source{})
+			s.wrote(1, "900", "a", 7)
+			s.notified = 0
+			s.lists("600", nil)
+			s.expect(0)
+			s.begin(1, planNothing)
+		},
+		"what we deleted and a later list shows was restored": func(s *story) {
+			s.shows("5", "a", 7)
+			s.tracker.forget(0, tracked, "a")
+			s.showsGone("6")
+			s.tracker.forget(0, tracked, "a")
+			s.tracker.begins(source{})
+			s.lists("5", map[types.NamespacedName]sighting{tracked: {state: present, rv: "4", uid: "a", fields: 7}})
+			s.begin(1, planWriteOurs)
+			if v := s.tracker.victims(0, nil); len(v) != 1 {
+				s.t.Errorf("victims = %v, want the object", v)
+			}
+		},
+		"in another session nothing is known before a list that began in it": func(s *story) {
+			session := uint64(0)
+			s.tracker.session = func() uint64 { return session }
+			s.tracker.begins(source{})
+			s.lists("4", nil)
+			known := func(want bool) {
+				s.t.Helper()
+				if s.tracker.synced(0) != want || s.tracker.known(0) != want {
+					s.t.Errorf("synced %t, known %t, want %t", s.tracker.synced(0), s.tracker.known(0), want)
+				}
+			}
+			known(true)
+			s.tracker.begins(source{})
+			session++
+			known(false)
+			s.begin(1, planWriteUnknown)
+			s.lists("5", nil) // it began in the one before
+			known(false)
+			s.notified = 0
+			s.tracker.begins(source{})
+			s.lists("5", nil)
+			s.expect(1)
+			known(true)
 		},
 		"an object that is being deleted is waited for": func(s *story) {
 			s.wrote(1, "10", "a", 7)

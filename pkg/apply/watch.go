@@ -36,9 +36,9 @@ func (p WatchProblem) Err() error { return p.err }
 
 // Start watches every kind, and returns at once; the watches end with ctx. notify is called whenever Apply or Prune may have something to
 // do: an object drifted, vanished or appeared, a kind was listed for the first time, a watch broke or works again. It is called from
-// several goroutines and must return at once. Call Start once.
+// several goroutines and must return at once. Call Start once. A context of watch.WithSession says when the server may have become another one.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
-	if !c.tracker.start(notify) {
+	if !c.tracker.start(notify, watch.SessionFrom(ctx)) {
 		return fmt.Errorf("watching the %s cluster: the watches were started before", c.opts.Name)
 	}
 	log := klog.FromContext(ctx).WithValues("cluster", c.opts.Name)
@@ -62,7 +62,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	return nil
 }
 
-// Synced says whether the watches of all kinds have shown what there is, at least once.
+// Synced reports whether the watches of all kinds have shown what there is, at least once in the present session.
 func (c *Cluster) Synced() bool {
 	for i := range c.opts.Kinds {
 		if !c.tracker.synced(i) {
@@ -74,7 +74,7 @@ func (c *Cluster) Synced() bool {
 
 // Known says whether waiting brings nothing new: of each kind the watch has shown what there is, or had a problem that does not pass by
 // itself, such as a permission that is missing. An API server that cannot be reached, or does not take the credentials, leaves it unknown.
-// What is known stays known.
+// What is known stays known while the session is the same.
 func (c *Cluster) Known() bool {
 	for i := range c.opts.Kinds {
 		if !c.tracker.known(i) {
@@ -116,8 +116,10 @@ func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(ve
 // listWatch is how the reflector of one feed lists and watches. It sees each error before the reflector does: the reflector has no hook
 // for that.
 func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	return watch.Consistent(watch.Requests{
+		Begin:   func() { c.tracker.begins(kept.from) },
+		Drained: kept.meter.Drained,
+		List: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			list, err := kept.meter.List(ctx, opts, func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 				return c.resource(k, c.opts.Namespace).List(ctx, opts)
@@ -127,7 +129,7 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 			}
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error) {
+		Watch: func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			w, err := kept.meter.Watch(ctx, opts, c.resource(k, c.opts.Namespace).Watch)
 			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
@@ -139,7 +141,7 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 			}
 			return w, err
 		},
-	}
+	})
 }
 
 func watchProblem(k Kind, verb string, err error) *WatchProblem {
@@ -153,14 +155,14 @@ func watchProblem(k Kind, verb string, err error) *WatchProblem {
 	return &WatchProblem{GVK: k.GVK, Cause: cause, err: fmt.Errorf("watching %s: %w", k.Resource, answer.Brief(err))}
 }
 
-// start sets who is notified; false when that was done before.
-func (t *tracker) start(notify func()) bool {
+// start sets who is notified, and what the present session is; false when that was done before.
+func (t *tracker) start(notify func(), session func() uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.started {
 		return false
 	}
-	t.started, t.notify = true, notify
+	t.started, t.notify, t.session = true, notify, session
 	return true
 }
 

@@ -41,7 +41,7 @@ func guard(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas fu
 	return nil
 }
 
-// guestConn is the connection to the guest. A kubeconfig that comes while it is in use must not lead to the management cluster either.
+// guestConn is the connection to the guest. A kubeconfig that comes while it is in use must not lead to the management cluster either, nor to another guest.
 func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	load, first := o.LoadGuest, o.GuestConfig
 	if o.Config.GuestKubeconfigSecret != "" {
@@ -59,10 +59,13 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 			}
 			return clientConfig(config), nil
 		},
-		Verify: func(ctx context.Context, candidate *rest.Config) error {
-			return guard(ctx, o.Config, m, func(ctx context.Context, uid types.UID) (bool, error) {
-				return guest.HasNamespace(ctx, candidate, uid)
+		Verify: func(ctx context.Context, candidate *rest.Config) (string, error) {
+			var identity types.UID
+			err := guard(ctx, o.Config, m, func(ctx context.Context, uid types.UID) (same bool, err error) {
+				same, identity, err = guest.HasNamespace(ctx, candidate, uid)
+				return same, err
 			})
+			return string(identity), err
 		},
 	})
 	if err == nil && o.Config.GuestKubeconfigSecret != "" {

@@ -30,6 +30,8 @@ type tokens struct {
 	mints    limit
 	// err is why the last one that was due could not be had.
 	err error
+	// accepted is a token that the guest takes: it made it for this process, or was asked.
+	accepted string
 	// replaced is when istiod last got one of another account than before.
 	replaced time.Time
 }
@@ -67,7 +69,7 @@ func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
 // credential is the Secret by which istiod reaches the guest, with a new token when that is due; nothing while there never was one.
 func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObject {
 	now := r.clock.Now()
-	if r.mintDue(r.mgmt.Credential(), now) {
+	if r.mintDue(r.mgmt.Credential(), now) || r.refused(ctx, r.mgmt.Credential()) {
 		r.mint(ctx, p, now)
 	} else {
 		r.tokens.err = nil
@@ -108,6 +110,24 @@ func (t tokens) overdue(credential desired.Credential, now time.Time) bool {
 	return !now.Before(renewal) || credential.Issued.After(now) || renewal.Sub(now) > t.lifetime
 }
 
+// refused reports whether the guest does not take a token that a process before this one asked for. The Secret, or the guest, may be restored from a backup,
+// and the guest's signing key another one since. Without an answer the token is good, and is looked at again.
+func (r *Reconciler) refused(ctx context.Context, credential desired.Credential) bool {
+	t := &r.tokens
+	if credential.Token == t.accepted {
+		return false
+	}
+	accepted, err := r.guest.Accepts(ctx, credential.Token)
+	switch {
+	case err != nil:
+		logr.FromContextOrDiscard(ctx).V(1).Info("Whether the guest takes istiod's token is not known", "err", err.Error())
+		return false
+	case accepted:
+		t.accepted = credential.Token
+	}
+	return !accepted
+}
+
 // mint asks for a token, if it was not asked for too often.
 func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 	t := &r.tokens
@@ -131,5 +151,6 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 		t.replaced = now
 	}
 	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
+	t.accepted = fresh.Token
 	r.mgmt.KeepCredential(fresh)
 }

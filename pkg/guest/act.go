@@ -46,6 +46,13 @@ func (c *Cluster) MintCredential(ctx context.Context, lifetime time.Duration, no
 	return desired.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }
 
+// Accepts asks the guest whether it takes a token.
+func (c *Cluster) Accepts(ctx context.Context, token string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.conn.Accepts(ctx, token)
+}
+
 // Reaches says whether a credential leads to this guest as it is now: the same server, verified by all its CAs. It may have more, which the guest
 // had a moment ago.
 func (c *Cluster) Reaches(credential desired.Credential) bool {

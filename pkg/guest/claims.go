@@ -44,6 +44,8 @@ type claimView struct {
 type madeClaim struct {
 	desired.HeldClaim
 	version string
+	// listing: a list began after it was answered. That one shows it, whatever its version, or it is gone: the guest was restored from a backup.
+	listing bool
 }
 
 func newClaimView(client coordinationclient.LeaseInterface, claims []desired.Claim, budget *watch.Budget, notify func()) *claimView {
@@ -68,13 +70,14 @@ func (v *claimView) watchOf(lease string, budget *watch.Budget, notify func()) *
 		},
 		Example: &coordinationv1.Lease{}, Client: v.client, Transform: claimOnly, Budget: budget,
 		OnEvent: func(e watch.Event) {
-			if item, ok := e.Object.(*claimItem); ok {
+			if item, ok := e.Object.(*claimItem); ok && !e.Unseen {
 				v.came(lease, item.ResourceVersion)
 			}
 			notify()
 		},
+		OnListing: func() { v.listing(lease) },
 		OnListed: func(version string) {
-			v.came(lease, version)
+			v.listed(lease, version)
 			notify()
 		},
 		OnTrouble: notify,
@@ -109,13 +112,32 @@ func (v *claimView) came(lease, version string) {
 	}
 }
 
+// listing notes that a list begins, and listed that it has come.
+func (v *claimView) listing(lease string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if made, is := v.made[lease]; is {
+		made.listing = true
+		v.made[lease] = made
+	}
+}
+
+func (v *claimView) listed(lease, version string) {
+	v.mu.Lock()
+	if v.made[lease].listing {
+		delete(v.made, lease)
+	}
+	v.mu.Unlock()
+	v.came(lease, version)
+}
+
 // took notes a claim that was taken in a version of its Lease, unless the watch came there before the answer did: the Lease may be gone again, and
 // nothing would ever say so.
 func (v *claimView) took(claim desired.HeldClaim, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if after(version, v.at[claim.Lease]) {
-		v.made[claim.Lease] = madeClaim{claim, version}
+	if at := v.at[claim.Lease]; at == "" || after(version, at) {
+		v.made[claim.Lease] = madeClaim{HeldClaim: claim, version: version}
 	}
 }
 
@@ -128,10 +150,10 @@ func (v *claimView) gave(claim desired.HeldClaim) {
 	}
 }
 
-// after compares versions; no version at all is before each.
+// after compares versions. Of two that cannot be compared neither is after the other: the watch decides, and a claim that it does not show is taken again.
 func after(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err != nil || order > 0
+	return err == nil && order > 0
 }
 
 // claimItem is what is kept of a Lease.

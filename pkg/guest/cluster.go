@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -191,6 +190,7 @@ func identityOnly(obj any) (any, error) {
 // Start begins to watch, once. It returns at once; notify is called on every event that may matter. Without a kubeconfig there is nothing to watch yet: it
 // is waited for.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
+	ctx = watch.WithSession(ctx, c.conn.Session)
 	c.notify, c.arranged, c.log = notify, func() { c.arrange(ctx) }, klog.FromContext(ctx)
 	go c.conn.Run(ctx, notify)
 	select {

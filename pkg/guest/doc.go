@@ -11,6 +11,7 @@
 // # Invariants
 //
 //   - At rest it makes no request: what it observes comes from watches.
+//   - After another kubeconfig was put in use, nothing is known before each watch that decides has listed with it.
 //   - "Could not list" is an error from Observe, never an empty list: only a list that is known to be empty uninstalls.
 //   - A kind that the guest does not serve is no error: there are then no objects of it. Its watch starts when its CRD comes, with an empty copy, and
 //     stops when it goes.

@@ -28,20 +28,29 @@ var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger one
 	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage)
 
 // HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the
-// guest's audit log.
+// guest's audit log. A guest that does not have it is the one that this process works with from then on: a kubeconfig of
+// another guest is refused.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
+	session := c.conn.Session()
 	found, err := lookAtNamespaces(ctx, c.spaces, uid)
-	return found.has, err
+	if err != nil || found.has {
+		return found.has, err
+	}
+	if err := c.conn.Identify(session, string(found.kubeSystem)); err != nil {
+		return false, fmt.Errorf("identifying the guest: %w", err)
+	}
+	return false, nil
 }
 
-// HasNamespace reports the same of the cluster that a config leads to, before it is taken for the guest.
-func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (bool, error) {
+// HasNamespace reports the same of the cluster that a config leads to, before it is taken for the guest, and what
+// identifies that cluster: the UID of its namespace kube-system, empty where it shows none.
+func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (found bool, identity types.UID, err error) {
 	client, err := namespaceClient(restConfig)
 	if err != nil {
-		return false, fmt.Errorf("making a client of the guest: %w", err)
+		return false, "", fmt.Errorf("making a client of the guest: %w", err)
 	}
-	found, err := lookAtNamespaces(ctx, client, uid)
-	return found.has, err
+	spaces, err := lookAtNamespaces(ctx, client, uid)
+	return spaces.has, spaces.kubeSystem, err
 }
 
 // namespaceClient is a client for the metadata of namespaces, page by page.

@@ -31,8 +31,9 @@ type Options struct {
 	Config *rest.Config
 	// Load reads the kubeconfig again.
 	Load func() (*rest.Config, error)
-	// Verify is asked whether a new kubeconfig may be used. The config that it gets leads to where the kubeconfig does.
-	Verify func(context.Context, *rest.Config) error
+	// Verify is asked whether a new kubeconfig may be used, and what identifies the guest that it leads to; empty where nothing does. The config that it
+	// gets leads to where the kubeconfig does.
+	Verify func(context.Context, *rest.Config) (identity string, err error)
 	// Every is how often the kubeconfig is read; 0 means every 10 s.
 	Every time.Duration
 }
@@ -49,9 +50,12 @@ type Conn struct {
 	// mu guards what follows, and what sessions count.
 	mu      sync.Mutex
 	current *session
+	// number counts the sessions that were in use.
+	number uint64
+	// guest identifies the guest of this process, once that is known.
+	guest   identity
 	problem error
-	// refused says that the guest did not know us when it was asked last.
-	refused bool
+	refusal refusal
 }
 
 var _ http.RoundTripper = &Conn{}
@@ -62,7 +66,7 @@ func Fixed(config *rest.Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{config: rest.CopyConfig(config), begun: closed(), current: &session{endpoint: server}}, nil
+	return &Conn{config: rest.CopyConfig(config), begun: closed(), current: &session{endpoint: server, config: config}}, nil
 }
 
 func closed() chan struct{} {
@@ -117,7 +121,7 @@ func (c *Conn) waits() bool {
 func (c *Conn) Problem() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.problem == nil && c.refused {
+	if c.problem == nil && c.refusal.certain {
 		return ErrRefused
 	}
 	return c.problem
@@ -143,18 +147,9 @@ func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
 	case response.StatusCode == http.StatusUnauthorized:
 		c.lookSoon()
 	}
-	c.answered(s, response.StatusCode)
+	c.answered(s, r.URL.Path, response.StatusCode)
 	response.Body = &body{response.Body, done, s.closed}
 	return response, nil
-}
-
-// answered remembers whether the guest knows the kubeconfig that is in use.
-func (c *Conn) answered(s *session, code int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s == c.current {
-		c.refused = code == http.StatusUnauthorized
-	}
 }
 
 // CloseIdleConnections closes connections that nobody uses, as http.Client asks for.
@@ -184,20 +179,26 @@ func (c *Conn) end(s *session) {
 	}
 }
 
-// use puts a session in the place of the one before.
-func (c *Conn) use(next *session) {
+// use puts a session in the place of the one before, if it leads to the same guest.
+func (c *Conn) use(next *session, leadsTo string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.guest.admits(leadsTo); err != nil {
+		return err
+	}
 	if c.waits() {
 		close(c.begun)
 	}
 	old := c.current
-	c.current, c.problem, c.refused = next, nil, false
+	c.current, c.problem, c.refusal = next, nil, refusal{}
+	c.number++
+	c.guest = identity{true, leadsTo}
 	if old.underWay == 0 {
 		old.close()
 	} else {
 		old.overdue = time.AfterFunc(drainTime, old.close)
 	}
+	return nil
 }
 
 // Look has the kubeconfig be read soon, because it may be another. Without it that is noticed in the end.
@@ -244,61 +245,70 @@ func wait(ctx context.Context, atMost time.Duration, hurry <-chan struct{}) bool
 
 // look reads the kubeconfig, and uses it if it is another and a good one. It says whether it did.
 func (c *Conn) look(ctx context.Context) bool {
-	next, err := c.next(ctx)
+	next, leadsTo, err := c.next(ctx)
 	switch {
 	case ctx.Err() != nil:
 		if next != nil {
 			next.close()
 		}
 		return false
-	case err != nil:
-		c.refuse(logr.FromContextOrDiscard(ctx), err)
-		return false
-	case next == nil:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.problem = nil
+	case err == nil && next == nil:
+		c.keep(ctx)
 		return false
 	}
 	told := "The guest kubeconfig was replaced; the new one is in use"
 	if c.waits() {
 		told = "There is a guest kubeconfig now, and it is in use"
 	}
-	c.use(next)
+	if err == nil {
+		if err = c.use(next, leadsTo); err != nil {
+			next.close()
+		}
+	}
+	if err != nil {
+		c.refuse(logr.FromContextOrDiscard(ctx), err)
+		return false
+	}
 	logr.FromContextOrDiscard(ctx).Info(told, "server", next.endpoint.Server)
 	return true
 }
 
-// next is a session of the kubeconfig as it is now; nil if it is the one in use.
-func (c *Conn) next(ctx context.Context) (*session, error) {
-	unread, unused := "the guest kubeconfig cannot be read any more, and goes on to be used as it was",
-		"the guest kubeconfig was replaced by one that is not used, the one before stays in use"
+// keep goes on with the kubeconfig that is in use.
+func (c *Conn) keep(ctx context.Context) {
+	c.mu.Lock()
+	c.problem = nil
+	c.mu.Unlock()
+	c.confirm(ctx)
+}
+
+// next is a session of the kubeconfig as it is now, with the guest that it leads to; nil if it is the one in use.
+func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err error) {
+	unread, unused := "the guest kubeconfig cannot be read any more, and goes on to be used as it was", unusedText
 	if c.waits() {
 		unread, unused = "waiting for the guest kubeconfig", "waiting for a guest kubeconfig that can be used"
 	}
 	config, err := c.options.Load()
 	switch {
 	case err != nil && c.waits():
-		return nil, AwaitedError{fmt.Errorf("%s: %w", unread, err)}
+		return nil, "", AwaitedError{fmt.Errorf("%s: %w", unread, err)}
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", unread, err)
+		return nil, "", fmt.Errorf("%s: %w", unread, err)
 	}
 	c.mu.Lock()
 	same := c.current.is(config)
 	c.mu.Unlock()
 	if same {
-		return nil, nil //nolint:nilnil // nothing new is no error
+		return nil, "", nil
 	}
-	next, err := newSession(config)
-	if err == nil {
+	if next, err = newSession(config); err == nil {
 		verifyCtx, cancel := context.WithTimeout(ctx, verifyTimeout)
 		defer cancel()
-		if err = c.options.Verify(verifyCtx, through(config, next)); err == nil {
-			return next, nil
+		if leadsTo, err = c.options.Verify(verifyCtx, through(config, next)); err == nil {
+			return next, leadsTo, nil
 		}
 		next.close()
 	}
-	return nil, fmt.Errorf("%s: %w", unused, err)
+	return nil, "", fmt.Errorf("%s: %w", unused, err)
 }
 
 // refuse remembers what is wrong, and says so once.
@@ -314,6 +324,8 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 	}
 	c.problem = err
 }
+
+const unusedText = "the guest kubeconfig was replaced by one that is not used, the one before stays in use"
 
 // AwaitedError says that the first kubeconfig could not be had yet.
 type AwaitedError struct{ Err error }

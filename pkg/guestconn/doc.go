@@ -11,6 +11,9 @@
 // # Invariants
 //
 //   - A new kubeconfig is used only after it was verified through the very session that would use it. One that is not good changes nothing.
+//   - No kubeconfig of another guest is used. The caller says what identifies the guest (Identify, Options.Verify), and the two are compared in the step that
+//     puts the new session in use.
+//   - Session changes with each kubeconfig that is put in use, so that a list that began before can be told from one that began after.
 //   - The new session is there before the old one ends. Requests that are under way end as they would have; watches end after them, with an error
 //     that makes whoever watches list again: a new kubeconfig may lead to another server, where resource versions say nothing.
 //   - Nothing of a session that ended is left: no connection, no goroutine, and no memory after the half a minute for which the HTTP/2 client keeps

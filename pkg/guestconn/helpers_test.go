@@ -148,11 +148,13 @@ type fixture struct {
 	kubeErr  error
 	loads    int
 	refusals error
+	// guest is what identifies the guest that a kubeconfig leads to.
+	guest string
 }
 
 func follow(t *testing.T, first *rest.Config) *fixture {
 	t.Helper()
-	f := &fixture{t: t, kube: first, logged: &lines{}}
+	f := &fixture{t: t, kube: first, logged: &lines{}, guest: "a guest"}
 	f.ctx = logr.NewContext(t.Context(), funcr.New(func(_, line string) { f.logged.add(line) }, funcr.Options{}))
 	var err error
 	f.Conn, err = New(Options{Config: first, Load: f.load, Verify: f.verify, Every: time.Hour})
@@ -173,19 +175,19 @@ func (f *fixture) load() (*rest.Config, error) {
 }
 
 // verify asks who we are there.
-func (f *fixture) verify(ctx context.Context, config *rest.Config) error {
+func (f *fixture) verify(ctx context.Context, config *rest.Config) (string, error) {
 	f.mu.Lock()
-	refused := f.refusals
+	refused, guest := f.refusals, f.guest
 	f.mu.Unlock()
 	if refused != nil {
-		return refused
+		return "", refused
 	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = get(ctx, client, config.Host+"/verify")
-	return err
+	return guest, err
 }
 
 func (f *fixture) replace(config *rest.Config, err error) {

@@ -78,6 +78,9 @@ func checkAddresses(cluster *clientcmdapi.Cluster) error {
 	switch {
 	case err != nil || server.Host == "":
 		return errors.New("its server is no URL (the value is not shown): it should be like https://api.example.com:6443")
+	case server.Scheme != "https":
+		return errors.New("its server does not begin with https:// (the value is not shown): credentials and what is read there would not be protected; " +
+			"give the https address of the API server")
 	case server.User != nil:
 		return errors.New("its server has a user in it (the value is not shown): give the kubeconfig's user a client certificate, or a token, instead")
 	case cluster.ProxyURL == "":

@@ -38,6 +38,7 @@ func endpointOf(config *rest.Config) (Endpoint, error) {
 // session is what goes with one kubeconfig: its server, its credentials, its connections.
 type session struct {
 	endpoint  Endpoint
+	config    *rest.Config
 	content   content
 	base      *url.URL
 	transport http.RoundTripper
@@ -68,12 +69,12 @@ func newSession(config *rest.Config) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing its credentials: %w", err)
 	}
-	return &session{endpoint: endpoint, content: contentOf(config), base: base, transport: transport, connections: conns}, nil
+	return &session{endpoint: endpoint, config: config, content: contentOf(config), base: base, transport: transport, connections: conns}, nil
 }
 
 // noSession is for while there is no kubeconfig.
 func noSession() *session {
-	return &session{base: &url.URL{}, transport: nowhere{}, connections: newConnections(nil)}
+	return &session{config: &rest.Config{}, base: &url.URL{}, transport: nowhere{}, connections: newConnections(nil)}
 }
 
 // nowhere is a transport that sends nothing.

@@ -147,6 +147,7 @@ func TestParse(t *testing.T) {
 			[]string{"the program aws-iam-authenticator (exec)", "give it a client certificate, or a token"},
 		},
 		"a server that is none":          {with("https://guest.example.com:6443", "https://hunter2 guest:6443"), []string{"its server is no URL"}},
+		"a server without TLS":           {with("https://guest", "http://guest"), []string{"its server does not begin with https://"}},
 		"a server with a user":           {with("https://guest", "https://hunter2@guest"), []string{"its server has a user in it"}},
 		"a server with a password":       {with("https://guest", "https://me:hunter2@guest"), []string{"its server has a user in it"}},
 		"the same without a scheme":      {with("https://guest.example.com:6443", "me:hunter2@guest:6443"), []string{"its server has a user in it"}},

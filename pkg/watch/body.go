@@ -139,6 +139,7 @@ type limitedBody struct {
 // Read reads within the bounds.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.charge.draining() {
+		b.charge.meter.drain()
 		return 0, io.EOF
 	}
 	n, err := b.ReadCloser.Read(p)
@@ -149,6 +150,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 		return 0, bound
 	}
 	if err != nil && b.charge.draining() {
+		b.charge.meter.drain()
 		err = io.EOF
 	}
 	return n, err

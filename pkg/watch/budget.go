@@ -51,6 +51,8 @@ type Meter struct {
 	pause   time.Duration
 	// current is the request under way.
 	current *charge
+	// drained is when this side ended the last stream; zero: it did not.
+	drained time.Time
 }
 
 // Meter makes the meter of one watch. resource is what is watched, for errors. A nil Budget makes a nil Meter.
@@ -89,6 +91,25 @@ func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) 
 		return nil, c.end(err)
 	}
 	return limitedStream{stream, c}, nil
+}
+
+// Drained reports whether this side ended the last stream, to give back its buffers, a moment before now. It is asked once for each stream.
+func (m *Meter) Drained(now time.Time) bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := m.drained
+	m.drained = time.Time{}
+	return !at.IsZero() && now.Sub(at) <= resumeLate
+}
+
+// drain notes that this side ends the stream now.
+func (m *Meter) drain() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drained = m.budget.now()
 }
 
 // limitedStream ends its request when it is stopped.

@@ -18,10 +18,12 @@ import (
 type server struct {
 	streaming bool // serves lists as streams
 
-	mu       sync.Mutex
-	version  int
-	objects  map[string]*corev1.ConfigMap
-	streams  []*apiwatch.RaceFreeFakeWatcher
+	mu      sync.Mutex
+	version int
+	objects map[string]*corev1.ConfigMap
+	streams []*apiwatch.RaceFreeFakeWatcher
+	// from is the version that a stream began at. What is not newer is not sent, as kube-apiserver does it (kubernetes#107457).
+	from     map[*apiwatch.RaceFreeFakeWatcher]int
 	listErr  error
 	watchErr error
 	requests int
@@ -29,7 +31,7 @@ type server struct {
 }
 
 func newServer(streaming bool) *server {
-	return &server{streaming: streaming, objects: map[string]*corev1.ConfigMap{}, onWatch: func() {}}
+	return &server{streaming: streaming, objects: map[string]*corev1.ConfigMap{}, from: map[*apiwatch.RaceFreeFakeWatcher]int{}, onWatch: func() {}}
 }
 
 // options are those of a watch of this server.
@@ -74,6 +76,7 @@ func (s *server) watch(_ context.Context, o metav1.ListOptions) (apiwatch.Interf
 			ResourceVersion: strconv.Itoa(s.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 		}})
 	}
+	s.from[stream], _ = strconv.Atoi(o.ResourceVersion)
 	s.streams = append(s.streams, stream)
 	return stream, nil
 }
@@ -96,7 +99,7 @@ func (s *server) change(name, data string, seen bool) {
 	s.objects[name] = o
 	for _, stream := range s.streams {
 		switch {
-		case !seen:
+		case !seen, s.version <= s.from[stream]:
 		case exists:
 			stream.Modify(o.DeepCopy())
 		default:
@@ -118,7 +121,7 @@ func (s *server) take(name string, seen bool) {
 	o.ResourceVersion = strconv.Itoa(s.version)
 	delete(s.objects, name)
 	for _, stream := range s.streams {
-		if seen {
+		if seen && s.version > s.from[stream] {
 			stream.Delete(o)
 		}
 	}
@@ -140,6 +143,14 @@ func (s *server) fail(list, watch error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listErr, s.watchErr = list, watch
+}
+
+// restore puts what there was at some version in the place of what there is, as from a backup, and ends all streams.
+func (s *server) restore(version int, objects map[string]*corev1.ConfigMap) {
+	s.mu.Lock()
+	s.version, s.objects = version, objects
+	s.mu.Unlock()
+	s.hangUp()
 }
 
 // hangUp ends all streams.

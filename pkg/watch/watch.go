@@ -63,8 +63,10 @@ type Options struct {
 	Transform cache.TransformFunc
 	// OnEvent is told of every change, after it was made, from the watch's goroutine. It may be nil.
 	OnEvent func(Event)
-	// OnSynced is called when the copy is complete for the first time, after OnEvent was for each object. It may be nil.
+	// OnSynced is called when the copy is complete for the first time in a session, after OnEvent was for each object. It may be nil.
 	OnSynced func()
+	// OnListing is called before each list that the copy is made from, streamed or not. It may be nil.
+	OnListing func()
 	// OnListed is called with the version of each list that the copy was made from, after OnEvent was for each object: that something which the copy never
 	// had came and went while nothing was watched shows in no event. It may be nil.
 	OnListed func(version string)
@@ -87,10 +89,13 @@ type Watch struct {
 	meter     *Meter
 
 	// mu guards what the watch's goroutine writes and others read.
-	mu     sync.Mutex
-	synced bool
-	err    error
-	log    logr.Logger
+	mu sync.Mutex
+	// session is the present session. begun is the one that the last list began in, and synced whether a list that began in it was taken.
+	session func() uint64
+	begun   uint64
+	synced  bool
+	err     error
+	log     logr.Logger
 }
 
 // New prepares a watch. Nothing happens before Run.
@@ -101,29 +106,34 @@ func New(opts Options) *Watch {
 	if opts.OnSynced == nil {
 		opts.OnSynced = func() {}
 	}
+	if opts.OnListing == nil {
+		opts.OnListing = func() {}
+	}
 	if opts.OnListed == nil {
 		opts.OnListed = func(string) {}
 	}
 	if opts.OnTrouble == nil {
 		opts.OnTrouble = func() {}
 	}
-	w := &Watch{opts: opts, store: cache.NewStore(cache.MetaNamespaceKeyFunc), meter: opts.Budget.Meter(opts.Name)}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	w := &Watch{opts: opts, session: oneSession, store: cache.NewStore(cache.MetaNamespaceKeyFunc), meter: opts.Budget.Meter(opts.Name)}
+	lw := Consistent(Requests{
+		Begin:   w.begin,
+		Drained: w.meter.Drained,
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := w.meter.List(ctx, o, opts.List, events{w}.shrink)
 			if err != nil { // a list that works proves nothing: the watch comes after it
 				w.record(err)
 			}
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			stream, err := w.meter.Watch(ctx, o, opts.Watch)
 			if err != nil || w.meter.Over() == nil { // beyond a bound, only a complete list proves something
 				w.record(err)
 			}
 			return stream, err
 		},
-	}
+	})
 	w.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, opts.Client), opts.Example, events{w},
 		cache.ReflectorOptions{Name: opts.Name, Backoff: new(backoff()), Logger: new(logr.Discard())})
 	return w
@@ -136,7 +146,7 @@ func backoff() wait.Backoff {
 // Run watches until ctx ends. Errors do not end it, but for what goes beyond Patience; see Err. client-go's own logging of every failed attempt is switched off: there is a line,
 // to the logger in ctx, when attempts begin to fail and when one works again.
 func (w *Watch) Run(ctx context.Context) {
-	w.setLog(logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name))
+	w.runsIn(ctx)
 	ctx = klog.NewContext(ctx, logr.Discard())
 	defer func() {
 		if ctx.Err() != nil {
@@ -146,7 +156,7 @@ func (w *Watch) Run(ctx context.Context) {
 	delay, unknown := backoff(), patience{most: w.opts.Patience, futile: w.opts.Futile}
 	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := w.reflector.ListAndWatchWithContext(ctx)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrNotResumed) {
 			w.record(err)
 		}
 		return unknown.ends(err), nil
@@ -172,18 +182,18 @@ func (p *patience) ends(err error) bool {
 	return !p.since.IsZero() && time.Since(p.since) >= p.most
 }
 
-// Synced says whether the copy was complete at least once.
+// Synced reports whether the copy was complete at least once in the present session.
 func (w *Watch) Synced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.synced
+	return w.synced && w.begun == w.session()
 }
 
-// Err is why the last attempt to list and watch failed, or nil if it did not: then a watch was opened.
+// Err is why the last attempt to list and watch failed, or nil if it did not: then a watch was opened. An attempt of an earlier session does not count.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
+	if w.err == nil || w.begun != w.session() {
 		return nil
 	}
 	return fmt.Errorf("watching %s: %w", w.opts.Name, w.err)
@@ -198,10 +208,10 @@ func (w *Watch) Get(key string) (any, bool) {
 // List is all objects, in no order.
 func (w *Watch) List() []any { return w.store.List() }
 
-func (w *Watch) setLog(log logr.Logger) {
+func (w *Watch) runsIn(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.log = log
+	w.log, w.session = logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name), SessionFrom(ctx)
 }
 
 // record keeps how an attempt ended, and tells of it if it ended otherwise than the one before.
@@ -236,7 +246,17 @@ func (w *Watch) isTrouble(err error) bool {
 	return err != nil && (w.opts.Patience == 0 || !apierrors.IsNotFound(err))
 }
 
-// setSynced says whether this was the first time.
+// begin notes the session that a list begins in. The request itself may meet a later one.
+func (w *Watch) begin() {
+	w.mu.Lock()
+	if now := w.session(); w.begun != now {
+		w.begun, w.synced = now, false
+	}
+	w.mu.Unlock()
+	w.opts.OnListing()
+}
+
+// setSynced reports whether this was the first time in its session.
 func (w *Watch) setSynced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,90 @@
+package guest_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// TestAfterAnotherKubeconfigNothingIsKnown until each watch that decides has listed with it, one after another here.
+func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
+	for _, missing := range []string{"customresourcedefinitions", "namespaces", "leases", "deployments", "configmaps"} {
+		t.Run(missing, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			api := fakeapi.New(t)
+			api.Put(theLeases)
+			api.Put(theIstiods)
+			nobody(api)
+			first := api.Config()
+			second := api.Config()
+			second.BearerToken = "another"
+			listed := make(chan struct{})
+			release := sync.OnceFunc(func() { close(listed) })
+			t.Cleanup(release)
+			var asked atomic.Bool
+			second.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return answering(func(r *http.Request) (*http.Response, error) {
+					if path.Base(r.URL.Path) == missing {
+						asked.Store(true)
+						select {
+						case <-listed:
+						case <-r.Context().Done():
+							return nil, r.Context().Err()
+						}
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			var replaced atomic.Bool
+			conn, err := guestconn.New(guestconn.Options{
+				Config: first,
+				Load: func() (*rest.Config, error) {
+					if replaced.Load() {
+						return second, nil
+					}
+					return first, nil
+				},
+				Verify: func(context.Context, *rest.Config) (string, error) { return "the same guest", nil },
+			})
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			cluster, err := guest.New(conn, config(), embedded(t))
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			notified := make(chan struct{}, 1000)
+			g.Expect(cluster.Start(klog.NewContext(t.Context(), logr.Discard()), func() { notified <- struct{}{} })).To(gomega.Succeed())
+			g.SetDefaultEventuallyTimeout(time.Minute)
+			known := func() error {
+				_, err := cluster.Observe()
+				return err
+			}
+			g.Eventually(known).Should(gomega.Succeed())
+
+			replaced.Store(true)
+			conn.Look()
+			g.Eventually(asked.Load).Should(gomega.BeTrue(), "it lists with the new kubeconfig")
+			notSynced, is := errors.AsType[guest.NotSyncedError](known())
+			g.Expect(is).To(gomega.BeTrue(), "what the kubeconfig before showed is still taken for known")
+			g.Expect(notSynced.Missing).NotTo(gomega.BeEmpty())
+			for len(notified) > 0 {
+				<-notified
+			}
+			release()
+			g.Eventually(notified).Should(gomega.Receive(), "nobody looks again")
+			g.Eventually(known).Should(gomega.Succeed())
+		})
+	}
+}

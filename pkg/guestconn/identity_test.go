@@ -1,0 +1,145 @@
+package guestconn
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// TestTheKubeconfigOfAnotherGuestIsNotUsed, and what is in use stays so until the right one comes back.
+func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ours, theirs string
+		known, used  bool
+	}{
+		"the same guest":                    {"ours", "ours", true, true},
+		"another guest":                     {"ours", "theirs", true, false},
+		"one that shows no identity":        {"ours", "", true, false},
+		"ours showed none, it shows one":    {"", "theirs", true, false},
+		"ours showed none, nor does it":     {"", "", true, false},
+		"nothing was looked at in ours yet": {"ours", "theirs", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, two := newAPIServer(t), newAPIServer(t)
+			f := follow(t, one.withToken("a"))
+			if tc.known {
+				if err := f.Identify(f.Session(), tc.ours); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.guest = tc.theirs
+			f.replace(two.withToken("b"), nil)
+			before := f.Session()
+			for range 2 {
+				f.look(f.ctx)
+			}
+			if tc.used {
+				f.expectWho("Bearer b")
+				if f.Problem() != nil || f.Session() == before {
+					t.Errorf("the problem is %v, the session %d", f.Problem(), f.Session())
+				}
+				return
+			}
+			f.expectWho("Bearer a")
+			if err := f.Problem(); !errors.Is(err, ErrOtherGuest) || !strings.Contains(err.Error(), "the one before stays in use") {
+				t.Errorf("the problem is %v", err)
+			}
+			if f.Session() != before || f.logged.count() != 1 {
+				t.Errorf("session %d, want %d; logged: %q", f.Session(), before, f.logged.all)
+			}
+			f.replace(one.withToken("a"), nil)
+			if f.look(f.ctx) || f.Problem() != nil {
+				t.Errorf("the right one is back, and the problem is %v", f.Problem())
+			}
+		})
+	}
+}
+
+// TestASessionIsIdentifiedOnce: what is found out about a guest while its kubeconfig is replaced says nothing of the next.
+func TestASessionIsIdentifiedOnce(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := follow(t, server.withToken("a"))
+	first := f.Session()
+	f.guest = "ours"
+	f.replace(server.withToken("b"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	for _, tc := range []struct {
+		session uint64
+		uid     string
+		want    error
+	}{{first, "ours", errReplaced}, {f.Session(), "theirs", ErrOtherGuest}, {f.Session(), "ours", nil}} {
+		if err := f.Identify(tc.session, tc.uid); !errors.Is(err, tc.want) {
+			t.Errorf("session %d, %s: %v, want %v", tc.session, tc.uid, err, tc.want)
+		}
+	}
+}
+
+// TestARefusalOfAnAggregatedServerProvesNothing: it knows nothing of our credentials. The guest's own API server is asked, once.
+func TestARefusalOfAnAggregatedServerProvesNothing(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	var versions atomic.Int32
+	server.answer = func(w http.ResponseWriter, r *http.Request, who string) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/apis/gateway.networking.k8s.io/"):
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+		case r.URL.Path == "/version":
+			versions.Add(1)
+		default:
+			_, _ = w.Write([]byte(who))
+		}
+	}
+	f := follow(t, server.withToken("a"))
+	ask := func() {
+		t.Helper()
+		if _, err := get(f.ctx, f.client, f.Config().Host+"/apis/gateway.networking.k8s.io/v1/gatewayclasses"); err == nil {
+			t.Error("it is answered")
+		}
+	}
+	for range 5 {
+		ask()
+		f.look(f.ctx)
+		if err := f.Problem(); err != nil {
+			t.Errorf("the guest takes our credentials, and the problem is %v", err)
+		}
+	}
+	if n := versions.Load(); n != 1 {
+		t.Errorf("the guest's own API server was asked %d times, want once in a minute", n)
+	}
+	server.revoke("Bearer a")
+	ask()
+	f.refusal.asked = time.Time{}
+	f.look(f.ctx)
+	if err := f.Problem(); !errors.Is(err, ErrRefused) {
+		t.Errorf("the guest refuses our credentials, and the problem is %v", err)
+	}
+}
+
+// TestWhetherATokenIsTaken is asked with that token alone, and leaves no connection behind.
+func TestWhetherATokenIsTaken(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := follow(t, server.withCertificate(t, "a"))
+	server.revoke("Bearer of another key")
+	for token, want := range map[string]bool{"good": true, "of another key": false} {
+		got, err := f.Accepts(f.ctx, token)
+		if err != nil || got != want {
+			t.Errorf("token %q: %t, %v, want %t", token, got, err, want)
+		}
+	}
+	gomega.NewWithT(t).Eventually(server.open, time.Minute).Should(gomega.BeZero())
+	server.Close()
+	if _, err := f.Accepts(f.ctx, "good"); err == nil {
+		t.Error("a server that is away answers")
+	}
+}

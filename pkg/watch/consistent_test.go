@@ -1,0 +1,121 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// TestWhatIsResumed is the table of what a watch may go on from without a list.
+func TestWhatIsResumed(t *testing.T) {
+	t.Parallel()
+	const timeout = 300
+	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+	type step struct {
+		after time.Duration
+		do    string // list, list fails, stream (a list that is streamed), watch
+		fails bool
+		want  string // resumed, refused, or what the request fails with
+	}
+	for name, steps := range map[string][]step{
+		"nothing was listed":                {{0, "watch", false, "refused"}},
+		"after a list":                      {{0, "list", false, "sent"}, {time.Hour, "watch", false, "sent"}},
+		"a list that failed":                {{0, "list", true, "fails"}, {0, "watch", false, "refused"}},
+		"one watch for a list":              {{0, "list", false, "sent"}, {0, "watch", true, "fails"}, {0, "watch", false, "refused"}},
+		"a watch that ended by its timeout": {{0, "list", false, "sent"}, {0, "watch", false, "sent"}, {seconds(timeout), "watch", false, "sent"}},
+		"again and again":                   {{0, "stream", false, "sent"}, {seconds(timeout), "watch", false, "sent"}, {seconds(timeout + 1), "watch", false, "sent"}},
+		"a little early, as clocks are":     {{0, "stream", false, "sent"}, {seconds(timeout - 0.5), "watch", false, "sent"}},
+		"a stream that was lost":            {{0, "stream", false, "sent"}, {seconds(timeout - 2), "watch", false, "refused"}},
+		"a stream that was lost at once":    {{0, "stream", false, "sent"}, {0, "watch", false, "refused"}},
+		"too late":                          {{0, "stream", false, "sent"}, {seconds(timeout + 11), "watch", false, "refused"}},
+		"in time, and the server does not answer": {
+			{0, "stream", false, "sent"}, {seconds(timeout), "watch", true, "fails"}, {0, "watch", false, "refused"},
+		},
+		"a list after it was refused": {
+			{0, "stream", false, "sent"}, {0, "watch", false, "refused"}, {0, "stream", false, "sent"}, {seconds(timeout), "watch", false, "sent"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := testclock.NewFakePassiveClock(time.Unix(1e9, 0))
+			var failure error
+			lw := consistentBy(Requests{
+				List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &corev1.ConfigMapList{}, failure
+				},
+				Watch: func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) {
+					return apiwatch.NewFake(), failure
+				},
+			}, now)
+			for i, s := range steps {
+				now.SetTime(now.Now().Add(s.after))
+				if failure = nil; s.fails {
+					failure = errors.New("no answer")
+				}
+				var err error
+				if s.do == "list" {
+					_, err = lw.ListWithContextFunc(t.Context(), metav1.ListOptions{})
+				} else {
+					o := metav1.ListOptions{TimeoutSeconds: new(int64(timeout)), ResourceVersion: "7"}
+					if s.do == "stream" {
+						o.SendInitialEvents = new(true)
+					}
+					_, err = lw.WatchFuncWithContext(t.Context(), o)
+				}
+				got := map[bool]string{true: "sent", false: "fails"}[err == nil]
+				if errors.Is(err, ErrNotResumed) {
+					got = "refused"
+				}
+				if got != s.want {
+					t.Errorf("step %d, %s after %s: %s, want %s", i, s.do, s.after, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+// TestListsAskForTheNewest: a list of "at least what was seen last" waits in vain when that lies in the future, and one of any version may be older than a
+// write that was answered before.
+func TestListsAskForTheNewest(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	begun := 0
+	lw := Consistent(Requests{
+		Begin: func() { begun++ },
+		List: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			sent = append(sent, "list "+o.ResourceVersion+" "+string(o.ResourceVersionMatch)+o.Continue)
+			return &corev1.ConfigMapList{}, nil
+		},
+		Watch: func(_ context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			sent = append(sent, "watch "+o.ResourceVersion+" "+string(o.ResourceVersionMatch))
+			return apiwatch.NewFake(), nil
+		},
+	})
+	for _, o := range []metav1.ListOptions{{ResourceVersion: "0"}, {ResourceVersion: "7", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, {Continue: "next"}} {
+		if _, err := lw.ListWithContextFunc(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range []metav1.ListOptions{
+		{ResourceVersion: "7"},
+		{ResourceVersion: "7", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, SendInitialEvents: new(true)},
+	} {
+		if _, err := lw.WatchFuncWithContext(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"list  ", "list  ", "list  next", "watch 7 ", "watch  NotOlderThan"}, sent); diff != "" {
+		t.Error(diff)
+	}
+	if begun != 3 {
+		t.Errorf("%d lists began, want 3: the next page is none", begun)
+	}
+}

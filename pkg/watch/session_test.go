@@ -1,0 +1,85 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// TestAServerThatWentBackInTime: after a restore from a backup the versions that the watch has seen lie in the future. A watch from there shows nothing.
+func TestAServerThatWentBackInTime(t *testing.T) {
+	eachWay(t, func(f *fixture) {
+		f.server.put("a", "0")
+		backup := map[string]*corev1.ConfigMap{"a": f.server.objects["a"].DeepCopy()}
+		f.run()
+		f.Eventually(f.server.open).Should(gomega.Equal(1))
+		const later = 40 // fewer than a stream buffers
+		for i := range later {
+			f.server.put("later", strconv.Itoa(i))
+		}
+		f.Eventually(f.log.all).Should(gomega.ContainElement(gomega.ContainSubstring(`later v41 "39"`)))
+		f.server.restore(1, backup)
+		f.Eventually(f.names).Should(gomega.Equal([]string{"a"}))
+		f.server.put("new", "1") // version 2
+		f.Eventually(f.names).Should(gomega.Equal([]string{"a", "new"}))
+		f.Expect(f.watch.Err()).NotTo(gomega.HaveOccurred())
+	})
+}
+
+// TestAnotherSession: what was listed before counts no more as known, nor what failed before, nor a list that began before.
+func TestAnotherSession(t *testing.T) {
+	eachWay(t, func(f *fixture) {
+		var session, during atomic.Uint64
+		f.server.onWatch = func() { session.Add(during.Swap(0)) }
+		f.server.put("a", "1")
+		ctx, cancel := context.WithCancel(watch.WithSession(t.Context(), session.Load))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.watch.Run(ctx)
+		}()
+		defer func() {
+			cancel()
+			<-ended
+		}()
+		synced := func() int {
+			n := 0
+			for _, line := range f.log.all() {
+				if line == "synced" {
+					n++
+				}
+			}
+			return n
+		}
+		f.Eventually(synced).Should(gomega.Equal(1))
+		f.Eventually(f.server.open).Should(gomega.Equal(1))
+		f.Expect(f.watch.Synced()).To(gomega.BeTrue())
+
+		session.Add(1)
+		f.Expect(f.watch.Synced()).To(gomega.BeFalse())
+		f.Expect(f.names()).To(gomega.Equal([]string{"a"}), "what was seen stays")
+		if f.server.streaming { // otherwise the request that is hooked into comes before the list
+			during.Store(1) // the session changes while the list is under way
+			f.server.hangUp()
+			f.Eventually(session.Load).Should(gomega.Equal(uint64(2)))
+			f.Eventually(f.server.open).Should(gomega.Equal(1))
+			f.Expect(f.watch.Synced()).To(gomega.BeFalse(), "it began before")
+		}
+
+		f.server.fail(errors.New("no route"), errors.New("no route"))
+		f.server.hangUp()
+		f.Eventually(f.watch.Err).Should(gomega.HaveOccurred())
+		session.Add(1)
+		f.Expect(f.watch.Err()).NotTo(gomega.HaveOccurred(), "that was in the session before")
+		f.server.fail(nil, nil)
+		f.Eventually(f.watch.Synced).Should(gomega.BeTrue())
+		f.Eventually(synced).Should(gomega.BeNumerically(">=", 2), "who waits for it is told")
+	})
+}
