@@ -65,6 +65,7 @@ func classOnly(obj any) (any, error) {
 	return &classItem{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Generation: class.Generation, DeletionTimestamp: class.DeletionTimestamp,
+			CreationTimestamp: class.CreationTimestamp,
 		},
 		controllerName: string(class.Spec.ControllerName), conditions: class.Status.Conditions,
 		finalized: slices.Contains(class.Finalizers, desired.IngressOperatorFinalizer), writers: writersOf(class.ManagedFields),
@@ -110,7 +111,7 @@ func (w *classWatch) ours() []desired.GatewayClass {
 	}
 	out := make([]desired.GatewayClass, 0, len(items))
 	for _, class := range items {
-		out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation})
+		out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time})
 	}
 	return out
 }
