@@ -334,36 +334,44 @@ type shownPlane struct {
 	unread []string
 }
 
-// findControlPlane is the HostedControlPlane. A namespace that never showed one has the Cluster; the zero value when there is neither.
-func (c *Cluster) findControlPlane() (desired.ControlPlane, error) {
-	if c.plane.By == desired.ClusterAPI && c.plane.Name != c.guestSecret.clusterName() {
-		c.plane = shownPlane{} // the Secret belongs to another now, which is no deletion
+// Shows is what the watches show now of the HostedControlPlane, or of the Cluster, where before was seen last: as far as it decides whether
+// anything may be written. It asks nobody, changes nothing, and may be called from any goroutine.
+func (c *Cluster) Shows(before desired.ControlPlane) desired.Hosted {
+	if !c.planes.known() {
+		return desired.Hosted{ControlPlane: before}
+	}
+	if before.By == desired.ClusterAPI && before.Name != c.guestSecret.clusterName() {
+		before = desired.ControlPlane{} // the Secret belongs to another now, which is no deletion
 	}
 	found, doubt := c.planes.the()
-	if doubt == nil && !found.Owns() && !c.plane.Exists() {
-		return c.guestSecret.the()
+	if doubt == nil && !found.Owns() && !before.Exists() {
+		found, doubt = c.guestSecret.the()
 	}
-	return found, doubt
+	out := desired.Hosted{ControlPlane: before, DoubtfulControlPlane: doubt}
+	switch {
+	case doubt != nil: // what is there already stays its
+		out.Doubted = c.planes.all()
+	case found.Owns():
+		out.ControlPlane = found
+	case before.Owns():
+		out.ControlPlane.Deleting = true
+	}
+	return out
 }
 
 // observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was seen and is gone was deleted:
 // what it owned is going, and must not be made again.
 func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
-	found, doubt := c.findControlPlane()
-	into.DoubtfulControlPlane = doubt
-	switch {
-	case doubt != nil:
-		into.ControlPlane = c.plane.ControlPlane // what is there already stays its
-		into.Doubted = c.planes.all()
-		return nil //nolint:nilerr // it is one of the things that are observed
-	case found.Owns():
-		c.plane.ControlPlane = found
-	case c.plane.Owns():
-		c.plane.Deleting = true
-	default:
+	shown := c.Shows(c.plane.ControlPlane)
+	into.ControlPlane, into.DoubtfulControlPlane, into.Doubted = shown.ControlPlane, shown.DoubtfulControlPlane, shown.Doubted
+	if shown.DoubtfulControlPlane != nil {
 		return nil
 	}
-	into.ControlPlane = c.plane.ControlPlane
+	if !shown.ControlPlane.Owns() {
+		c.plane = shownPlane{}
+		return nil
+	}
+	c.plane.ControlPlane = shown.ControlPlane
 	if !c.plane.Exists() {
 		return nil // the namespace says nothing to others than HyperShift
 	}
