@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,7 +160,8 @@ func readHead(body []byte) (head, error) {
 }
 
 // apply runs the jobs that need a request, as many at once as the options allow. When one got no answer in time, the others are not made to
-// wait as long.
+// wait as long. Of one kind, those whose last try failed or was cut off come after the others, the one tried longest ago first: slow objects
+// do not keep the others from their turn, however often a call is cut off.
 func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -167,7 +169,10 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return jobs[a].kind - jobs[b].kind })
+	tried := c.tracker.tried(jobs)
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(jobs[a].kind, jobs[b].kind), cmp.Compare(tried[a], tried[b]))
+	})
 	var running errgroup.Group
 	running.SetLimit(c.opts.Concurrency)
 	outcomes := make([]Outcome, len(jobs))
@@ -206,13 +211,16 @@ func (c *Cluster) barrier(from, to int) bool {
 // write sends one object, in the way that the plan asks for.
 func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	if ctx.Err() != nil {
-		c.tracker.failed(j.kind, j.id.Key)
+		c.tracker.left(j.kind, j.id.Key)
 		return Skipped(j.id)
 	}
 	k := c.opts.Kinds[j.kind]
 	got, writes, err := c.send(ctx, j, k, p)
 	if err != nil {
 		c.tracker.failed(j.kind, j.id.Key)
+		if cutOff(ctx, err) {
+			return Skipped(j.id).withWrites(writes)
+		}
 		cause := Classify(err, "patch", k.resource())
 		if j.at != "" && cause.Class() == Conflict {
 			return Waiting(j.id).withWrites(writes)
@@ -244,6 +252,11 @@ func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 		return TooLarge("the object that came back", size, limit)
 	}
 	return nil
+}
+
+// cutOff reports whether a request ended because the call's context did, and not by an answer or a timeout of its own.
+func cutOff(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // way is how an object is sent.

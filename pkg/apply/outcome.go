@@ -28,7 +28,8 @@ const (
 	// VerdictDamped was left as it is, because it was written too often: somebody undoes what we write. Nothing will tell when it may be
 	// written again but Report.RetryAfter.
 	VerdictDamped
-	// VerdictSkipped was not tried, because the call was refused or its context ended.
+	// VerdictSkipped was not tried, or got no answer, because the call was refused or its context ended. A request that was sent may have been
+	// carried out all the same: the watch shows it.
 	VerdictSkipped
 	// VerdictFailed has a cause.
 	VerdictFailed
@@ -80,7 +81,7 @@ func (o Outcome) By(rival string) Outcome {
 // Rival is who changes an object that was damped; empty when it does not show.
 func (o Outcome) Rival() string { return o.rival }
 
-// Skipped says that nothing was tried.
+// Skipped says that nothing was tried, or that the call ended before the answer.
 func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
 
 // Failed says that the object is not as it should be, why, and with what error. Of the error little is kept: see answer.Brief.

@@ -105,6 +105,8 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 			return Waiting(id).withWrites(attempt) // and not forgotten: it is there until the watch shows that it is gone
 		case err == nil, apierrors.IsNotFound(err):
 			return done(Deleted(id), attempt)
+		case cutOff(ctx, err):
+			return Skipped(id).withWrites(attempt)
 		case !apierrors.IsConflict(err) || attempt == pruneAttempts:
 			return fail("delete", err, attempt)
 		}

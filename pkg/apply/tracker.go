@@ -55,6 +55,7 @@ type record struct {
 	number  uint64    // of the deletion's answer
 	busy    bool      // a write is under way: events wait for its memo
 	stirred bool      // an event that matters came while busy
+	tried   uint64    // the turn of the last try, if that did not succeed; 0 otherwise
 }
 
 // outdated says that the watch showed something newer than our write.
@@ -137,6 +138,7 @@ type tracker struct {
 	answered uint64
 	started  bool
 	notify   func()
+	turn     uint64 // counts tries that did not succeed
 }
 
 // kindRecords are the objects of one kind, and the watches that show them: one, or one for each name.
@@ -183,7 +185,20 @@ func (t *tracker) knows(kind int, key types.NamespacedName, hash uint64) bool {
 	return ok && r.memo.exists() && r.memo.hash == hash
 }
 
-// begin decides what to do with an object whose JSON has the given hash. When that is a write, wrote or failed must follow. When the object
+// tried are the turns of the last tries that did not succeed, one for each job.
+func (t *tracker) tried(jobs []job) []uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	turns := make([]uint64, len(jobs))
+	for i, j := range jobs {
+		if r, ok := t.kinds[j.kind].records[j.id.Key]; ok {
+			turns[i] = r.tried
+		}
+	}
+	return turns
+}
+
+// begin decides what to do with an object whose JSON has the given hash. When that is a write, wrote, failed or left must follow. When the object
 // was written too often, it is planDamped, with the pause.
 func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, pause) {
 	t.mu.Lock()
@@ -257,7 +272,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		r := t.record(kind, key)
 		t.answered++
 		m.number = t.answered
-		r.memo, r.busy, r.deleted = m, false, ""
+		r.memo, r.busy, r.deleted, r.tried = m, false, "", 0
 		return r.stirred && r.drifted()
 	})
 }
@@ -266,8 +281,18 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 func (t *tracker) failed(kind int, key types.NamespacedName) {
 	t.change(func() bool {
 		r := t.record(kind, key)
+		t.turn++
+		r.busy, r.tried = false, t.turn
+		return r.stirred
+	})
+}
+
+// left ends a write that was not tried.
+func (t *tracker) left(kind int, key types.NamespacedName) {
+	t.change(func() bool {
+		r := t.record(kind, key)
 		r.busy = false
-		if !r.seen.exists() && !r.memo.exists() && r.deleted == "" {
+		if !r.seen.exists() && !r.memo.exists() && r.deleted == "" && r.tried == 0 {
 			delete(t.kinds[kind].records, key)
 		}
 		return r.stirred
@@ -348,6 +373,9 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 			continue
 		case r.seen.fields == 0:
 			continue // somebody gave our label to what we never applied
+		}
+		if v.uid == "" && !kept[key] && !r.busy && r.deleted == "" {
+			delete(t.kinds[kind].records, key) // it never was there: only tries were remembered
 		}
 		if v.uid == "" || kept[key] || r.deleted == v.uid && !v.terminating {
 			continue

@@ -302,10 +302,15 @@ func TestTrackerStories(t *testing.T) {
 			s.expect(1)
 			s.begin(1, planWriteOurs)
 		},
-		"a write that fails leaves nothing behind": func(s *story) {
+		"a write that fails leaves its turn behind, until the object is no longer wanted": func(s *story) {
 			s.begin(1, planWriteUnknown)
 			s.tracker.failed(0, tracked)
 			s.expect(0)
+			if r := s.tracker.kinds[0].records[tracked]; r == nil || r.tried == 0 {
+				s.t.Errorf("the record is %+v, want one with its turn", r)
+			}
+			s.tracker.victims(0, map[types.NamespacedName]bool{tracked: true})
+			s.tracker.victims(0, nil)
 			if n := len(s.tracker.kinds[0].records); n != 0 {
 				s.t.Errorf("%d records, want none", n)
 			}

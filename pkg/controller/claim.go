@@ -119,6 +119,8 @@ func (r *Reconciler) claim(ctx context.Context, p *pass, plan desired.State, mis
 }
 
 func (r *Reconciler) claimAll(ctx context.Context, p *pass, plan desired.State, missing []desired.Claim) error {
+	ctx, over := p.inGuest(ctx)
+	defer over()
 	// The Leases are in istiod's namespace.
 	if report := r.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
 		p.result.Guest = report

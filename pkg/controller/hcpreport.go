@@ -99,6 +99,9 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.
 			return
 		}
 		if err := r.mgmt.Report(ctx, l.to, l.conditions); err != nil {
+			if ctx.Err() != nil {
+				return // the pass has ended
+			}
 			p.again(h.unreported.log(ctx, err, now))
 			return
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,15 +35,45 @@ func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing 
 	if unknown(observing) {
 		return nil // nothing is done
 	}
+	held := heldBy(hosted, r.clock.Now())
 	if hosted.DoubtfulControlPlane != nil {
-		return r.holdInDoubt(hosted)
+		return held
 	}
 	c := hosted.ControlPlane
 	log := logr.FromContextOrDiscard(ctx)
 	if warnings := strings.Join(c.Warnings(), "; "); r.life.warned.isNews(warnings) && warnings != "" {
 		log.Info("Not all that the HostedControlPlane says is followed", "why", warnings)
 	}
-	switch phase := c.Phase(r.clock.Now()).(type) {
+	if held == nil && r.life.held.said {
+		log.Info("The " + c.Kind() + " lets things be written again")
+		r.life.held = notice{}
+	}
+	return held
+}
+
+// heldNow is why nothing may be written any more, as the watches show the control plane now; nil while it may be. before is what was observed.
+func (r *Reconciler) heldNow(before desired.ControlPlane) error {
+	return heldBy(r.mgmt.Shows(before), r.clock.Now())
+}
+
+// lostNow is why this guest is no longer ours, or nothing may be written any more.
+func (r *Reconciler) lostNow(before desired.Hosted) error {
+	if held := r.heldNow(before.ControlPlane); held != nil {
+		return held
+	}
+	if taken, is := desired.TenureOf(r.config, before, r.guest.Claims()).(desired.Taken); is {
+		return desired.TakenError{Taken: taken, Namespace: r.config.GuestNamespace}
+	}
+	return nil
+}
+
+// heldBy is the one decision whether a control plane, at a time, lets anything be written: an error says why it does not.
+func heldBy(hosted desired.Hosted, now time.Time) error {
+	if hosted.DoubtfulControlPlane != nil {
+		return heldInDoubt(hosted, now)
+	}
+	c := hosted.ControlPlane
+	switch phase := c.Phase(now).(type) {
 	case desired.Paused:
 		return heldError{c.Kind(), phase, "it is paused" + untilWhen(phase.Until)}
 	case desired.Starting:
@@ -51,18 +82,14 @@ func (r *Reconciler) hold(ctx context.Context, hosted desired.Hosted, observing 
 		return heldError{c.Kind(), phase, "it is being deleted: what is on the management side goes with it, what is in the guest with the guest"}
 	case desired.Active, desired.Disabled:
 	}
-	if r.life.held.said {
-		log.Info("The " + c.Kind() + " lets things be written again")
-		r.life.held = notice{}
-	}
 	return nil
 }
 
-// holdInDoubt is an error while any of several HostedControlPlanes, or one that cannot be read as a whole, is paused, or the one that was followed is being
+// heldInDoubt is an error while any of several HostedControlPlanes, or one that cannot be read as a whole, is paused, or the one that was followed is being
 // deleted: which of them counts is not to be guessed. Otherwise nothing is planned, and that is told.
-func (r *Reconciler) holdInDoubt(hosted desired.Hosted) error {
-	for _, c := range append(hosted.Doubted, hosted.ControlPlane) {
-		switch phase := c.Phase(r.clock.Now()).(type) {
+func heldInDoubt(hosted desired.Hosted, now time.Time) error {
+	for _, c := range append(slices.Clone(hosted.Doubted), hosted.ControlPlane) {
+		switch phase := c.Phase(now).(type) {
 		case desired.Paused:
 			return heldError{c.Kind(), phase, fmt.Sprintf("%s is paused%s (%s)", c.Name, untilWhen(phase.Until), hosted.DoubtfulControlPlane)}
 		case desired.Deleting:

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +25,9 @@ type Reconciler struct {
 	mgmt   *mgmt.Cluster
 	guest  *guest.Cluster
 	clock  clock.PassiveClock
+	// pace is when passes begin, term how long the one under way may go on.
+	pace *pacer
+	term term
 	// blank is the result of a pass that has come to nothing yet.
 	blank status.Result
 	// worker is for /healthz, which looks at it from another goroutine.
@@ -54,14 +59,14 @@ type Reconciler struct {
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	r := &Reconciler{
-		config: o.Config, mgmt: m, guest: g, clock: o.Clock,
+		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
 		blank:   status.Result{Version: o.Source.Version(), Weakened: len(o.weakened())},
 		plans:   plans{planner: desired.NewPlanner(o.Config, o.Source)},
 		ca:      meshCA{overlap: o.CAOverlap},
 		tokens:  tokens{lifetime: o.TokenLifetime, mints: newLimit(mintBurst, mintEvery)},
 		claims:  newClaims(),
 		reach:   reach{probe: o.Probe},
-		classes: classes{},
+		classes: newClasses(),
 		planes:  planes{reporting: o.Reporting, says: newBudget()},
 	}
 	if r.clock == nil {
@@ -77,8 +82,29 @@ type pass struct {
 	result status.Result
 	// stopped is whether most of the plan was not applied, because CRDs could not be.
 	stopped bool
+	// credential is istiod's Secret as this pass has applied it.
+	credential []desired.MgmtObject
+	// guestUntil is until when the guest may be asked for anything.
+	guestUntil time.Time
 	// next is when it should be called again without an event; zero means never.
 	next time.Duration
+}
+
+// guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply), so that an object that a
+// slow webhook of the guest's admin delays can be written at all. What is left then is left for the next pass: it begins with what the
+// management side shows by then, renews what is due, and goes on in the guest with what had no turn yet.
+const guestTime = 40 * time.Second
+
+// errGuestTime is why something is left for the next pass.
+var errGuestTime = errors.New("the guest answers slowly: the rest is left for the next pass")
+
+func newPass(blank status.Result) *pass {
+	return &pass{result: blank, guestUntil: time.Now().Add(guestTime)}
+}
+
+// inGuest is the context of what is done in the guest.
+func (p *pass) inGuest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadlineCause(ctx, p.guestUntil, errGuestTime)
 }
 
 // again asks for a further pass after some time; zero asks for nothing.
@@ -88,17 +114,37 @@ func (p *pass) again(after time.Duration) {
 	}
 }
 
-// Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again.
+// Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again. A control plane that
+// lets nothing be written any more ends it at any time.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	r.worker.begin(time.Now())
 	defer r.worker.end()
+	r.pace.begin()
+	defer r.pace.end()
+	inPass, over := r.term.begin(ctx)
+	defer over()
+	result, err := r.once(inPass)
+	if hold, held := errors.AsType[heldError](cmp.Or(err, context.Cause(inPass))); held {
+		return r.rest(ctx, hold), nil
+	}
+	return result, nil
+}
+
+// once is one pass, as far as its context lets it go. An error is why nothing may be written.
+func (r *Reconciler) once(ctx context.Context) (reconcile.Result, error) {
 	p, err := r.converge(ctx)
 	if unknown(err) {
 		return r.await(ctx, p, err), nil
 	}
 	r.awaiting = awaiting{}
 	if hold, held := errors.AsType[heldError](err); held {
-		return r.rest(ctx, hold), nil
+		return reconcile.Result{}, hold
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		// What ended it is an event: the next pass tells of it.
+		logApplied(ctx, p.result)
+		logr.FromContextOrDiscard(ctx).V(1).Info("Stopped before everything was done", "why", cause.Error())
+		return reconcile.Result{}, nil
 	}
 	return r.report(ctx, p, err), nil
 }
@@ -115,7 +161,7 @@ func unknown(err error) bool {
 
 // converge observes, computes and applies. An error means that there is no plan.
 func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
-	p := &pass{result: r.blank}
+	p := newPass(r.blank)
 	if err := r.observe(ctx, p); err != nil {
 		return p, err
 	}
@@ -128,6 +174,8 @@ func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
 		return p, err
 	}
 	p.result.Plan = plan
+	before := p.hosted
+	r.term.until(func() error { return r.lostNow(before) })
 	r.applyAll(ctx, p)
 	r.prune(ctx, p)
 	r.disclaim(ctx, p)
@@ -168,6 +216,8 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	if held := r.hold(ctx, hosted, err); held != nil {
 		return held // nothing may be written, not even a status
 	}
+	r.term.until(func() error { return r.heldNow(hosted.ControlPlane) })
+	seen.Classes, p.result.Beyond = desired.Served(seen.Classes)
 	if p.hosted, p.seen = hosted, seen; unseen != nil {
 		r.keepAwaited(ctx, p, unseen, err)
 		return unseen

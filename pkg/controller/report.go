@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -25,12 +26,15 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 	res.Since, again = r.tokens.since(p.hosted.IstiodSince, r.clock.Now())
 	p.again(again)
 	r.metrics.keep(*res)
-	if changes(res.Mgmt)+changes(res.Guest) > 0 {
-		logr.FromContextOrDiscard(ctx).Info("Applied", "management", told(res.Mgmt), "guest", told(res.Guest))
-	}
+	logApplied(ctx, *res)
 	if res.Mgmt.Writes()+res.Guest.Writes() > 0 {
 		// What rendering and applying needed goes back to the system: at rest this process is small.
 		defer debug.FreeOSMemory()
+	}
+	// The guest may take long over its statuses: the HostedControlPlane is told before.
+	r.tellControlPlanes(ctx, p, r.reportOf(p))
+	if errors.Is(res.Guest.Err(), errGuestTime) {
+		p.again(passSpacing)
 	}
 	var untold error
 	if wait := r.passing.wait(*res, r.clock.Now()); wait > 0 {
@@ -38,10 +42,16 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 	} else {
 		untold = r.writeConditions(ctx, p)
 	}
-	r.tellControlPlanes(ctx, p, r.reportOf(p))
 	p.again(res.Mgmt.And(res.Guest).RetryAfter())
 	p.again(r.trouble.tell(ctx, failureOf(*res, untold), r.clock.Now()))
 	return reconcile.Result{RequeueAfter: p.next}
+}
+
+// logApplied logs what was changed.
+func logApplied(ctx context.Context, res status.Result) {
+	if changes(res.Mgmt)+changes(res.Guest) > 0 {
+		logr.FromContextOrDiscard(ctx).Info("Applied", "management", told(res.Mgmt), "guest", told(res.Guest))
+	}
 }
 
 // fewObjects is how many objects a log line names. An installation is told as a number, a repair by name.

@@ -153,9 +153,11 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	}
 	// The queue keeps the key once, however many events come.
 	watches := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		r.pace.ask = func(after time.Duration) { queue.AddAfter(theKey, after) }
 		notify := func() {
 			r.worker.ask(time.Now())
-			queue.Add(theKey)
+			r.term.look()
+			r.pace.notify()
 		}
 		r.reach.wake = notify
 		return errors.Join(r.mgmt.Start(ctx, notify), r.guest.Start(ctx, notify))

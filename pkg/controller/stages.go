@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -9,42 +10,80 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
 )
 
-// applyAll applies the stages of the plan in their order.
+// applyAll applies the stages of the plan in their order. The management side does not wait for the guest: what its own objects, and a token
+// that is due, need of the guest is known or asked for beside what is written there. Only istiod itself waits for what it needs in the guest.
 func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	res := &p.result
-	// The API server takes longest over CRDs, and where there are none yet, nothing waits for them but the webhooks: istiod waits for each by
-	// itself. One that is there and another one must not be met by istiod and RBAC of this version.
-	var crds apply.Report
-	var crdsDone, sides sync.WaitGroup
-	crdsDone.Go(func() { crds = r.applyCRDs(ctx, res.Plan) })
-	if res.Plan.CRDsFirst() || res.Plan.CRDsUnread() {
-		crdsDone.Wait()
-		if res.Guest = crds; (res.Plan.CRDsUnread() || unfinished(crds)) && !r.met {
-			// What has no versions to meet is kept as it should be: the fence, the CA, the Service.
-			p.stopped = true
-			res.Mgmt = r.mgmt.Apply(ctx, res.Plan.Mgmt)
-			r.keepCredential(ctx, p)
-			return
-		}
-	}
-	sides.Go(func() { res.Mgmt = r.mgmt.Apply(ctx, res.Plan.Mgmt) })
-	sides.Go(func() { res.Guest = r.guest.Apply(ctx, res.Plan.Guest) })
-	sides.Wait()
+	inGuest, over := p.inGuest(ctx)
+	defer over()
+	work := r.beginInGuest(inGuest, res.Plan)
+	res.Mgmt = r.mgmt.Apply(ctx, res.Plan.Mgmt)
 	if res.Plan.Installed {
 		r.publish(ctx, p)
-		r.applyWorkload(ctx, p)
+		r.keepCredential(ctx, p)
 	}
-	crdsDone.Wait()
-	res.Guest = crds.And(res.Guest)
+	<-work.ready
+	// What has no versions to meet was kept as it should be all the same: the fence, the CA, the Service.
+	if p.stopped = work.stopped; !p.stopped && res.Plan.Installed {
+		r.applyWorkload(ctx, p, work.needed)
+	}
+	<-work.done
+	res.Guest = work.crds.And(work.needed).And(work.rest)
 	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
-	if res.Plan.Installed && (p.hosted.Istiod == desired.Available && res.Mgmt.Complete() || r.guest.HasWebhook()) {
-		admission := r.guest.Apply(ctx, res.Plan.Admission)
+	if !p.stopped && res.Plan.Installed && (p.hosted.Istiod == desired.Available && res.Mgmt.Complete() || r.guest.HasWebhook()) {
+		admission := r.guest.Apply(inGuest, res.Plan.Admission)
 		if res.Guest = res.Guest.And(admission); admission.Count(apply.VerdictApplied) > 0 {
 			p.again(r.proof.applied())
 		}
 	}
+}
+
+// guestWork is what is done in the guest beside the management side.
+type guestWork struct {
+	// crds are the CRDs and what protects them, needed is what istiod needs when it starts, rest what it reads as it comes: the defaults of
+	// the classes, of which there may be many.
+	crds, needed, rest apply.Report
+	// stopped is whether nothing was done but for the CRDs, because they could not be written.
+	stopped bool
+	// ready is closed once needed and stopped are known, done once all is.
+	ready, done chan struct{}
+}
+
+// beginInGuest begins to write to the guest.
+func (r *Reconciler) beginInGuest(ctx context.Context, plan desired.State) *guestWork {
+	w := &guestWork{ready: make(chan struct{}), done: make(chan struct{})}
+	go w.run(ctx, r.guest, plan, r.met)
+	return w
+}
+
+// run writes. The API server takes longest over CRDs, and where there are none yet, nothing waits for them but the webhooks: istiod waits for
+// each by itself. One that is there and another one must not be met by istiod and RBAC of this version, unless they were met before.
+func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.State, met bool) {
+	defer close(w.done)
+	var crds sync.WaitGroup
+	defer crds.Wait()
+	crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
+	if plan.CRDsFirst() || plan.CRDsUnread() {
+		crds.Wait()
+		if w.stopped = (plan.CRDsUnread() || unfinished(w.crds)) && !met; w.stopped {
+			close(w.ready)
+			return
+		}
+	}
+	var needed, rest []desired.GuestObject
+	for _, o := range plan.Guest {
+		if desired.NeededInGuest(o.GVK()) {
+			needed = append(needed, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	w.needed = g.Apply(ctx, needed)
+	close(w.ready)
+	w.rest = g.Apply(ctx, rest)
 }
 
 // publish makes the route to istiod's Service, once that is there, and says what is missing before istiod can be published.
@@ -74,33 +113,49 @@ func unfinished(report apply.Report) bool {
 }
 
 // applyCRDs writes the CRDs, and then what protects them: those that are adopted are protected by nothing of ours before.
-func (r *Reconciler) applyCRDs(ctx context.Context, plan desired.State) apply.Report {
-	report := r.guest.WriteCRDs(ctx, slices.Concat(plan.CRDs, plan.Adopted))
-	return report.And(r.guest.Apply(ctx, plan.Protection))
+func applyCRDs(ctx context.Context, g *guest.Cluster, plan desired.State) apply.Report {
+	report := g.WriteCRDs(ctx, slices.Concat(plan.CRDs, plan.Adopted))
+	return report.And(g.Apply(ctx, plan.Protection))
 }
 
 // applyWorkload applies istiod with its credential. Without a credential its pod could not start; without what it needs in its namespace and in
 // the guest it would start and not be able to work, and one that serves would be replaced by one that does not.
-func (r *Reconciler) applyWorkload(ctx context.Context, p *pass) {
+func (r *Reconciler) applyWorkload(ctx context.Context, p *pass, inGuest apply.Report) {
 	res := &p.result
 	if !res.Plan.Whole() {
-		r.keepCredential(ctx, p)
+		r.keepCredential(ctx, p) // its account may be another by now
 		return
 	}
-	secret := r.credential(ctx, p)
+	secret := r.credentialNow(ctx, p)
 	switch {
 	case secret == nil:
-	case !res.Mgmt.Holds(desired.NeededOnMgmt), !res.Guest.Holds(desired.NeededInGuest), !r.guest.Reaches(r.mgmt.Credential()):
+	case !res.Mgmt.Holds(desired.NeededOnMgmt), !inGuest.Holds(desired.NeededInGuest), !r.guest.Reaches(r.mgmt.Credential()):
 		// Rolled now, for another way to the guest, its pod would take the way of before once more.
-		res.Mgmt = res.Mgmt.And(r.mgmt.Apply(ctx, secret))
+		r.applyCredential(ctx, p, secret)
 	case p.hosted.Istiod == desired.Absent:
 		r.applyIstiod(ctx, p, append(secret, res.Plan.Workload...))
 	default:
 		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
-		if res.Mgmt = res.Mgmt.And(r.mgmt.Apply(ctx, secret)); res.Mgmt.Holds(desired.NeededOnMgmt) {
+		if r.applyCredential(ctx, p, secret); res.Mgmt.Holds(desired.NeededOnMgmt) {
 			r.applyIstiod(ctx, p, res.Plan.Workload)
 		}
 	}
+}
+
+// credentialNow is istiod's credential, with a new token when that is due, in the time that this pass has for the guest.
+func (r *Reconciler) credentialNow(ctx context.Context, p *pass) []desired.MgmtObject {
+	inGuest, over := p.inGuest(ctx)
+	defer over()
+	return r.credential(inGuest, p)
+}
+
+// applyCredential applies the Secret with istiod's credential, unless this pass has applied it.
+func (r *Reconciler) applyCredential(ctx context.Context, p *pass, secret []desired.MgmtObject) {
+	same := func(a, b desired.MgmtObject) bool { return bytes.Equal(a.JSON(), b.JSON()) }
+	if slices.EqualFunc(p.credential, secret, same) {
+		return
+	}
+	p.result.Mgmt, p.credential = p.result.Mgmt.And(r.mgmt.Apply(ctx, secret)), secret
 }
 
 // applyIstiod applies istiod, with what goes with it, and notes when it is there as it should be.
@@ -119,11 +174,13 @@ func (r *Reconciler) prune(ctx context.Context, p *pass) {
 	}
 	keep := slices.Concat(plan.CRDs, plan.Adopted, plan.Protection, plan.Guest, plan.Admission)
 	// When nobody asks for us any more, nothing that the guest does or refuses keeps istiod running.
-	if res.Guest = res.Guest.And(r.guest.PruneWebhooks(ctx, keep)); plan.Installed && !res.Guest.Complete() {
+	inGuest, over := p.inGuest(ctx)
+	defer over()
+	if res.Guest = res.Guest.And(r.guest.PruneWebhooks(inGuest, keep)); plan.Installed && !res.Guest.Complete() {
 		return
 	}
 	if r.pruneMgmt(ctx, p, plan) {
-		res.Guest = res.Guest.And(r.guest.Prune(ctx, keep))
+		res.Guest = res.Guest.And(r.guest.Prune(inGuest, keep))
 	}
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -62,7 +63,7 @@ func (t tokens) since(started, now time.Time) (since time.Time, again time.Durat
 // keepCredential renews the credential of an istiod that is there, when there is no plan.
 func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
 	if len(p.seen.Classes) > 0 && p.hosted.Istiod != desired.Absent {
-		p.result.Mgmt = p.result.Mgmt.And(r.mgmt.Apply(ctx, r.credential(ctx, p)))
+		r.applyCredential(ctx, p, r.credentialNow(ctx, p))
 	}
 }
 
@@ -137,6 +138,9 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 	}
 	before, was := r.mgmt.Credential(), t.err
 	fresh, err := r.guest.MintCredential(ctx, t.lifetime, now)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // the pass has ended; the next one sees what is due
+	}
 	if t.err = err; err == nil || apply.Classify(err, "create", schema.GroupResource{}).Class() != apply.Unreachable {
 		t.mints.take(now) // otherwise the guest did not hear of it
 	}

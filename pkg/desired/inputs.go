@@ -272,6 +272,8 @@ func (g Guest) ModeOr(cfg Config) crds.Mode { return cmp.Or(g.Mode, cfg.CRDs.Mod
 type GatewayClass struct {
 	Name       string
 	Generation int64
+	// Created is when it was made.
+	Created time.Time
 }
 
 // Presence is whether an object that we do not own exists.

@@ -256,5 +256,8 @@ func (c *Cluster) Disclaim(ctx context.Context, held desired.HeldClaim) error {
 	return nil
 }
 
+// Claims are the claims that the watches show now. It asks nobody, and may be called from anywhere.
+func (c *Cluster) Claims() desired.Claims { return c.claims.held() }
+
 // Writers are the field managers, but ours, that have written a condition of a GatewayClass, by its type, as far as the watch shows.
 func (c *Cluster) Writers(class string) map[string]string { return c.classes.writers(class) }

@@ -101,7 +101,7 @@ func (w *classWatch) classOnly(obj any) (any, error) {
 	if string(class.Spec.ControllerName) != w.controllerName {
 		return item, nil
 	}
-	item.Generation, item.DeletionTimestamp = class.Generation, class.DeletionTimestamp
+	item.Generation, item.CreationTimestamp, item.DeletionTimestamp = class.Generation, class.CreationTimestamp, class.DeletionTimestamp
 	item.controllerName, item.conditions = w.controllerName, ownConditions(class.Status.Conditions)
 	item.finalized, item.writers = slices.Contains(class.Finalizers, desired.IngressOperatorFinalizer), writersOf(class.ManagedFields)
 	return item, nil
@@ -165,7 +165,7 @@ func (w *classWatch) ours() []desired.GatewayClass {
 	}
 	out := make([]desired.GatewayClass, 0, len(items))
 	for _, class := range items {
-		out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation})
+		out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time})
 	}
 	return out
 }

@@ -342,39 +342,46 @@ func (c *Cluster) lastPlane() shownPlane {
 	return shownPlane{}
 }
 
-// findControlPlane is the HostedControlPlane, and the one that was seen last. A namespace that never showed one has the
-// Cluster; the zero value when there is neither.
-func (c *Cluster) findControlPlane() (found desired.ControlPlane, last shownPlane, doubt error) {
-	last = c.lastPlane()
-	if last.By == desired.ClusterAPI && last.Name != c.guestSecret.clusterName() {
-		last = shownPlane{} // the Secret belongs to another now, which is no deletion
+// Shows is what the watches show now of the HostedControlPlane, or of the Cluster, where before was seen last: as far as it decides whether
+// anything may be written. It asks nobody, changes nothing, and may be called from any goroutine.
+func (c *Cluster) Shows(before desired.ControlPlane) desired.Hosted {
+	if !c.planes.known() {
+		return desired.Hosted{ControlPlane: before}
 	}
-	found, doubt = c.planes.the()
-	if doubt == nil && !found.Owns() && !last.Exists() {
+	if before.By == desired.ClusterAPI && before.Name != c.guestSecret.clusterName() {
+		before = desired.ControlPlane{} // the Secret belongs to another now, which is no deletion
+	}
+	found, doubt := c.planes.the()
+	if doubt == nil && !found.Owns() && !before.Exists() {
 		found, doubt = c.guestSecret.the()
 	}
-	return found, last, doubt
+	out := desired.Hosted{ControlPlane: before, DoubtfulControlPlane: doubt}
+	switch {
+	case doubt != nil: // what is there already stays its
+		out.Doubted = c.planes.all()
+	case found.Owns():
+		out.ControlPlane = found
+	case before.Owns():
+		out.ControlPlane.Deleting = true
+	}
+	return out
 }
 
 // observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was seen and is gone was deleted:
 // what it owned is going, and must not be made again.
 func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
-	found, last, doubt := c.findControlPlane()
+	last := c.lastPlane()
 	defer func() { c.plane.Store(&last) }()
-	into.DoubtfulControlPlane = doubt
-	switch {
-	case doubt != nil:
-		into.ControlPlane = last.ControlPlane // what is there already stays its
-		into.Doubted = c.planes.all()
-		return nil //nolint:nilerr // it is one of the things that are observed
-	case found.Owns():
-		last.ControlPlane = found
-	case last.Owns():
-		last.Deleting = true
-	default:
+	shown := c.Shows(last.ControlPlane)
+	into.ControlPlane, into.DoubtfulControlPlane, into.Doubted = shown.ControlPlane, shown.DoubtfulControlPlane, shown.Doubted
+	if shown.DoubtfulControlPlane != nil {
 		return nil
 	}
-	into.ControlPlane = last.ControlPlane
+	if !shown.ControlPlane.Owns() {
+		last = shownPlane{}
+		return nil
+	}
+	last.ControlPlane = shown.ControlPlane
 	if !last.Exists() {
 		return nil // the namespace says nothing to others than HyperShift
 	}

@@ -36,20 +36,55 @@ const (
 	ReasonInstallFailed = "InstallFailed"
 	// ReasonHeldByAnother: another hypergate has this guest, or somebody else serves what it would.
 	ReasonHeldByAnother = "HeldByAnother"
+	// ReasonTooManyClasses: the class is beyond desired.MaxClasses.
+	ReasonTooManyClasses = "TooManyClasses"
 	// ReasonUnmanaged is also one of CRDsReady.
 	ReasonUnmanaged = "Unmanaged"
 )
 
 // Conditions are our conditions of one class. previous are all that it has now; they are not changed.
 func Conditions(class desired.GatewayClass, r Result, previous []metav1.Condition, now time.Time) []metav1.Condition {
-	wanted := []metav1.Condition{
-		typed(ControllerInstalled, r.controllerInstalled()), typed(CRDsReady, r.crdsReady()), typed(SupportedVersion, r.supportedVersion()),
+	return OfClasses(r).Of(class, previous, now)
+}
+
+// ClassConditions are what the conditions of all classes have in common. It is computed once, since it takes as long as a result is large.
+type ClassConditions struct {
+	result    Result
+	common    []metav1.Condition
+	installed metav1.Condition
+	inUse     *metav1.Condition
+}
+
+// OfClasses are the conditions that follow from a result.
+func OfClasses(r Result) ClassConditions {
+	out := ClassConditions{
+		result: r, installed: typed(ControllerInstalled, r.controllerInstalled()),
+		common: []metav1.Condition{typed(CRDsReady, r.crdsReady()), typed(SupportedVersion, r.supportedVersion())},
 	}
+	if len(r.InUse) > 0 {
+		out.inUse = new(typed(UnsupportedFieldsInUse, r.fieldsInUse()))
+	}
+	return out
+}
+
+// Beyond are the conditions of a class beyond desired.MaxClasses. Without a plan, it is told what all are told.
+func (c ClassConditions) Beyond(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	if c.result.Refused == nil && !c.result.leftAlone() {
+		c.installed = typed(ControllerInstalled, isFalse(ReasonTooManyClasses, fmt.Sprintf(
+			"hypergate looks after the %d oldest GatewayClasses of its controllerName, and this is not one of them: "+
+				"its gateways get no defaults (replicas, disruption budget)", desired.MaxClasses)+nextStep("delete GatewayClasses that are not used")))
+	}
+	return c.Of(class, previous, now)
+}
+
+// Of are the conditions of one class. previous are all that it has now; they are not changed.
+func (c ClassConditions) Of(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	wanted := append([]metav1.Condition{c.installed}, c.common...)
 	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
-	case r.Searching && old != nil:
+	case c.result.Searching && old != nil:
 		wanted = append(wanted, *old) // what was found before a restart is not withdrawn only to be said again
-	case len(r.InUse) > 0:
-		wanted = append(wanted, typed(UnsupportedFieldsInUse, r.fieldsInUse()))
+	case c.inUse != nil:
+		wanted = append(wanted, *c.inUse)
 	}
 	for i := range wanted {
 		wanted[i].ObservedGeneration = class.Generation

@@ -16,6 +16,8 @@ type Result struct {
 	Version string
 	// Classes are the GatewayClasses that the plan was computed from.
 	Classes []desired.GatewayClass
+	// Beyond are those that are not looked after, because there are too many.
+	Beyond []desired.GatewayClass
 	// Refused is why there is no plan; Plan, and what became of it, is then empty.
 	Refused error
 	Plan    desired.State

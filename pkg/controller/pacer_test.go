@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// paced is a pacer beside a queue that a stepped clock drives.
+type paced struct {
+	*pacer
+	clock *testingclock.FakePassiveClock
+	// asked is when a pass is due, passes when each began, asks how often one was asked for.
+	asked  []time.Time
+	passes []time.Time
+	asks   int
+}
+
+func newPaced() *paced {
+	clock := testingclock.NewFakePassiveClock(start)
+	p := &paced{pacer: newPacer(clock), clock: clock}
+	p.ask = func(after time.Duration) {
+		p.asks++
+		p.asked = append(p.asked, clock.Now().Add(after))
+	}
+	return p
+}
+
+// run goes on for a time in steps of a millisecond, with an event every so often, and passes that take some time.
+func (p *paced) run(lasts, every, takes time.Duration) {
+	var ends time.Time
+	for ran := time.Duration(0); ran < lasts; ran += time.Millisecond {
+		now := p.clock.Now()
+		if p.running && !now.Before(ends) {
+			p.end()
+		}
+		if every > 0 && ran%every == 0 {
+			p.notify()
+		}
+		if !p.running && len(p.asked) > 0 && !now.Before(p.asked[0]) {
+			p.asked, ends = p.asked[1:], now.Add(takes)
+			p.passes = append(p.passes, now)
+			p.begin()
+		}
+		p.clock.SetTime(now.Add(time.Millisecond))
+	}
+}
+
+// TestTheFirstEventActsAtOnce, and each that comes after a quiet moment.
+func TestTheFirstEventActsAtOnce(t *testing.T) {
+	p := newPaced()
+	for range 10 {
+		before := p.clock.Now()
+		p.run(passSpacing, passSpacing, 10*time.Millisecond) // one event
+		if at := p.passes[len(p.passes)-1]; !at.Equal(before) {
+			t.Errorf("the pass began %s after its event", at.Sub(before))
+		}
+	}
+	if len(p.passes) != 10 {
+		t.Errorf("%d passes for 10 events", len(p.passes))
+	}
+}
+
+// TestEventsOfOneMomentAreOnePass, and those that come while it is under way are another, which does not wait where the first took long: so a chain of
+// events within an installation is not slowed.
+func TestEventsOfOneMomentAreOnePass(t *testing.T) {
+	p := newPaced()
+	p.run(50*time.Millisecond, time.Millisecond, 300*time.Millisecond)
+	p.run(time.Second, 0, 300*time.Millisecond)
+	if len(p.passes) != 2 || p.passes[1].Sub(p.passes[0]) != 300*time.Millisecond {
+		t.Errorf("passes at %v", p.passes)
+	}
+}
+
+// TestAStormIsPaced: passes are apart, and soon one in passEvery, however many events there are; asking for them costs as little.
+func TestAStormIsPaced(t *testing.T) {
+	p := newPaced()
+	const lasts = time.Minute
+	p.run(lasts, 2*time.Millisecond, 50*time.Millisecond) // 30,000 events
+	if most := passBurst + int(lasts/passEvery) + 1; len(p.passes) > most || p.asks > most+1 {
+		t.Errorf("%d passes, asked for %d times, want at most %d", len(p.passes), p.asks, most)
+	}
+	for i := range p.passes[1:] {
+		if gap := p.passes[i+1].Sub(p.passes[i]); gap < passSpacing || gap > passEvery+passSpacing {
+			t.Errorf("%s between two passes", gap)
+		}
+	}
+	// What is asked for rarely enough is done at once again.
+	p.run(passBurst*passEvery, 0, 0)
+	before := p.clock.Now()
+	p.run(time.Millisecond, time.Millisecond, 0)
+	if at := p.passes[len(p.passes)-1]; !at.Equal(before) {
+		t.Errorf("after the storm, a pass began %s after its event", at.Sub(before))
+	}
+}
+
+// TestAPassOfItsOwnAnswersEvents: one that was asked for by the reconciler is no turn taken, and answers what waits.
+func TestAPassOfItsOwnAnswersEvents(t *testing.T) {
+	p := newPaced()
+	for range 10 * passBurst {
+		p.begin()
+		p.end()
+	}
+	p.clock.SetTime(start.Add(passSpacing))
+	p.notify()
+	if len(p.asked) != 1 || !p.asked[0].Equal(p.clock.Now()) {
+		t.Errorf("asked for at %v, want now", p.asked)
+	}
+	p.begin()
+	p.end()
+	if p.asks != 1 {
+		t.Errorf("asked for %d passes for one event", p.asks)
+	}
+}

@@ -1,0 +1,32 @@
+package desired_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestTheOldestClassesAreServed: a class that comes later takes nothing from those in use, whatever its name is.
+func TestTheOldestClassesAreServed(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1000, 0)
+	var all []desired.GatewayClass
+	for i := range desired.MaxClasses {
+		all = append(all, desired.GatewayClass{Name: fmt.Sprintf("class-%03d", i), Created: begin})
+	}
+	if served, beyond := desired.Served(all); len(served) != desired.MaxClasses || len(beyond) != 0 {
+		t.Errorf("%d served and %d beyond of %d", len(served), len(beyond), len(all))
+	}
+	more := append([]desired.GatewayClass{{Name: "a-new-one", Created: begin.Add(time.Second)}}, all...)
+	served, beyond := desired.Served(more)
+	if len(beyond) != 1 || beyond[0].Name != "a-new-one" {
+		t.Errorf("beyond is %v", beyond)
+	}
+	for i, class := range served {
+		if class != all[i] {
+			t.Fatalf("served, at %d: %v, want %v", i, class, all[i])
+		}
+	}
+}
