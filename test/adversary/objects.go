@@ -1,0 +1,223 @@
+package adversary
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+type object = map[string]any
+
+// change is one event of a watch, with what the object was before it.
+type change struct {
+	kind     string // ADDED, MODIFIED or DELETED
+	now, old object
+}
+
+// collection is the objects of one kind, in all namespaces.
+type collection struct {
+	apiVersion, kind string
+	objects          map[string]object // by <namespace>/<name>
+	watchers         map[chan change]bool
+}
+
+// watchBuffer is how many changes a watch may be behind. Beyond that it ends, as kube-apiserver ends the watch of a slow client.
+const watchBuffer = 100_000
+
+// Serve serves a kind.
+func (s *Server) Serve(apiVersion, resource, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := apiVersion + "/" + resource; s.collections[key] == nil {
+		s.collections[key] = &collection{apiVersion: apiVersion, kind: kind, objects: map[string]object{}, watchers: map[chan change]bool{}}
+	}
+}
+
+// Put writes an object, a YAML text without apiVersion and kind. It takes the place of one with the same name, but keeps its UID.
+func (s *Server) Put(apiVersion, resource, text string) {
+	var o object
+	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+		panic(fmt.Sprintf("a test puts what is no YAML: %v\n%s", err, text))
+	}
+	s.PutObject(apiVersion, resource, o)
+}
+
+// PutObject is Put of an object that is no text.
+func (s *Server) PutObject(apiVersion, resource string, o map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(s.collections[apiVersion+"/"+resource], normal(o))
+}
+
+// Delete removes an object, if it is there.
+func (s *Server) Delete(apiVersion, resource, namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(s.collections[apiVersion+"/"+resource], namespace+"/"+name)
+}
+
+// Names are the objects of a kind, each as <namespace>/<name>, sorted.
+func (s *Server) Names(apiVersion, resource string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.collections[apiVersion+"/"+resource].objects))
+}
+
+// Get is a copy of an object; nil: it does not exist.
+func (s *Server) Get(apiVersion, resource, namespace, name string) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return clone(s.collections[apiVersion+"/"+resource].objects[namespace+"/"+name])
+}
+
+// Backup is a copy of everything, and the version that it is of.
+type Backup struct {
+	Version int
+	objects map[string]map[string]object
+}
+
+// Backup copies everything.
+func (s *Server) Backup() Backup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Backup{Version: s.version, objects: map[string]map[string]object{}}
+	for key, c := range s.collections {
+		out.objects[key] = cloneAll(c.objects)
+	}
+	return out
+}
+
+// Restore puts a backup in the place of everything, as a restored etcd does: watches end, and versions go on from that of the backup.
+func (s *Server) Restore(b Backup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = b.Version
+	for key, c := range s.collections {
+		c.objects = cloneAll(b.objects[key])
+	}
+	s.applied = map[string]string{}
+	s.drop()
+}
+
+// Drop ends all watches.
+func (s *Server) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+// Pass lets n versions pass, as writes of others do.
+func (s *Server) Pass(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version += n
+}
+
+// Version is the version of the last write.
+func (s *Server) Version() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+func (s *Server) drop() {
+	close(s.dropped)
+	s.dropped = make(chan struct{})
+}
+
+func (s *Server) put(c *collection, o object) object {
+	m := meta(o)
+	key := text(m["namespace"]) + "/" + text(m["name"])
+	old := c.objects[key]
+	s.version++
+	kind := "MODIFIED"
+	if old == nil {
+		kind = "ADDED"
+		if m["uid"] == nil {
+			s.lastUID++
+			m["uid"] = fmt.Sprintf("uid-%d", s.lastUID)
+		}
+		if m["creationTimestamp"] == nil {
+			m["creationTimestamp"] = now()
+		}
+	} else {
+		m["uid"] = meta(old)["uid"]
+	}
+	m["resourceVersion"] = strconv.Itoa(s.version)
+	o["apiVersion"], o["kind"] = c.apiVersion, c.kind
+	c.objects[key] = o
+	c.send(change{kind, clone(o), clone(old)})
+	return o
+}
+
+func (s *Server) remove(c *collection, key string) {
+	old := c.objects[key]
+	if old == nil {
+		return
+	}
+	delete(c.objects, key)
+	s.version++
+	gone := clone(old)
+	meta(gone)["resourceVersion"] = strconv.Itoa(s.version)
+	c.send(change{"DELETED", gone, clone(old)})
+}
+
+func (c *collection) send(e change) {
+	for watcher := range c.watchers {
+		select {
+		case watcher <- e:
+		default:
+			close(watcher)
+			delete(c.watchers, watcher)
+		}
+	}
+}
+
+// normal is a copy with the number types that clone takes.
+func normal(o object) object {
+	out := object{}
+	data, err := yaml.Marshal(o)
+	if err == nil {
+		err = yaml.Unmarshal(data, &out)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("a test puts what is no JSON: %v", err))
+	}
+	return out
+}
+
+func clone(o object) object {
+	if o == nil {
+		return nil
+	}
+	return runtime.DeepCopyJSON(o)
+}
+
+func cloneAll(all map[string]object) map[string]object {
+	out := make(map[string]object, len(all))
+	for key, o := range all {
+		out[key] = clone(o)
+	}
+	return out
+}
+
+func meta(o object) object {
+	m, ok := o["metadata"].(object)
+	if !ok {
+		m = object{}
+		o["metadata"] = m
+	}
+	return m
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func now() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -1,0 +1,181 @@
+package adversary_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+const (
+	mgmtNS = "clusters-guest1"
+
+	// deadline only ends a test that hangs. What is waited for takes seconds.
+	deadline = time.Minute
+
+	hcpVersion  = "hypershift.openshift.io/v1beta1"
+	hcps        = "hostedcontrolplanes"
+	classAPI    = "gateway.networking.k8s.io/v1"
+	classes     = "gatewayclasses"
+	crdAPI      = "apiextensions.k8s.io/v1"
+	crdResource = "customresourcedefinitions"
+	webhookAPI  = "admissionregistration.k8s.io/v1"
+	webhooks    = "validatingwebhookconfigurations"
+)
+
+func config() desired.Config {
+	cfg := desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: mgmtNS, GuestNamespace: "openshift-ingress", ControllerName: "example.com/gateway-controller",
+		Revision: "rev", PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
+		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
+		GuestServer: "https://kube-apiserver:6443", NetworkPolicies: desired.HyperShiftPeers(),
+	}
+	cfg.WebhookHost = cfg.WebhookService()
+	return cfg
+}
+
+// logged is what a controller logged: the beginning, and how much it was.
+type logged struct {
+	mu             sync.Mutex
+	text           bytes.Buffer
+	bytes, longest int
+}
+
+const (
+	// logKept is how much of a log a test keeps, and logLine how much of each line.
+	logKept = 1 << 20
+	logLine = 2000
+)
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes += len(line)
+	l.longest = max(l.longest, len(line))
+	if l.text.Len() < logKept {
+		l.text.Write(line[:min(len(line), logLine)])
+	}
+	return len(line), nil
+}
+
+// String is the beginning of the log.
+func (l *logged) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.text.String() }
+
+// size is how many bytes were logged, and how many were in the longest line.
+func (l *logged) size() (all, longest int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes, l.longest
+}
+
+type option func(*controller.Options)
+
+// run runs a controller against two sides until the test ends.
+func run(t *testing.T, m, g *adversary.Server, change ...option) *logged {
+	t.Helper()
+	log, stop := runUntil(t, m, g, change...)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Log("the controller ended:", err)
+		}
+		if all, longest := log.size(); t.Failed() {
+			s := log.String()
+			t.Logf("log (%d bytes in all, longest line %d):\n%s", all, longest, s[:min(len(s), 20_000)])
+		}
+	})
+	return log
+}
+
+// runUntil runs a controller against two sides until stop is called, which returns what it ended with.
+func runUntil(t *testing.T, m, g *adversary.Server, change ...option) (log *logged, stop func() error) {
+	t.Helper()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = &logged{}
+	ctx, cancel := context.WithCancel(context.Background())
+	ctx = logr.NewContext(ctx, logr.FromSlogHandler(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	guestConfig := g.Config()
+	o := controller.Options{
+		Config: config(), Source: source, MgmtConfig: m.Config(), GuestConfig: guestConfig,
+		LoadGuest: func() (*rest.Config, error) { return rest.CopyConfig(guestConfig), nil },
+		Probe:     controller.Probe{Off: true}, TokenLifetime: time.Hour, CAOverlap: 24 * time.Hour, HealthAddress: "0", MetricsAddress: "0",
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- controller.Run(ctx, o) }()
+	return log, sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+}
+
+// start runs a controller against two sides with a HostedControlPlane and no GatewayClass, and returns when the CRDs are there.
+func start(t *testing.T, change ...option) (m, g *adversary.Server, log *logged) {
+	t.Helper()
+	m, g = adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+	putHCP(m, "")
+	log = run(t, m, g, change...)
+	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+	return m, g, log
+}
+
+// hcp is a HostedControlPlane with more fields in its spec, such as ", pausedUntil: 'true'".
+func hcp(spec string) string {
+	return "{metadata: {namespace: " + mgmtNS + ", name: guest1, uid: hcp-uid}, " +
+		"spec: {controllerAvailabilityPolicy: SingleReplica, clusterID: abc, releaseImage: x" + spec + "}, status: {conditions: []}}"
+}
+
+func putHCP(m *adversary.Server, spec string) { m.Put(hcpVersion, hcps, hcp(spec)) }
+
+func putClass(g *adversary.Server, name string) {
+	g.Put(classAPI, classes, "{metadata: {name: "+name+", generation: 1}, spec: {controllerName: example.com/gateway-controller}}")
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(holds, deadline, 10*time.Millisecond).Should(gomega.BeTrue(), what)
+}
+
+// installed reports whether both sides have what a GatewayClass of ours leads to.
+func installed(m, g *adversary.Server) bool {
+	return len(m.Names("apps/v1", "deployments")) > 0 && len(g.Names(webhookAPI, webhooks)) > 0
+}
+
+// reported reports whether a condition of the HostedControlPlane has this text in its reason or message.
+func reported(m *adversary.Server, what string) bool {
+	status, _ := m.Get(hcpVersion, hcps, mgmtNS, "guest1")["status"].(map[string]any)
+	conditions, _ := status["conditions"].([]any)
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return strings.Contains(fmt.Sprint(condition["reason"], " ", condition["message"]), what)
+	})
+}
+
+// An honest guest: a GatewayClass leads to objects on both sides, and a pause is reported.
+func TestAnHonestGuest(t *testing.T) {
+	t.Parallel()
+	m, g, _ := start(t)
+	putClass(g, "demo")
+	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+	putHCP(m, ", pausedUntil: 'true'")
+	eventually(t, "the HostedControlPlane reports the pause", func() bool { return reported(m, "ReconciliationPaused") })
+}

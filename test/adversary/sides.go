@@ -1,0 +1,55 @@
+package adversary
+
+import "testing"
+
+// Mgmt is the API server of the management side, with an empty namespace.
+func Mgmt(tb testing.TB, namespace string) *Server {
+	tb.Helper()
+	s := serving(tb, [][3]string{
+		{"v1", "namespaces", "Namespace"},
+		{"v1", "serviceaccounts", "ServiceAccount"},
+		{"v1", "secrets", "Secret"},
+		{"v1", "configmaps", "ConfigMap"},
+		{"v1", "services", "Service"},
+		{"apps/v1", "deployments", "Deployment"},
+		{"networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"},
+		{"coordination.k8s.io/v1", "leases", "Lease"},
+		{"hypershift.openshift.io/v1beta1", "hostedcontrolplanes", "HostedControlPlane"},
+	})
+	s.Put("v1", "namespaces", "{metadata: {name: "+namespace+", uid: mgmt-ns-uid}}")
+	return s
+}
+
+// Guest is the API server of a guest that has nothing.
+func Guest(tb testing.TB) *Server {
+	tb.Helper()
+	return serving(tb, [][3]string{
+		{"v1", "namespaces", "Namespace"},
+		{"v1", "serviceaccounts", "ServiceAccount"},
+		{"v1", "configmaps", "ConfigMap"},
+		{"v1", "services", "Service"},
+		{"apps/v1", "deployments", "Deployment"},
+		{"rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole"},
+		{"rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding"},
+		{"rbac.authorization.k8s.io/v1", "roles", "Role"},
+		{"rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding"},
+		{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"},
+		{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"},
+		{"admissionregistration.k8s.io/v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"},
+		{"admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"},
+		{"apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"},
+		{"coordination.k8s.io/v1", "leases", "Lease"},
+		{"gateway.networking.k8s.io/v1", "gatewayclasses", "GatewayClass"},
+		{"gateway.networking.k8s.io/v1", "gateways", "Gateway"},
+		{"networking.istio.io/v1", "destinationrules", "DestinationRule"},
+	})
+}
+
+func serving(tb testing.TB, kinds [][3]string) *Server {
+	tb.Helper()
+	s := New(tb)
+	for _, kind := range kinds {
+		s.Serve(kind[0], kind[1], kind[2])
+	}
+	return s
+}
