@@ -132,9 +132,9 @@ func (c *cutJSON) endText() {
 	c.text = false
 }
 
-// finish closes what is open. It is valid JSON if a value ended here, or was a text.
+// finish closes what is open. It is valid JSON if a value ended here, or was a text. An escape sequence that was handed on in part cannot be closed.
 func (c *cutJSON) finish() {
-	if len(c.open) == 0 || c.escaped > 0 {
+	if len(c.open) == 0 || c.escaped > 0 && c.length < literalKept {
 		return
 	}
 	if c.text {

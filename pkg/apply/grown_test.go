@@ -51,7 +51,7 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	notified := 0
-	c.tracker.start(func() { notified++ })
+	c.tracker.start(func() { notified++ }, func() uint64 { return 0 })
 	try := func(wantPatches int64, want Verdict) {
 		t.Helper()
 		report := Apply(t.Context(), c, []settings{{}})

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/watch"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // liar is an API server that answers what a test likes.
@@ -246,7 +247,7 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 			for over() == "" {
 				select {
 				case <-troubled:
-				case <-time.After(waitAtMost):
+				case <-time.After(hang.Deadline):
 					t.Fatalf("no bound is named: %v", w.Err())
 				}
 			}
@@ -268,7 +269,7 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 func TestAWatchRecoversFromTooMuch(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
+	g.SetDefaultEventuallyTimeout(hang.Deadline)
 	begun, right := make(chan struct{}), make(chan struct{})
 	begin := sync.OnceFunc(func() { close(begun) })
 	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, n int) {
@@ -303,7 +304,7 @@ func TestAWatchRecoversFromTooMuch(t *testing.T) {
 func TestAllWatchesShareATotal(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
+	g.SetDefaultEventuallyTimeout(hang.Deadline)
 	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if r.URL.Query().Get("sendInitialEvents") != "true" {
 			http.Error(w, "no", http.StatusInternalServerError)
@@ -346,7 +347,7 @@ func TestLargeListsPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := gomega.NewWithT(t)
-			g.SetDefaultEventuallyTimeout(waitAtMost)
+			g.SetDefaultEventuallyTimeout(hang.Deadline)
 			l := newLiar(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 				q := r.URL.Query()
 				switch {
@@ -402,7 +403,7 @@ func sendPage(w http.ResponseWriter, q url.Values, objects int, fields string) {
 func TestLargeMessagesAreReadOneAtATime(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(waitAtMost)
+	g.SetDefaultEventuallyTimeout(hang.Deadline)
 	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if r.URL.Query().Get("sendInitialEvents") == "true" {
 			send(w, event("ADDED", 1, `,"data":{"a":"`+strings.Repeat("x", 40<<10)+`"}`)+listEnd)

@@ -1,0 +1,150 @@
+package docs
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+const root = "../.."
+
+// limitsFile is the one table of all bounds.
+const limitsFile = "docs/reference/limits.md"
+
+// TestLimitsAreThoseOfTheCode compares each row of the table of limits with the constants that it names. A constant that is renamed, moved or changed
+// makes the row fail.
+func TestLimitsAreThoseOfTheCode(t *testing.T) {
+	g := NewWithT(t)
+	rows := limitRows(t)
+	g.Expect(len(rows)).To(BeNumerically(">", 30), "the table of %s was not found", limitsFile)
+	packages := map[string]*types.Package{}
+	for _, row := range rows {
+		dir, names, found := strings.Cut(strings.ReplaceAll(row.constants, "`", ""), " ")
+		g.Expect(found).To(BeTrue(), "%s: a row names its constants as `folder name, name`: %q", limitsFile, row.constants)
+		if packages[dir] == nil {
+			packages[dir] = checkPackage(t, dir)
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			name = strings.TrimSpace(name)
+			found, is := packages[dir].Scope().Lookup(name).(*types.Const)
+			if !g.Expect(is).To(BeTrue(), "%s: %s has no constant %s", limitsFile, dir, name) {
+				continue
+			}
+			g.Expect(row.states(found)).To(BeTrue(), "%s: row %q says %q, and %s.%s is %s", limitsFile, row.what, row.limit, dir, name, written(found)[0])
+		}
+	}
+}
+
+type limitRow struct{ what, limit, constants string }
+
+// states reports whether the row's limit has the constant's value.
+func (r limitRow) states(c *types.Const) bool {
+	for _, text := range written(c) {
+		if regexp.MustCompile(`(^|[^\w.,])` + regexp.QuoteMeta(text) + `($|[^\w.])`).MatchString(r.limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// limitRows are the rows of all tables of the file whose third column names constants.
+func limitRows(t *testing.T) []limitRow {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, limitsFile))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var out []limitRow
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 4 || !strings.Contains(cells[2], "`pkg/") && !strings.Contains(cells[2], "`cmd/") {
+			continue
+		}
+		out = append(out, limitRow{strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])})
+	}
+	return out
+}
+
+// checkPackage type-checks the files of a folder as far as constants need it: errors of what it imports are ignored.
+func checkPackage(t *testing.T, dir string) *types.Package {
+	t.Helper()
+	g := NewWithT(t)
+	fset := token.NewFileSet()
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		g.Expect(err).NotTo(HaveOccurred())
+		files = append(files, file)
+	}
+	g.Expect(files).NotTo(BeEmpty(), "%s has no Go files", dir)
+	config := types.Config{Importer: onlyTime{importer.ForCompiler(fset, "source", nil)}, Error: func(error) {}, IgnoreFuncBodies: true}
+	checked, _ := config.Check(dir, fset, files, nil) // errors are those of imports that it leaves out
+	return checked
+}
+
+// onlyTime imports nothing but what constants are made of.
+type onlyTime struct{ types.Importer }
+
+// Import imports package time.
+func (i onlyTime) Import(path string) (*types.Package, error) {
+	if path != "time" {
+		return nil, fmt.Errorf("%s is not needed", path)
+	}
+	return i.Importer.Import(path)
+}
+
+// written are the ways in which a constant's value may be written, the usual one first.
+func written(c *types.Const) []string {
+	n, exact := constant.Int64Val(constant.ToInt(c.Val()))
+	if !exact {
+		return []string{c.Val().ExactString()}
+	}
+	if strings.HasSuffix(c.Type().String(), "time.Duration") {
+		return writtenDuration(time.Duration(n))
+	}
+	out := []string{grouped(n), strconv.FormatInt(n, 10)}
+	for i, unit := range []string{"KiB", "MiB", "GiB"} {
+		if size := int64(1) << (10 * (i + 1)); n >= size && n%size == 0 {
+			out = append([]string{fmt.Sprintf("%d %s", n/size, unit)}, out...)
+		}
+	}
+	return out
+}
+
+func writtenDuration(d time.Duration) []string {
+	var out []string
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
+		if d >= unit.size && d%unit.size == 0 {
+			out = append(out, fmt.Sprintf("%d %s", d/unit.size, unit.name))
+		}
+	}
+	return append(out, d.String())
+}
+
+// grouped is a number with a comma for each thousand.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
