@@ -31,6 +31,8 @@ type Requests struct {
 	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
 	// Begin is called before each list, streamed or not. It may be nil.
 	Begin func()
+	// Session is the number of the present session, see WithSession. It may be nil: then there is one.
+	Session func() uint64
 	// Drained reports whether this side ended the last stream, at a time not long before now. It may be nil.
 	Drained func(now time.Time) bool
 }
@@ -52,6 +54,9 @@ func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {
 	if r.Begin == nil {
 		r.Begin = func() {}
 	}
+	if r.Session == nil {
+		r.Session = oneSession
+	}
 	if r.Drained == nil {
 		r.Drained = func(time.Time) bool { return false }
 	}
@@ -69,48 +74,56 @@ type consistent struct {
 	listed bool
 	// ends is when the timeout of the last stream ends it; zero without one.
 	ends time.Time
+	// in is the session that the last request began in. No stream goes on from another one.
+	in uint64
 }
 
 func (c *consistent) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	in := c.Session()
 	if o.Continue == "" {
 		c.Begin()
 	}
 	o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	list, err := c.List(ctx, o)
-	c.next(err == nil, time.Time{})
+	c.next(err == nil, time.Time{}, in)
 	return list, err
 }
 
 func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-	opened := c.clock.Now()
+	opened, in := c.clock.Now(), c.Session()
 	switch lists := o.SendInitialEvents != nil && *o.SendInitialEvents; {
 	case lists:
 		c.Begin()
 		o.ResourceVersion = ""
-	case !c.resumes(opened):
+	case !c.resumes(opened, in):
 		return nil, ErrNotResumed
 	}
 	stream, err := c.Watch(ctx, o)
+	if err == nil && c.Session() != in {
+		// It may have been opened in either, and would not end with the one that it counts for.
+		stream.Stop()
+		stream, err = nil, ErrNotResumed
+	}
 	var ends time.Time
 	if err == nil && o.TimeoutSeconds != nil {
 		ends = opened.Add(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}
-	c.next(false, ends)
+	c.next(false, ends, in)
 	return stream, err
 }
 
 // next keeps how the next stream may begin.
-func (c *consistent) next(listed bool, ends time.Time) {
+func (c *consistent) next(listed bool, ends time.Time, in uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.listed, c.ends = listed, ends
+	c.listed, c.ends, c.in = listed, ends, in
 }
 
 // resumes reports whether a stream may begin without a list now. It may once.
-func (c *consistent) resumes(now time.Time) bool {
+func (c *consistent) resumes(now time.Time, in uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	listed, late, drained := c.listed, now.Sub(c.ends), c.Drained(now)
 	c.listed = false
-	return listed || drained || !c.ends.IsZero() && -resumeEarly <= late && late <= resumeLate
+	return in == c.in && (listed || drained || !c.ends.IsZero() && -resumeEarly <= late && late <= resumeLate)
 }

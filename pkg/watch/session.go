@@ -20,3 +20,20 @@ func SessionFrom(ctx context.Context) func() uint64 {
 }
 
 func oneSession() uint64 { return 0 }
+
+// present is the number of the present session.
+func (w *Watch) present() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.session()
+}
+
+// begin notes the session that a list begins in. The request itself may meet a later one.
+func (w *Watch) begin() {
+	w.mu.Lock()
+	if now := w.session(); w.begun != now {
+		w.begun, w.synced = now, false
+	}
+	w.mu.Unlock()
+	w.opts.OnListing()
+}
