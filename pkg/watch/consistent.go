@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// resumeEarly is how long before its own timeout a stream may end and still count as ended by that timeout: clocks differ a little. A stream that
-	// ends sooner was lost, and the watch lists again.
+	// resumeEarly is how long before its own timeout a stream may end and still count as ended by that timeout: clocks
+	// differ a little. A stream that ends sooner was lost, and the watch lists again.
 	resumeEarly = time.Second
-	// resumeLate is how long after its timeout a stream may be opened again without a list. client-go does it at once; the rest is for a busy machine.
-	// An etcd cannot be restored and its API server started in this time. Beyond it the watch lists again.
+	// resumeLate is how long after its timeout a stream may be opened again without a list. client-go does it at once;
+	// the rest is for a busy machine. An etcd cannot be restored and its API server started in this time. Beyond it the
+	// watch lists again.
 	resumeLate = 10 * time.Second
 )
 
@@ -39,15 +40,17 @@ type Requests struct {
 
 // Consistent makes a Reflector list again after each stream that was lost.
 //
-// Without it a Reflector resumes at the version that it saw last. An API server whose etcd was restored from a backup may not have come to that version
-// yet. It accepts such a watch and sends nothing until it has (kubernetes#107457), so that everything that happens until then goes unseen. A version
-// number cannot prove the contrary: the server may have passed it by other changes. A list can.
+// Without it a Reflector resumes at the version that it saw last. An API server whose etcd was restored from a backup
+// may not have come to that version yet. It accepts such a watch and sends nothing until it has (kubernetes#107457), so
+// that everything that happens until then goes unseen. A version number cannot prove the contrary: the server may have
+// passed it by other changes. A list can.
 //
-// A stream that ends by its own timeout is resumed, as long as that happens at once. So there is no list at rest. The same holds for a stream that this
-// side ended, see Meter.
+// A stream that ends by its own timeout is resumed, as long as that happens at once. So there is no list at rest. The
+// same holds for a stream that this side ended, see Meter.
 //
-// Lists ask for the newest version. A list of "at least the version that was seen last" waits in vain where that lies in the future, and one of any version
-// may come from an API server that lags behind. So what a list shows is at least as new as everything that was answered before it began.
+// Lists ask for the newest version. A list of "at least the version that was seen last" waits in vain where that lies
+// in the future, and one of any version may come from an API server that lags behind. So what a list shows is at least
+// as new as everything that was answered before it began.
 func Consistent(r Requests) *cache.ListWatch { return consistentBy(r, clock.RealClock{}) }
 
 func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {

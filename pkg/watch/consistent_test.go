@@ -82,8 +82,8 @@ func TestWhatIsResumed(t *testing.T) {
 	}
 }
 
-// TestListsAskForTheNewest: a list of "at least what was seen last" waits in vain when that lies in the future, and one of any version may be older than a
-// write that was answered before.
+// TestListsAskForTheNewest: a list of "at least what was seen last" waits in vain when that lies in the future, and one
+// of any version may be older than a write that was answered before.
 func TestListsAskForTheNewest(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -120,7 +120,8 @@ func TestListsAskForTheNewest(t *testing.T) {
 	}
 }
 
-// TestNothingIsResumedInAnotherSession: the versions of another server say nothing. Nor does a stream go on that was opened while the session changed.
+// TestNothingIsResumedInAnotherSession: the versions of another server say nothing. Nor does a stream go on that was
+// opened while the session changed.
 func TestNothingIsResumedInAnotherSession(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{"after a list": "list", "after a stream": "stream"} {

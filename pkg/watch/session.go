@@ -5,8 +5,9 @@ import "context"
 // sessionKey is the key of what WithSession keeps in a context.
 type sessionKey struct{}
 
-// WithSession is for the watches of a cluster whose server may become another one, as with another kubeconfig. The number changes with that. What a watch
-// has shown before counts no more as known, until a list that began after it was taken.
+// WithSession is for the watches of a cluster whose server may become another one, as with another kubeconfig. The
+// number changes with that. What a watch has shown before counts no more as known, until a list that began after it was
+// taken.
 func WithSession(ctx context.Context, number func() uint64) context.Context {
 	return context.WithValue(ctx, sessionKey{}, number)
 }

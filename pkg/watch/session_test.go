@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// TestAServerThatWentBackInTime: after a restore from a backup the versions that the watch has seen lie in the future. A watch from there shows nothing.
+// TestAServerThatWentBackInTime: after a restore from a backup the versions that the watch has seen lie in the future.
+// A watch from there shows nothing.
 func TestAServerThatWentBackInTime(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "0")
@@ -33,7 +34,8 @@ func TestAServerThatWentBackInTime(t *testing.T) {
 	})
 }
 
-// TestAnotherSession: what was listed before counts no more as known, nor what failed before, nor a list that began before.
+// TestAnotherSession: what was listed before counts no more as known, nor what failed before, nor a list that began
+// before.
 func TestAnotherSession(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		var session, during atomic.Uint64

@@ -20,8 +20,9 @@ func identified(t *testing.T, uid string) *adversary.Server {
 	return g
 }
 
-// The kubeconfig of another guest: two hosted clusters, each with its hypergate, and one of them gets the kubeconfig of the other's guest by mistake. It goes
-// on with its own, writes nothing anywhere, and names the problem until the right kubeconfig is back.
+// The kubeconfig of another guest: two hosted clusters, each with its hypergate, and one of them gets the kubeconfig of
+// the other's guest by mistake. It goes on with its own, writes nothing anywhere, and names the problem until the right
+// kubeconfig is back.
 func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	t.Parallel()
 	g1, g2 := identified(t, "guest-1"), identified(t, "guest-2")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The guest's etcd restored in place: its watches resume at versions of the future. kube-apiserver accepts that and shows nothing until its versions have
-// caught up (kubernetes#107457).
+// The guest's etcd restored in place: its watches resume at versions of the future. kube-apiserver accepts that and
+// shows nothing until its versions have caught up (kubernetes#107457).
 func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
@@ -31,7 +31,8 @@ func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	eventually(t, "what only the class of before the restore had is gone", func() bool { return !strings.Contains(configMaps(), "gatewayclass-later") })
 }
 
-// An API server that lost everything and comes back with higher versions than before: no version number shows that time went backwards.
+// An API server that lost everything and comes back with higher versions than before: no version number shows that time
+// went backwards.
 func TestAnEtcdThatIsEmptyAndAhead(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// A signing key that was replaced: the Secret with istiod's token is of before, and all that can be read off the token fits. A hypergate that starts asks the
-// guest whether it takes that token, once, and gets another one if it does not.
+// A signing key that was replaced: the Secret with istiod's token is of before, and all that can be read off the token
+// fits. A hypergate that starts asks the guest whether it takes that token, once, and gets another one if it does not.
 func TestATokenOfAnotherSigningKey(t *testing.T) {
 	t.Parallel()
 	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)

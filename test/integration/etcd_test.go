@@ -15,8 +15,9 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// TestTheGuestsEtcdIsRestoredInPlace, from a backup of before the installation and while hypergate runs. Its watches have seen versions that lie in the
-// future then. The API server accepts a watch from such a version, and sends nothing.
+// TestTheGuestsEtcdIsRestoredInPlace, from a backup of before the installation and while hypergate runs. Its watches
+// have seen versions that lie in the future then. The API server accepts a watch from such a version, and sends
+// nothing.
 func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 	w := newWorld(t)
 	w.haveCRDs()
