@@ -58,6 +58,13 @@ type source struct{ kind, feed int }
 
 func (t *tracker) feed(from source) *feed { return &t.kinds[from.kind].feeds[from.feed] }
 
+// present is the number of the present session.
+func (t *tracker) present() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.session()
+}
+
 // begins notes that a list begins.
 func (t *tracker) begins(from source) {
 	t.mu.Lock()

@@ -1,7 +1,8 @@
 package apply
 
-// rebase compares our last write and our last deletion with what a list shows. Where the list must show them and does not, the cluster was restored from
-// a backup, and they count no more. A write that the list shows gets the version that it has there. It reports whether there is something to write again.
+// rebase compares our last write and our last deletion with what a list shows. Where the list must show them and does
+// not, the cluster was restored from a backup, and they count no more. A write that the list shows gets the version
+// that it has there. It reports whether there is something to write again.
 func (r *record) rebase(s sighting, l list) (lost bool) {
 	if r.deleted != "" && r.number <= l.begun.answered {
 		r.deleted = ""
@@ -26,8 +27,8 @@ type list struct {
 	backwards bool
 }
 
-// shows reports whether a write must be in the list: it was answered before the list began, or the list is of a version at least as new. A list whose
-// versions went backwards shows the only history that there is now.
+// shows reports whether a write must be in the list: it was answered before the list began, or the list is of a version
+// at least as new. A list whose versions went backwards shows the only history that there is now.
 func (l list) shows(m memo) bool {
 	return m.number <= l.begun.answered || !newer(m.rv, l.rv) || l.backwards
 }

@@ -118,6 +118,7 @@ func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(ve
 func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 	return watch.Consistent(watch.Requests{
 		Begin:   func() { c.tracker.begins(kept.from) },
+		Session: c.tracker.present,
 		Drained: kept.meter.Drained,
 		List: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()

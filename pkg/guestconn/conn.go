@@ -211,7 +211,8 @@ func (c *Conn) lookSoon() {
 	}
 }
 
-// Run follows the kubeconfig until ctx ends, and calls changed whenever another one is in use. A connection that is fixed has nothing to follow.
+// Run follows the kubeconfig until ctx ends, and calls changed whenever another one is in use, or another problem with it was found. A connection that is fixed
+// has nothing to follow.
 func (c *Conn) Run(ctx context.Context, changed func()) {
 	if c.options.Load == nil {
 		return
@@ -221,7 +222,7 @@ func (c *Conn) Run(ctx context.Context, changed func()) {
 		return
 	}
 	for {
-		if c.look(ctx) {
+		if before := c.Problem(); c.look(ctx) || !sameText(before, c.Problem()) {
 			changed()
 		}
 		// The guest's refusals hurry the second wait, and not the first.
@@ -230,6 +231,8 @@ func (c *Conn) Run(ctx context.Context, changed func()) {
 		}
 	}
 }
+
+func sameText(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
 // wait waits, or until it is hurried. It says whether ctx goes on.
 func wait(ctx context.Context, atMost time.Duration, hurry <-chan struct{}) bool {

@@ -190,7 +190,8 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer synctest.Wait()
 				defer cancel()
-				go c.Run(ctx, func() { t.Error("nothing changed") })
+				changes := 0
+				go c.Run(ctx, func() { changes++ })
 				synctest.Wait()
 				want := []time.Duration{0}
 				if config.Host == "" {
@@ -215,6 +216,9 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 				synctest.Wait()
 				if last := 6*time.Second + time.Hour; !slices.Equal(read, append(want, last)) {
 					t.Errorf("read after %v, want %v and %v", read, want, last)
+				}
+				if changes != 1 {
+					t.Errorf("%d changes, want one: that it cannot be read", changes)
 				}
 			})
 		})

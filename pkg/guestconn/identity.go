@@ -12,7 +12,8 @@ type identity struct {
 	uid string
 }
 
-// admits is an error if a kubeconfig leads to another guest than the one that is known, or if the two cannot be compared.
+// admits is an error if a kubeconfig leads to another guest than the one that is known, or if the two cannot be
+// compared.
 func (i identity) admits(uid string) error {
 	if !i.known || uid != "" && uid == i.uid {
 		return nil
@@ -24,15 +25,17 @@ func (i identity) admits(uid string) error {
 var ErrOtherGuest = errors.New("it leads to another guest (its namespace kube-system has another UID, or is not shown): " +
 	"put the kubeconfig of the right guest in its place; if this guest was built again, restart hypergate")
 
-// Session is a number that changes with each kubeconfig that is put in use. What was known of the guest before is to be looked at again.
+// Session is a number that changes with each kubeconfig that is put in use. What was known of the guest before is to be
+// looked at again.
 func (c *Conn) Session() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.number
 }
 
-// Identify notes what identifies the guest that a session led to; empty where nothing does. From then on, no kubeconfig of another guest is put in use. It
-// fails if the session is not in use any more, or was found to lead to another guest before.
+// Identify notes what identifies the guest that a session led to; empty where nothing does. From then on, no kubeconfig
+// of another guest is put in use. It fails if the session is not in use any more, or was found to lead to another guest
+// before.
 func (c *Conn) Identify(session uint64, uid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -62,7 +62,8 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestASessionIsIdentifiedOnce: what is found out about a guest while its kubeconfig is replaced says nothing of the next.
+// TestASessionIsIdentifiedOnce: what is found out about a guest while its kubeconfig is replaced says nothing of the
+// next.
 func TestASessionIsIdentifiedOnce(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
@@ -84,7 +85,8 @@ func TestASessionIsIdentifiedOnce(t *testing.T) {
 	}
 }
 
-// TestARefusalOfAnAggregatedServerProvesNothing: it knows nothing of our credentials. The guest's own API server is asked, once.
+// TestARefusalOfAnAggregatedServerProvesNothing: it knows nothing of our credentials. The guest's own API server is
+// asked, once.
 func TestARefusalOfAnAggregatedServerProvesNothing(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)

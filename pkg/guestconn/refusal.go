@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// confirmEvery is the least time between two questions whether the guest still takes our credentials. An aggregated API server that always answers 401
-// causes no more than that.
+// confirmEvery is the least time between two questions whether the guest still takes our credentials. An aggregated API
+// server that always answers 401 causes no more than that.
 const confirmEvery = time.Minute
 
 // refusal is what is known of whether the guest refuses the credentials in use.
@@ -21,8 +21,9 @@ type refusal struct {
 	asked time.Time
 }
 
-// answered notes whether the guest takes the credentials in use. Whoever answers for a group of the API may be an aggregated API server of the guest's
-// admin: its 401 proves nothing. Any other answer proves that the guest's own API server took the credentials, since it asks for them first.
+// answered notes whether the guest takes the credentials in use. Whoever answers for a group of the API may be an
+// aggregated API server of the guest's admin: its 401 proves nothing. Any other answer proves that the guest's own API
+// server took the credentials, since it asks for them first.
 func (c *Conn) answered(s *session, path string, code int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +38,8 @@ func (c *Conn) answered(s *session, path string, code int) {
 	}
 }
 
-// confirm asks the guest's own API server whether it takes the credentials in use, if there is a doubt. Everyone may read its version.
+// confirm asks the guest's own API server whether it takes the credentials in use, if there is a doubt. Everyone may
+// read its version.
 func (c *Conn) confirm(ctx context.Context) {
 	now := time.Now()
 	c.mu.Lock()

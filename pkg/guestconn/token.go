@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Accepts asks the guest's API server whether it takes a token. It does not if the token is of another signing key, for example. Everyone may read what is
-// asked for, so that no permission is needed.
+// Accepts asks the guest's API server whether it takes a token. It does not if the token is of another signing key, for
+// example. Everyone may read what is asked for, so that no permission is needed.
 func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	c.mu.Lock()
 	config := c.current.config

@@ -92,6 +92,7 @@ func TestNewsOfTheKubeconfigAreFollowedAtOnce(t *testing.T) {
 	g.Eventually(f.loaded).Should(gomega.Equal(1))
 	f.replace(server.withToken("a"), nil)
 	f.Look()
+	g.Eventually(f.Begun()).Should(gomega.BeClosed())
 	g.Eventually(changes).Should(gomega.Receive())
 	f.expectWho("Bearer a")
 }

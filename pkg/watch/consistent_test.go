@@ -82,8 +82,8 @@ func TestWhatIsResumed(t *testing.T) {
 	}
 }
 
-// TestListsAskForTheNewest: a list of "at least what was seen last" waits in vain when that lies in the future, and one of any version may be older than a
-// write that was answered before.
+// TestListsAskForTheNewest: a list of "at least what was seen last" waits in vain when that lies in the future, and one
+// of any version may be older than a write that was answered before.
 func TestListsAskForTheNewest(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -117,5 +117,59 @@ func TestListsAskForTheNewest(t *testing.T) {
 	}
 	if begun != 3 {
 		t.Errorf("%d lists began, want 3: the next page is none", begun)
+	}
+}
+
+// TestNothingIsResumedInAnotherSession: the versions of another server say nothing. Nor does a stream go on that was
+// opened while the session changed.
+func TestNothingIsResumedInAnotherSession(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]string{"after a list": "list", "after a stream": "stream"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := testclock.NewFakePassiveClock(time.Unix(1e9, 0))
+			session, during := uint64(0), uint64(0)
+			var streams []*apiwatch.FakeWatcher
+			lw := consistentBy(Requests{
+				Session: func() uint64 { return session },
+				List:    func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &corev1.ConfigMapList{}, nil },
+				Watch: func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) {
+					session += during
+					streams = append(streams, apiwatch.NewFake())
+					return streams[len(streams)-1], nil
+				},
+			}, now)
+			list := func() error {
+				if first == "list" {
+					_, err := lw.ListWithContextFunc(t.Context(), metav1.ListOptions{})
+					return err
+				}
+				_, err := lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: new(true), TimeoutSeconds: new(int64(300))})
+				now.SetTime(now.Now().Add(300 * time.Second))
+				return err
+			}
+			resume := func() error {
+				_, err := lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7", TimeoutSeconds: new(int64(300))})
+				return err
+			}
+			if err := list(); err != nil {
+				t.Fatal(err)
+			}
+			session++
+			if err := resume(); !errors.Is(err, ErrNotResumed) {
+				t.Errorf("in another session: %v", err)
+			}
+			if err := list(); err != nil {
+				t.Fatal(err)
+			}
+			during = 1
+			if err := resume(); !errors.Is(err, ErrNotResumed) || !streams[len(streams)-1].IsStopped() {
+				t.Errorf("the session changed while it was opened: %v, stopped %t", err, streams[len(streams)-1].IsStopped())
+			}
+			during = 0
+			if err := errors.Join(list(), resume()); err != nil {
+				t.Errorf("in the same session: %v", err)
+			}
+		})
 	}
 }

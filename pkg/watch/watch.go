@@ -118,6 +118,7 @@ func New(opts Options) *Watch {
 	w := &Watch{opts: opts, session: oneSession, store: cache.NewStore(cache.MetaNamespaceKeyFunc), meter: opts.Budget.Meter(opts.Name)}
 	lw := Consistent(Requests{
 		Begin:   w.begin,
+		Session: w.present,
 		Drained: w.meter.Drained,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := w.meter.List(ctx, o, opts.List, events{w}.shrink)
@@ -244,16 +245,6 @@ func (w *Watch) record(err error) {
 // isTrouble says whether an error should not have been expected.
 func (w *Watch) isTrouble(err error) bool {
 	return err != nil && (w.opts.Patience == 0 || !apierrors.IsNotFound(err))
-}
-
-// begin notes the session that a list begins in. The request itself may meet a later one.
-func (w *Watch) begin() {
-	w.mu.Lock()
-	if now := w.session(); w.begun != now {
-		w.begun, w.synced = now, false
-	}
-	w.mu.Unlock()
-	w.opts.OnListing()
 }
 
 // setSynced reports whether this was the first time in its session.

@@ -1,0 +1,86 @@
+package adversary_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+// identified is a guest that is known by the UID of its namespace kube-system.
+func identified(t *testing.T, uid string) *adversary.Server {
+	t.Helper()
+	g := adversary.Guest(t)
+	g.Put("v1", "namespaces", "{metadata: {name: kube-system, uid: "+uid+"}}")
+	return g
+}
+
+// The kubeconfig of another guest: two hosted clusters, each with its hypergate, and one of them gets the kubeconfig of
+// the other's guest by mistake. It goes on with its own, writes nothing anywhere, and names the problem until the right
+// kubeconfig is back.
+func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
+	t.Parallel()
+	g1, g2 := identified(t, "guest-1"), identified(t, "guest-2")
+	m1, m2 := adversary.Mgmt(t, mgmtNS), adversary.Mgmt(t, mgmtNS)
+	putHCP(m1, "")
+	m2.Put(hcpVersion, hcps, strings.NewReplacer("clusterID: abc", "clusterID: def", "hcp-uid", "hcp-uid-2").Replace(hcp("")))
+	var wrong atomic.Bool
+	run(t, m2, g2)
+	run(t, m1, g1, func(o *controller.Options) {
+		o.LoadGuest = func() (*rest.Config, error) {
+			if wrong.Load() {
+				return g2.Config(), nil
+			}
+			return g1.Config(), nil
+		}
+	})
+	for g, m := range map[*adversary.Server]*adversary.Server{g1: m1, g2: m2} {
+		eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+		putClass(g, "demo")
+		eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+		eventually(t, "the installation is reported", func() bool { return reported(m, "AsExpected") })
+		eventually(t, "the class is reported", func() bool { return g.Get(classAPI, classes, "", "demo")["status"] != nil })
+	}
+	secret := func() any { return m1.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")["data"] }
+	before, istiod := secret(), m1.Get("apps/v1", "deployments", mgmtNS, "istiod-rev")["spec"]
+	sinceM, since1, since2 := len(m1.Log()), len(g1.Log()), len(g2.Log())
+
+	wrong.Store(true)
+	eventually(t, "the problem is reported", func() bool { return reported(m1, "it leads to another guest") })
+	for _, request := range append(written(g2, since2), written(g1, since1)...) {
+		if !strings.Contains(request, "/gatewayclasses/demo/status") { // what was proven a moment ago may still be reported
+			t.Error("a write in a guest:", request)
+		}
+	}
+	for _, request := range written(m1, sinceM) {
+		t.Error("a write on the management side:", request)
+	}
+	same := func() {
+		t.Helper()
+		if !equal(before, secret()) || !equal(istiod, m1.Get("apps/v1", "deployments", mgmtNS, "istiod-rev")["spec"]) {
+			t.Error("istiod has another credential, or was rolled")
+		}
+	}
+	same()
+
+	// It goes on with the guest that is its own.
+	putClass(g1, "later")
+	eventually(t, "a class of its own guest is seen", func() bool {
+		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-later")
+	})
+	wrong.Store(false)
+	eventually(t, "the problem is over", func() bool { return !reported(m1, "it leads to another guest") })
+	same()
+	for _, request := range written(g2, since2) {
+		if strings.Contains(request, "/token") {
+			t.Error("a token of the other guest was asked for")
+		}
+	}
+}
+
+func equal(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }

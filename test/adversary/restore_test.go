@@ -1,0 +1,50 @@
+package adversary_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// The guest's etcd restored in place: its watches resume at versions of the future. kube-apiserver accepts that and
+// shows nothing until its versions have caught up (kubernetes#107457).
+func TestTheGuestsEtcdIsRestored(t *testing.T) {
+	t.Parallel()
+	m, g, _ := start(t)
+	configMaps := func() string { return strings.Join(g.Names("v1", "configmaps"), " ") }
+	putClass(g, "demo")
+	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+	eventually(t, "the class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-demo") })
+	backup := g.Backup()
+	g.Pass(1_000_000)
+	putClass(g, "later")
+	eventually(t, "another class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-later") })
+
+	g.Restore(backup)
+	g.Pass(500) // the API server's own controllers
+	g.Delete("v1", "configmaps", "openshift-ingress", "istio-rev-gatewayclass-demo")
+	g.Delete(webhookAPI, webhooks, "", "istio-validator-rev-openshift-ingress")
+	putClass(g, "after")
+	eventually(t, "a class that was made after the restore is seen", func() bool { return strings.Contains(configMaps(), "gatewayclass-after") })
+	eventually(t, "what was deleted after the restore is written again", func() bool {
+		return installed(m, g) && strings.Contains(configMaps(), "gatewayclass-demo")
+	})
+	eventually(t, "what only the class of before the restore had is gone", func() bool { return !strings.Contains(configMaps(), "gatewayclass-later") })
+}
+
+// An API server that lost everything and comes back with higher versions than before: no version number shows that time
+// went backwards.
+func TestAnEtcdThatIsEmptyAndAhead(t *testing.T) {
+	t.Parallel()
+	m, g, _ := start(t)
+	empty := g.Backup() // the CRDs
+	putClass(g, "demo")
+	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+	before := strings.Join(g.Names("rbac.authorization.k8s.io/v1", "clusterroles"), " ")
+	version := g.Version()
+	g.Restore(empty)
+	g.Pass(2 * version)
+	putClass(g, "demo")
+	eventually(t, "everything is written again", func() bool {
+		return installed(m, g) && strings.Join(g.Names("rbac.authorization.k8s.io/v1", "clusterroles"), " ") == before
+	})
+}

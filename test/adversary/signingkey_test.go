@@ -1,0 +1,70 @@
+package adversary_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+// A signing key that was replaced: the Secret with istiod's token is of before, and all that can be read off the token
+// fits. A hypergate that starts asks the guest whether it takes that token, once, and gets another one if it does not.
+func TestATokenOfAnotherSigningKey(t *testing.T) {
+	t.Parallel()
+	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+	putHCP(m, "")
+	asked := func(what string) int {
+		n := 0
+		for _, r := range g.Log() {
+			if strings.HasSuffix(r.Path, what) {
+				n++
+			}
+		}
+		return n
+	}
+	_, stop := runUntil(t, m, g)
+	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+	putClass(g, "demo")
+	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if tokens, questions := asked("/token"), asked("/version"); tokens != 1 || questions != 0 {
+		t.Fatalf("%d tokens, %d questions, want one token and no question: it is fresh", tokens, questions)
+	}
+
+	var replaced atomic.Bool
+	replaced.Store(true)
+	g.Between(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/version" {
+			return false
+		}
+		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
+			t.Error("it is asked without the token")
+		}
+		if replaced.Swap(false) {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return true
+		}
+		return false
+	})
+	_, stop = runUntil(t, m, g)
+	eventually(t, "istiod gets another token", func() bool { return asked("/token") == 2 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = runUntil(t, m, g)
+	eventually(t, "the guest is asked whether it takes the token", func() bool { return asked("/version") == 2 })
+	putClass(g, "later")
+	eventually(t, "a class is looked at after that", func() bool {
+		return strings.Contains(strings.Join(g.Names("v1", "configmaps"), " "), "gatewayclass-later")
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if tokens, questions := asked("/token"), asked("/version"); tokens != 2 || questions != 2 {
+		t.Errorf("%d tokens, %d questions, want 2 of each: a token that the guest takes is kept", tokens, questions)
+	}
+}
