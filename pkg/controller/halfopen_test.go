@@ -66,8 +66,8 @@ func (r *relay) accept() {
 		r.conns = append(r.conns, client, server)
 		frozen := r.frozen
 		r.mu.Unlock()
-		go pass(client, server, frozen)
-		go pass(server, client, frozen)
+		go forward(client, server, frozen)
+		go forward(server, client, frozen)
 	}
 }
 
@@ -79,7 +79,7 @@ func (r *relay) freeze() {
 	r.frozen = make(chan struct{})
 }
 
-func pass(from, to net.Conn, frozen <-chan struct{}) {
+func forward(from, to net.Conn, frozen <-chan struct{}) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
