@@ -55,7 +55,7 @@ type reach struct {
 	about looked
 	known status.Reach
 	// answer is what the handshake under way ends with; nil: there is none.
-	answer chan answer
+	answer chan reply
 	done   bool
 	tries  tries
 }
@@ -67,8 +67,8 @@ type looked struct {
 	since time.Time
 }
 
-// answer is what a handshake that began at a time ended with.
-type answer struct {
+// reply is what a handshake that began at a time ended with.
+type reply struct {
 	about looked
 	began time.Time
 	err   error
@@ -99,9 +99,9 @@ func (r *reach) of(ctx context.Context, hosted desired.Hosted, plan desired.Stat
 	if wait := r.tries.wait(now); wait > 0 {
 		return r.known, wait
 	}
-	r.answer = make(chan answer, 1)
-	go func(to chan<- answer) {
-		to <- answer{about, now, handshake(context.WithoutCancel(ctx), r.probe.at(about.at), about)}
+	r.answer = make(chan reply, 1)
+	go func(to chan<- reply) {
+		to <- reply{about, now, handshake(context.WithoutCancel(ctx), r.probe.at(about.at), about)}
 		r.wake()
 	}(r.answer)
 	return r.known, 0
@@ -118,7 +118,7 @@ func (r *reach) last(hosted desired.Hosted) status.Reach {
 
 // hear takes the answer of a handshake that has ended. One about what is asked no more says nothing.
 func (r *reach) hear() {
-	var a answer
+	var a reply
 	select {
 	case a = <-r.answer:
 		r.answer = nil
