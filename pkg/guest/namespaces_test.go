@@ -89,7 +89,7 @@ func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
 		"too large":                {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, nil, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, config := apiServer(t, tc.guest.ServeHTTP)
+			config := apiServer(t, tc.guest.ServeHTTP)
 			client, err := namespaceClient(config)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,140 @@
+package adversary_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+// What no request may last for: other than watches, and watches.
+const (
+	requestLimit = 40 * time.Second
+	watchLimit   = 11 * time.Minute
+)
+
+// deadlines records how long the requests of a side could last. It is the innermost transport: each request passes through it.
+type deadlines struct {
+	side string
+
+	mu   sync.Mutex
+	seen map[string]bool
+	bad  []string
+}
+
+func (d *deadlines) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport(func(r *http.Request) (*http.Response, error) {
+		d.record(r)
+		return next.RoundTrip(r)
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (d *deadlines) record(r *http.Request) {
+	verb, limit := r.Method, requestLimit
+	switch {
+	case r.URL.Query().Has("watch"):
+		verb, limit = "WATCH", watchLimit
+	case r.URL.Query().Has("dryRun"):
+		verb = "DRYRUN"
+	}
+	end, bounded := r.Context().Deadline()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// The last part that names no object: what a request is about.
+	parts := strings.Split(r.URL.Path, "/")
+	for _, part := range parts[2:] {
+		d.seen[verb+" "+part] = true
+	}
+	if left := time.Until(end); !bounded || left > limit {
+		d.bad = append(d.bad, fmt.Sprintf("%s side: %s %s could last for %s (bounded: %t)", d.side, verb, r.URL.Path, left.Round(time.Second), bounded))
+	}
+}
+
+// check reports requests that could last too long, and those that were not made: the test would say nothing of them.
+func (d *deadlines) check(t *testing.T, kinds ...string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, bad := range slices.Compact(d.bad) {
+		t.Error(bad)
+	}
+	for _, kind := range kinds {
+		if !d.seen[kind] {
+			t.Errorf("%s side: no request %s was made", d.side, kind)
+		}
+	}
+}
+
+// writeLease makes or renews a Lease as the elector asks for it.
+func writeLease(m *adversary.Server, w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/leases") {
+		return false
+	}
+	var lease map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&lease); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return true
+	}
+	m.PutObject("coordination.k8s.io/v1", "leases", lease)
+	metadata, _ := lease["metadata"].(map[string]any)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(m.Get("coordination.k8s.io/v1", "leases", mgmtNS, fmt.Sprint(metadata["name"])))
+	return true
+}
+
+// TestEveryRequestHasADeadline goes through the requests of a controller's life: it takes the Lease, installs, renews, reports, and removes what it installed. A
+// request that a later change adds is covered as well.
+func TestEveryRequestHasADeadline(t *testing.T) {
+	t.Parallel()
+	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
+	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+	m.Between(func(w http.ResponseWriter, r *http.Request) bool { return writeLease(m, w, r) })
+	putHCP(m, "")
+	run(t, m, g, func(o *controller.Options) {
+		o.LeaderElection = true
+		o.MgmtConfig.Wrap(management.wrap)
+		o.GuestConfig.Wrap(guest.wrap)
+		config := o.GuestConfig
+		o.LoadGuest = func() (*rest.Config, error) { return rest.CopyConfig(config), nil }
+	})
+	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+	putClass(g, "demo")
+	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+	eventually(t, "the webhook is proven", func() bool {
+		return slices.ContainsFunc(g.Requests(http.MethodPost), func(r string) bool { return strings.Contains(r, "dryRun=All") })
+	})
+	g.Delete(classAPI, classes, "", "demo")
+	eventually(t, "both sides are cleared", func() bool {
+		return len(m.Names("apps/v1", "deployments"))+len(g.Names(webhookAPI, webhooks)) == 0 && len(g.Requests(http.MethodDelete)) > 0
+	})
+	management.check(t, "GET leases", "POST leases", "GET namespaces", "GET secrets", "PATCH deployments", "PATCH secrets", "PATCH status", "DELETE deployments", "WATCH hostedcontrolplanes", "WATCH deployments")
+	guest.check(t, "GET namespaces", "GET customresourcedefinitions", "POST token", "DRYRUN destinationrules", "PATCH status", "PATCH customresourcedefinitions", "PATCH leases",
+		"DELETE validatingwebhookconfigurations", "WATCH gatewayclasses", "WATCH customresourcedefinitions")
+}
+
+// TestHealthWhileTheGuestDoesNotAnswer: /healthz says how the worker is, and an outage of the guest is not a reason to restart.
+func TestHealthWhileTheGuestDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	_, g, _ := start(t, func(o *controller.Options) { o.HealthAddress = address })
+	g.Between(func(_ http.ResponseWriter, r *http.Request) bool {
+		<-r.Context().Done()
+		return true
+	})
+	g.Hangup()
+	putClass(g, "demo")
+	eventually(t, "the worker is healthy", func() bool { return strings.Contains(ask(t, "http://"+address+"/healthz?verbose"), "[+]worker ok") })
+}
