@@ -9,7 +9,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// shownPlane is the HostedControlPlane, or the Cluster, that was seen last, and what its namespace says of the user of its pods.
+// shownPlane is the HostedControlPlane, or the Cluster, that was seen last, and what its namespace says of the user of
+// its pods.
 type shownPlane struct {
 	desired.ControlPlane
 	userOf types.UID
@@ -25,8 +26,8 @@ func (c *Cluster) lastPlane() shownPlane {
 	return shownPlane{}
 }
 
-// Shows is what the watches show now of the HostedControlPlane, or of the Cluster, where before was seen last: as far as it decides whether
-// anything may be written. It asks nobody, changes nothing, and may be called from any goroutine.
+// Shows is what the watches show now of the HostedControlPlane, or of the Cluster, where before was seen last: as far
+// as it decides whether anything may be written. It asks nobody, changes nothing, and may be called from any goroutine.
 func (c *Cluster) Shows(before desired.ControlPlane) desired.Hosted {
 	if !c.planes.known() {
 		return desired.Hosted{ControlPlane: before}
@@ -50,8 +51,8 @@ func (c *Cluster) Shows(before desired.ControlPlane) desired.Hosted {
 	return out
 }
 
-// observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was seen and is gone was deleted:
-// what it owned is going, and must not be made again.
+// observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was
+// seen and is gone was deleted: what it owned is going, and must not be made again.
 func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Hosted) error {
 	last := c.lastPlane()
 	defer func() { c.plane.Store(&last) }()

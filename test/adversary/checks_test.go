@@ -43,7 +43,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// clusterAPI is a management side of Cluster API: the guest's kubeconfig in a Secret, and the Cluster that it belongs to.
+// clusterAPI is a management side of Cluster API: the guest's kubeconfig in a Secret, and the Cluster that it belongs
+// to.
 func clusterAPI(t *testing.T, g *adversary.Server) *adversary.Server {
 	t.Helper()
 	m := adversary.Mgmt(t, mgmtNS)
@@ -57,17 +58,19 @@ func clusterAPI(t *testing.T, g *adversary.Server) *adversary.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Put("v1", "secrets", "{metadata: {namespace: "+mgmtNS+", name: guest1-kubeconfig}, data: {value: "+base64.StdEncoding.EncodeToString(kubeconfig)+"}}")
+	value := base64.StdEncoding.EncodeToString(kubeconfig)
+	m.Put("v1", "secrets", "{metadata: {namespace: "+mgmtNS+", name: guest1-kubeconfig}, data: {value: "+value+"}}")
 	putCluster(m, "")
 	return m
 }
 
 func putCluster(m *adversary.Server, spec string) {
-	m.Put("cluster.x-k8s.io/v1beta2", "clusters", "{metadata: {namespace: "+mgmtNS+", name: guest1, uid: c1}, spec: {"+spec+"}, status: {initialization: {controlPlaneInitialized: true}}}")
+	m.Put("cluster.x-k8s.io/v1beta2", "clusters", "{metadata: {namespace: "+mgmtNS+", name: guest1, uid: c1}, spec: {"+spec+"}, "+
+		"status: {initialization: {controlPlaneInitialized: true}}}")
 }
 
-// TestChecksAndMetricsWhilePassesRun is for -race: the health checks of both sides and the metrics are asked from other goroutines than the worker's, while what
-// both sides show changes.
+// TestChecksAndMetricsWhilePassesRun is for -race: the health checks of both sides and the metrics are asked from other
+// goroutines than the worker's, while what both sides show changes.
 func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 	const changes = 150
 	for name, tc := range map[string]struct {
@@ -111,14 +114,14 @@ func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 			eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 			ended := make(chan struct{})
 			var asking sync.WaitGroup
-			for _, url := range []string{"http://" + health + "/readyz/guest", "http://" + health + "/readyz/management", "http://" + health + "/healthz", "http://" + metrics + "/metrics"} {
+			for _, url := range []string{health + "/readyz/guest", health + "/readyz/management", health + "/healthz", metrics + "/metrics"} {
 				asking.Go(func() {
 					for {
 						select {
 						case <-ended:
 							return
 						default:
-							ask(t, url)
+							ask(t, "http://"+url)
 						}
 					}
 				})

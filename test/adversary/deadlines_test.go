@@ -22,7 +22,8 @@ const (
 	watchLimit   = 11 * time.Minute
 )
 
-// deadlines records how long the requests of a side could last. It is the innermost transport: each request passes through it.
+// deadlines records how long the requests of a side could last. It is the innermost transport: each request passes
+// through it.
 type deadlines struct {
 	side string
 
@@ -95,8 +96,8 @@ func writeLease(m *adversary.Server, w http.ResponseWriter, r *http.Request) boo
 	return true
 }
 
-// TestEveryRequestHasADeadline goes through the requests of a controller's life: it takes the Lease, installs, renews, reports, and removes what it installed. A
-// request that a later change adds is covered as well.
+// TestEveryRequestHasADeadline goes through the requests of a controller's life: it takes the Lease, installs, renews,
+// reports, and removes what it installed. A request that a later change adds is covered as well.
 func TestEveryRequestHasADeadline(t *testing.T) {
 	t.Parallel()
 	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
@@ -120,12 +121,15 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 	eventually(t, "both sides are cleared", func() bool {
 		return len(m.Names("apps/v1", "deployments"))+len(g.Names(webhookAPI, webhooks)) == 0 && len(g.Requests(http.MethodDelete)) > 0
 	})
-	management.check(t, "GET leases", "POST leases", "GET namespaces", "GET secrets", "PATCH deployments", "PATCH secrets", "PATCH status", "DELETE deployments", "WATCH hostedcontrolplanes", "WATCH deployments")
-	guest.check(t, "GET namespaces", "GET customresourcedefinitions", "POST token", "DRYRUN destinationrules", "PATCH status", "PATCH customresourcedefinitions", "PATCH leases",
+	management.check(t, "GET leases", "POST leases", "GET namespaces", "GET secrets", "PATCH deployments", "PATCH secrets", "PATCH status",
+		"DELETE deployments", "WATCH hostedcontrolplanes", "WATCH deployments")
+	guest.check(t, "GET namespaces", "GET customresourcedefinitions", "POST token", "DRYRUN destinationrules", "PATCH status",
+		"PATCH customresourcedefinitions", "PATCH leases",
 		"DELETE validatingwebhookconfigurations", "WATCH gatewayclasses", "WATCH customresourcedefinitions")
 }
 
-// TestHealthWhileTheGuestDoesNotAnswer: /healthz says how the worker is, and an outage of the guest is not a reason to restart.
+// TestHealthWhileTheGuestDoesNotAnswer: /healthz says how the worker is, and an outage of the guest is not a reason to
+// restart.
 func TestHealthWhileTheGuestDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)

@@ -26,8 +26,14 @@ func endlessNamespaces(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// TestAGuestWithTooManyNamespaces: a process that starts cannot find out whether the guest is the management cluster. It installs nothing, and an istiod that is
-// there keeps its token.
+// versionOf is the version of an object.
+func versionOf(o map[string]any) any {
+	metadata, _ := o["metadata"].(map[string]any)
+	return metadata["resourceVersion"]
+}
+
+// TestAGuestWithTooManyNamespaces: a process that starts cannot find out whether the guest is the management cluster.
+// It installs nothing, and an istiod that is there keeps its token.
 func TestAGuestWithTooManyNamespaces(t *testing.T) {
 	t.Parallel()
 	tokens := func(g *adversary.Server) int {
@@ -55,10 +61,10 @@ func TestAGuestWithTooManyNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Between(endlessNamespaces)
-		before, token, written := tokens(g), m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig"), len(g.Requests(http.MethodPatch))
+		before, token, written := tokens(g), versionOf(m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")), len(g.Requests(http.MethodPatch))
 		run(t, m, g, later)
 		eventually(t, "the token is renewed", func() bool {
-			return tokens(g) > before && m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")["metadata"].(map[string]any)["resourceVersion"] != token["metadata"].(map[string]any)["resourceVersion"]
+			return tokens(g) > before && versionOf(m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")) != token
 		})
 		eventually(t, "it is reported", func() bool { return reported(m, "namespaces") })
 		if now := len(g.Requests(http.MethodPatch)); now != written {
