@@ -46,7 +46,8 @@ type cutJSON struct {
 	open    []byte // the brackets that are open, each as the one that closes it
 	text    bool   // within a text
 	length  int    // of the text so far
-	escaped int    // how many bytes of an escape sequence are missing; they belong together
+	escape  []byte // the escape sequence that has begun; it is kept whole, or not at all
+	escaped int    // how many bytes of it are missing
 }
 
 // Read reads what is left of the JSON.
@@ -57,7 +58,7 @@ func (c *cutJSON) Read(p []byte) (int, error) {
 		}
 		n, err := c.source.Read(c.raw[:])
 		for _, b := range c.raw[:n] {
-			if c.sent >= failureKept && c.escaped == 0 {
+			if c.sent >= failureKept {
 				err = io.EOF
 				break
 			}
@@ -101,27 +102,28 @@ func (c *cutJSON) take(b byte) {
 	c.putByte(b)
 }
 
-// takeText takes one byte within a text. An escape sequence is kept whole, or not at all.
+// takeText takes one byte within a text.
 func (c *cutJSON) takeText(b byte) {
-	kept := c.length < literalKept
 	switch {
 	case c.escaped == 0 && b == '"':
 		c.endText()
 		return
 	case c.escaped == 0 && b == '\\':
 		c.escaped = 2 // itself, and what it escapes
-	case c.escaped == 1 && b == 'u':
+	case c.escaped == 1 && b == 'u' && len(c.escape) == 1:
 		c.escaped = 5 // itself, and four digits
 	}
-	if c.escaped > 0 {
+	if c.escape = append(c.escape, b); c.escaped > 0 {
 		c.escaped--
 	}
-	if kept {
-		c.putByte(b)
+	if c.escaped > 0 {
+		return
 	}
-	if c.escaped == 0 {
-		c.length++
+	if c.length < literalKept {
+		c.put(string(c.escape))
 	}
+	c.escape = c.escape[:0]
+	c.length++
 }
 
 func (c *cutJSON) endText() {
@@ -129,12 +131,12 @@ func (c *cutJSON) endText() {
 		c.put("...")
 	}
 	c.putByte('"')
-	c.text = false
+	c.text, c.escape, c.escaped = false, nil, 0
 }
 
-// finish closes what is open. It is valid JSON if a value ended here, or was a text. An escape sequence that was handed on in part cannot be closed.
+// finish closes what is open. It is valid JSON if a value ended here, or was a text.
 func (c *cutJSON) finish() {
-	if len(c.open) == 0 || c.escaped > 0 && c.length < literalKept {
+	if len(c.open) == 0 {
 		return
 	}
 	if c.text {
