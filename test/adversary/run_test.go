@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/logs"
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
@@ -109,7 +109,7 @@ func runUntil(t *testing.T, m, g *adversary.Server, change ...option) (log *logg
 	}
 	log = &logged{}
 	ctx, cancel := context.WithCancel(context.Background())
-	ctx = logr.NewContext(ctx, logr.FromSlogHandler(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	ctx = logr.NewContext(ctx, logs.New(log, 4))
 	guestConfig := g.Config()
 	o := controller.Options{
 		Config: config(), Source: source, MgmtConfig: m.Config(), GuestConfig: guestConfig,
