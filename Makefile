@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
+SEED ?= 0
+DURATION ?= 5m
 BENCH_FLAGS ?=
 DEMO_FLAGS ?=
 GATEWAYS ?= 200
@@ -14,7 +16,7 @@ CLUSTERS ?= 100
 SCALE_FLAGS ?=
 # MINUTES is how long `make test` may take on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= rotation scale busy
+STORIES ?= rotation scale busy hostile
 IMAGE ?= registry.example.com/hypergate:dev
 
 # Which package is tested where. Tests that talk to real servers skip with -short: `unit` has all others, and `integration` has test/ and each package
@@ -119,8 +121,12 @@ rotation: servers build ## Rotate the mesh CA under GATEWAYS (200) simulated gat
 	GATEWAYS=$(GATEWAYS) hack/e2e.sh -v -run '^TestHosted$$/^the_mesh_CA_is_rotated_while_the_guest_works$$' ./test/e2e
 
 .PHONY: fuzz
-fuzz: ## Each fuzz test for FUZZTIME (10s).
+fuzz: ## Each fuzz test for FUZZTIME (10s), and how often each was executed.
 	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: hostile
+hostile: ## A guest that lies, for DURATION (5m), in moves that SEED decides (0: another one each time). It needs nothing but Go.
+	go test -count=1 -timeout 0 -v -run '^TestHostile$$' ./test/hostile -seed=$(SEED) -duration=$(DURATION)
 
 .PHONY: bench
 bench: servers build ## Time, writes and memory against the floor, as a table and as JSON. BENCH_FLAGS are passed on.

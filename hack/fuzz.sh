@@ -1,11 +1,26 @@
 #!/usr/bin/env bash
-# Runs every fuzz test of the module for a while, one after the other: `go test -fuzz` takes just one at a time.
+# Runs every fuzz test of the module for a while, one after the other: `go test -fuzz` takes just one at a time. Prints how often each was
+# executed, and the sum. A test that finds something ends the run, and go test says in which file under testdata/fuzz it is.
 #
 #   fuzz.sh DURATION    for each test, as go test -fuzztime takes it: 10s, 1000x
+#
+# FUZZ_FLAGS are passed to go test: FUZZ_FLAGS=-parallel=1 leaves the other processors alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
-grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pkg cmd test hack | sed 's/func //' | while IFS=: read -r file name; do
-	echo "fuzz: $name in $(dirname "$file") for $1"
-	go test -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$1" "./$(dirname "$file")"
-done
+total=0 targets=0
+while IFS=: read -r file name; do
+	package=./$(dirname "$file")
+	# shellcheck disable=SC2086 # several flags
+	if ! go test -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$1" ${FUZZ_FLAGS:-} "$package" >"$log" 2>&1; then
+		cat "$log"
+		echo "fuzz: $name in $package found something" >&2
+		exit 1
+	fi
+	count=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+	printf 'fuzz: %-16s %-18s %12d executions\n' "$name" "$package" "${count:-0}"
+	total=$((total + ${count:-0})) targets=$((targets + 1))
+done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pkg cmd test hack | sed 's/func //' | sort)
+echo "fuzz: $targets tests, $total executions in all"

@@ -55,25 +55,42 @@ func (s *Server) Real(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	query := r.URL.Query()
-	switch {
-	case r.Method == http.MethodGet && t.name != "":
-		s.get(w, r, c, t)
-	case r.Method == http.MethodGet && query.Get("watch") != "":
-		s.watch(w, r, c, t.namespace)
-	case r.Method == http.MethodGet:
-		s.list(w, r, c, t.namespace)
-	case r.Method == http.MethodPatch:
+	switch r.Method {
+	case http.MethodGet:
+		s.read(w, r, c, t)
+	case http.MethodPatch:
 		s.patch(w, r, c, t)
-	case r.Method == http.MethodDelete:
+	case http.MethodDelete:
 		s.delete(w, r, c, t)
-	case r.Method == http.MethodPost && t.subresource == "token":
+	case http.MethodPost:
+		s.post(w, r, c, t)
+	case http.MethodPut:
+		s.write(w, r, c, t)
+	default:
+		status(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the server does not allow this method on the requested resource", nil)
+	}
+}
+
+func (s *Server) read(w http.ResponseWriter, r *http.Request, c *collection, t target) {
+	switch {
+	case t.name != "":
+		s.get(w, r, c, t)
+	case r.URL.Query().Get("watch") != "":
+		s.watch(w, r, c, t.namespace)
+	default:
+		s.list(w, r, c, t.namespace)
+	}
+}
+
+func (s *Server) post(w http.ResponseWriter, r *http.Request, c *collection, t target) {
+	switch {
+	case t.subresource == "token":
 		s.token(w, c, t)
-	case r.Method == http.MethodPost && query.Get("dryRun") != "":
+	case r.URL.Query().Get("dryRun") != "":
 		// istiod's webhook works: it rejects the object that hypergate sends to see that.
 		status(w, http.StatusBadRequest, "BadRequest", `admission webhook "rev.validation.istio.io" denied the request: configuration is invalid`, nil)
 	default:
-		status(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the server does not allow this method on the requested resource", nil)
+		s.write(w, r, c, t)
 	}
 }
 
@@ -85,19 +102,23 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, c *collection, t ta
 		notFound(w, t)
 		return
 	}
-	answer(w, http.StatusOK, form(r, o))
+	answer(w, http.StatusOK, form(r, s.altered(c, o)))
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request, c *collection, namespace string) {
 	s.mu.Lock()
-	items := []any{}
+	var selected []object
 	for _, o := range c.objects {
 		if selects(r, namespace, o) {
-			items = append(items, form(r, clone(o)))
+			selected = append(selected, clone(o))
 		}
 	}
 	version := strconv.Itoa(s.version)
 	s.mu.Unlock()
+	items := []any{}
+	for _, o := range selected {
+		items = append(items, form(r, s.altered(c, o)))
+	}
 	out := object{"apiVersion": c.apiVersion, "kind": c.kind + "List", "metadata": object{"resourceVersion": version}, "items": items}
 	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		out["apiVersion"], out["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
@@ -147,10 +168,11 @@ func (s *Server) token(w http.ResponseWriter, c *collection, t target) {
 		status(w, http.StatusInternalServerError, "InternalError", err.Error(), nil)
 		return
 	}
-	answer(w, http.StatusCreated, object{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "status": object{
+	request := &collection{key: c.key + "/token"}
+	answer(w, http.StatusCreated, s.altered(request, object{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "status": object{
 		"token":               "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln",
 		"expirationTimestamp": expires.UTC().Format(time.RFC3339),
-	}})
+	}}))
 }
 
 // Deny answers as an API server does whose webhook denied the request.

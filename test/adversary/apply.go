@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// patch answers server-side apply, in which what is applied replaces each field of the top level, and patches of a status.
+// patch answers server-side apply, in which what is applied replaces each field of the top level, and merge patches of a status.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t target) {
 	data, err := io.ReadAll(r.Body)
 	var body object
@@ -24,22 +24,83 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t 
 		status(w, http.StatusBadRequest, "BadRequest", fmt.Sprint("the patch cannot be read: ", err), nil)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := clone(c.objects[t.namespace+"/"+t.name])
 	isApply := strings.Contains(r.Header.Get("Content-Type"), "apply")
+	s.mu.Lock()
+	code, o := s.patched(c, t, body, isApply, r.URL.Query().Get("fieldManager"))
+	s.mu.Unlock()
+	switch code {
+	case http.StatusConflict:
+		conflict(w)
+	case http.StatusNotFound:
+		notFound(w, t)
+	default:
+		answer(w, code, form(r, s.altered(c, o)))
+	}
+}
+
+// patched writes a patch. The caller holds the lock; the object is a copy.
+func (s *Server) patched(c *collection, t target, body object, isApply bool, manager string) (int, object) {
+	old := clone(c.objects[t.namespace+"/"+t.name])
 	switch {
 	case old != nil && conflicts(body, old):
-		status(w, http.StatusConflict, "Conflict", "the object has been modified", nil)
+		return http.StatusConflict, nil
 	case old == nil && (t.subresource == "status" || !isApply):
-		notFound(w, t)
+		return http.StatusNotFound, nil
 	case t.subresource == "status":
 		old["status"] = patchedStatus(old["status"], body["status"], isApply)
-		answer(w, http.StatusOK, form(r, s.put(c, old)))
+		return http.StatusOK, clone(s.put(c, old))
 	default:
-		code, o := s.apply(c, t, r.URL.Query().Get("fieldManager"), body, old)
-		answer(w, code, form(r, o))
+		return s.apply(c, t, manager, body, old)
 	}
+}
+
+// write answers a creation, or the replacement of an object: leader election writes its Lease so.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, c *collection, t target) {
+	data, err := io.ReadAll(r.Body)
+	var body object
+	if err == nil {
+		err = yaml.Unmarshal(data, &body)
+	}
+	if err != nil || body == nil {
+		status(w, http.StatusBadRequest, "BadRequest", fmt.Sprint("the object cannot be read: ", err), nil)
+		return
+	}
+	if t.name == "" {
+		t.name = text(meta(body)["name"])
+	}
+	if t.namespace != "" {
+		meta(body)["namespace"] = t.namespace
+	}
+	s.mu.Lock()
+	code, o := s.written(c, t, body, r.Method == http.MethodPost)
+	s.mu.Unlock()
+	switch code {
+	case http.StatusConflict:
+		conflict(w)
+	case http.StatusNotFound:
+		notFound(w, t)
+	default:
+		answer(w, code, form(r, s.altered(c, o)))
+	}
+}
+
+// written writes an object whole. The caller holds the lock; the object is a copy.
+func (s *Server) written(c *collection, t target, body object, isNew bool) (int, object) {
+	old := c.objects[t.namespace+"/"+t.name]
+	switch {
+	case isNew && old != nil, !isNew && old != nil && conflicts(body, old):
+		return http.StatusConflict, nil
+	case isNew:
+		return http.StatusCreated, clone(s.put(c, body))
+	case old == nil:
+		return http.StatusNotFound, nil
+	default:
+		return http.StatusOK, clone(s.put(c, body))
+	}
+}
+
+func conflict(w http.ResponseWriter) {
+	status(w, http.StatusConflict, "Conflict", "the object has been modified", nil)
 }
 
 func conflicts(body, old object) bool {
@@ -83,14 +144,17 @@ func merged(old, patch any) []any {
 // apply writes what a manager applies, unless it has just applied the same.
 func (s *Server) apply(c *collection, t target, manager string, body, old object) (int, object) {
 	hash := hashOf(body)
-	key := manager + " " + t.key + " " + t.namespace + "/" + t.name
+	key := t.key + " " + t.namespace + "/" + t.name
 	next, code := old, http.StatusOK
 	if old == nil {
 		next, code = object{}, http.StatusCreated
-	} else if s.applied[key] == hash {
+	} else if s.applied[key][manager] == hash {
 		return code, old
 	}
-	s.applied[key] = hash
+	if s.applied[key] == nil {
+		s.applied[key] = map[string]string{}
+	}
+	s.applied[key][manager] = hash
 	m := meta(next)
 	maps.Copy(m, meta(body))
 	delete(body, "metadata")
@@ -107,7 +171,7 @@ func (s *Server) apply(c *collection, t target, manager string, body, old object
 	if working := workingStatus(c.kind, generation); working != nil {
 		next["status"] = working
 	}
-	return code, s.put(c, next)
+	return code, clone(s.put(c, next))
 }
 
 func hashOf(body object) string {

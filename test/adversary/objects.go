@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,9 +22,9 @@ type change struct {
 
 // collection is the objects of one kind, in all namespaces.
 type collection struct {
-	apiVersion, kind string
-	objects          map[string]object // by <namespace>/<name>
-	watchers         map[chan change]bool
+	key, apiVersion, kind string
+	objects               map[string]object // by <namespace>/<name>
+	watchers              map[chan change]bool
 }
 
 // watchBuffer is how many changes a watch may be behind. Beyond that it ends, as kube-apiserver ends the watch of a slow client.
@@ -34,7 +35,7 @@ func (s *Server) Serve(apiVersion, resource, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if key := apiVersion + "/" + resource; s.collections[key] == nil {
-		s.collections[key] = &collection{apiVersion: apiVersion, kind: kind, objects: map[string]object{}, watchers: map[chan change]bool{}}
+		s.collections[key] = &collection{key, apiVersion, kind, map[string]object{}, map[chan change]bool{}}
 	}
 }
 
@@ -51,7 +52,9 @@ func (s *Server) Put(apiVersion, resource, text string) {
 func (s *Server) PutObject(apiVersion, resource string, o map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(s.collections[apiVersion+"/"+resource], normal(o))
+	c := s.collections[apiVersion+"/"+resource]
+	written := s.put(c, normal(o))
+	delete(s.applied, c.key+" "+keyOf(written)) // what others wrote, the next apply writes again
 }
 
 // Delete removes an object, if it is there.
@@ -73,6 +76,19 @@ func (s *Server) Get(apiVersion, resource, namespace, name string) map[string]an
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return clone(s.collections[apiVersion+"/"+resource].objects[namespace+"/"+name])
+}
+
+// Objects are copies of all objects, each by <group/version>/<resource> <namespace>/<name>.
+func (s *Server) Objects() map[string]map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]map[string]any{}
+	for key, c := range s.collections {
+		for name, o := range c.objects {
+			out[key+" "+name] = clone(o)
+		}
+	}
+	return out
 }
 
 // Backup is a copy of everything, and the version that it is of.
@@ -100,7 +116,7 @@ func (s *Server) Restore(b Backup) {
 	for key, c := range s.collections {
 		c.objects = cloneAll(b.objects[key])
 	}
-	s.applied = map[string]string{}
+	s.applied = map[string]map[string]string{}
 	s.drop()
 }
 
@@ -132,7 +148,7 @@ func (s *Server) drop() {
 
 func (s *Server) put(c *collection, o object) object {
 	m := meta(o)
-	key := text(m["namespace"]) + "/" + text(m["name"])
+	key := keyOf(o)
 	old := c.objects[key]
 	s.version++
 	kind := "MODIFIED"
@@ -181,9 +197,9 @@ func (c *collection) send(e change) {
 // normal is a copy with the number types that clone takes.
 func normal(o object) object {
 	out := object{}
-	data, err := yaml.Marshal(o)
+	data, err := json.Marshal(o)
 	if err == nil {
-		err = yaml.Unmarshal(data, &out)
+		err = json.Unmarshal(data, &out)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("a test puts what is no JSON: %v", err))
@@ -204,6 +220,12 @@ func cloneAll(all map[string]object) map[string]object {
 		out[key] = clone(o)
 	}
 	return out
+}
+
+// keyOf is <namespace>/<name>.
+func keyOf(o object) string {
+	m := meta(o)
+	return text(m["namespace"]) + "/" + text(m["name"])
 }
 
 func meta(o object) object {

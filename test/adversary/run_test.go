@@ -19,13 +19,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/logs"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 const (
 	mgmtNS = "clusters-guest1"
-
-	// deadline only ends a test that hangs. What is waited for takes seconds.
-	deadline = time.Minute
 
 	hcpVersion  = "hypershift.openshift.io/v1beta1"
 	hcps        = "hostedcontrolplanes"
@@ -138,21 +136,18 @@ func start(t *testing.T, change ...option) (m, g *adversary.Server, log *logged)
 }
 
 // hcp is a HostedControlPlane with more fields in its spec, such as ", pausedUntil: 'true'".
-func hcp(spec string) string {
-	return "{metadata: {namespace: " + mgmtNS + ", name: guest1, uid: hcp-uid}, " +
-		"spec: {controllerAvailabilityPolicy: SingleReplica, clusterID: abc, releaseImage: x" + spec + "}, status: {conditions: []}}"
-}
+func hcp(spec string) string { return adversary.HostedControlPlane(mgmtNS, spec) }
 
 func putHCP(m *adversary.Server, spec string) { m.Put(hcpVersion, hcps, hcp(spec)) }
 
 func putClass(g *adversary.Server, name string) {
-	g.Put(classAPI, classes, "{metadata: {name: "+name+", generation: 1}, spec: {controllerName: example.com/gateway-controller}}")
+	g.Put(classAPI, classes, adversary.GatewayClass(name, "example.com/gateway-controller"))
 }
 
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(holds, deadline, 10*time.Millisecond).Should(gomega.BeTrue(), what)
+	gomega.NewWithT(t).Eventually(holds, hang.Deadline, 10*time.Millisecond).Should(gomega.BeTrue(), what)
 }
 
 // installed reports whether both sides have what a GatewayClass of ours leads to.

@@ -28,15 +28,19 @@ type Server struct {
 	mu          sync.Mutex
 	version     int
 	lastUID     int
-	collections map[string]*collection // by <group/version>/<resource>
-	applied     map[string]string      // what each manager applied last, as a hash
-	dropped     chan struct{}          // closed to end all watches
+	collections map[string]*collection       // by <group/version>/<resource>
+	applied     map[string]map[string]string // what each manager applied last, as a hash, by object
+	dropped     chan struct{}                // closed to end all watches
 	between     Handler
+	alter       Alteration
 	requests    []Request
 }
 
 // Handler answers a request in the server's place, and returns true, or leaves it to the server.
 type Handler func(http.ResponseWriter, *http.Request) bool
+
+// Alteration is what a server shows in place of an object: key is <group/version>/<resource>, and o is a copy that it may change.
+type Alteration func(key string, o map[string]any) map[string]any
 
 // New starts a server that serves no kind. It ends with the test.
 func New(tb testing.TB) *Server {
@@ -45,7 +49,7 @@ func New(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{version: 100, collections: map[string]*collection{}, applied: map[string]string{}, dropped: make(chan struct{})}
+	s := &Server{version: 100, collections: map[string]*collection{}, applied: map[string]map[string]string{}, dropped: make(chan struct{})}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.TLS = certificate
@@ -68,11 +72,32 @@ func (s *Server) Config() *rest.Config {
 // URL is where the server answers.
 func (s *Server) URL() string { return s.http.URL }
 
+// Hangup closes all connections.
+func (s *Server) Hangup() { s.http.CloseClientConnections() }
+
 // Between sets what sees each request before the server does; nil: nothing. A handler that blocks must end with the request's context.
 func (s *Server) Between(handler Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.between = handler
+}
+
+// Alter sets what changes each object that an answer or a watch shows; nil: nothing. What is stored stays as it is.
+func (s *Server) Alter(alteration Alteration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alter = alteration
+}
+
+// altered is an object as it is shown.
+func (s *Server) altered(c *collection, o object) object {
+	s.mu.Lock()
+	alter := s.alter
+	s.mu.Unlock()
+	if alter == nil {
+		return o
+	}
+	return alter(c.key, clone(o)) // several watches show one change
 }
 
 // ServeHTTP records a request and answers it, by the test's handler if that takes it.

@@ -53,3 +53,14 @@ func serving(tb testing.TB, kinds [][3]string) *Server {
 	}
 	return s
 }
+
+// HostedControlPlane is the text of one for Put, with more fields in its spec, such as ", pausedUntil: 'true'".
+func HostedControlPlane(namespace, spec string) string {
+	return "{metadata: {namespace: " + namespace + ", name: guest1, uid: hcp-uid}, " +
+		"spec: {controllerAvailabilityPolicy: SingleReplica, clusterID: abc, releaseImage: x" + spec + "}, status: {conditions: []}}"
+}
+
+// GatewayClass is the text of one for Put.
+func GatewayClass(name, controller string) string {
+	return "{metadata: {name: " + name + ", generation: 1}, spec: {controllerName: " + controller + "}}"
+}

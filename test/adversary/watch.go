@@ -8,60 +8,89 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// stream is a watch under way.
+type stream struct {
+	s         *Server
+	c         *collection
+	w         http.ResponseWriter
+	r         *http.Request
+	namespace string
+	// from is the version that the client knows, initial whether it asked for what there is.
+	from    int
+	initial bool
+}
+
 // watch answers a watch: what there is, if that was asked for, and each change after the version that the client knows.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, c *collection, namespace string) {
-	changes := make(chan change, watchBuffer)
 	query := r.URL.Query()
-	initial := query.Get("sendInitialEvents") == "true"
 	from, _ := strconv.Atoi(query.Get("resourceVersion")) // none: 0
+	st := &stream{s: s, c: c, w: w, r: r, namespace: namespace, from: from, initial: query.Get("sendInitialEvents") == "true"}
+	changes := make(chan change, watchBuffer)
 	s.mu.Lock()
-	var first []object
-	for _, o := range c.objects {
-		if selects(r, namespace, o) && (initial || version(o) > from) {
-			first = append(first, clone(o))
-		}
-	}
-	bookmark := object{"apiVersion": c.apiVersion, "kind": c.kind, "metadata": object{
-		"resourceVersion": strconv.Itoa(s.version), "annotations": object{metav1.InitialEventsAnnotationKey: "true"},
-	}}
+	first, bookmark, dropped := st.first(), st.bookmark(), s.dropped
 	c.watchers[changes] = true
-	dropped := s.dropped
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		delete(c.watchers, changes)
 		s.mu.Unlock()
 	}()
-
 	w.Header().Set("Content-Type", "application/json")
-	stream := json.NewEncoder(w)
-	show := func(kind string, o object) error { return stream.Encode(object{"type": kind, "object": form(r, o)}) }
 	for _, o := range first {
-		_ = show("ADDED", o) // a client that hung up ends the loop below
+		_ = st.show("ADDED", s.altered(c, o)) // a client that hung up ends what follows
 	}
-	if initial {
-		_ = show("BOOKMARK", bookmark)
+	if st.initial {
+		_ = st.show("BOOKMARK", bookmark)
 	}
-	for {
-		if http.NewResponseController(w).Flush() != nil {
-			return
+	st.follow(changes, dropped)
+}
+
+// first are copies of the objects that are shown at first. The caller holds the lock.
+func (st *stream) first() []object {
+	var out []object
+	for _, o := range st.c.objects {
+		if selects(st.r, st.namespace, o) && (st.initial || version(o) > st.from) {
+			out = append(out, clone(o))
 		}
+	}
+	return out
+}
+
+// bookmark ends the objects that are shown at first. The caller holds the lock.
+func (st *stream) bookmark() object {
+	return object{"apiVersion": st.c.apiVersion, "kind": st.c.kind, "metadata": object{
+		"resourceVersion": strconv.Itoa(st.s.version), "annotations": object{metav1.InitialEventsAnnotationKey: "true"},
+	}}
+}
+
+func (st *stream) show(kind string, o object) error {
+	return json.NewEncoder(st.w).Encode(object{"type": kind, "object": form(st.r, o)})
+}
+
+// follow shows changes, until the client hangs up or the watch is ended.
+func (st *stream) follow(changes <-chan change, dropped <-chan struct{}) {
+	for http.NewResponseController(st.w).Flush() == nil {
 		select {
-		case <-r.Context().Done():
+		case <-st.r.Context().Done():
 			return
 		case <-dropped:
 			return
 		case e, ok := <-changes:
-			if !ok {
-				return
-			}
-			// kube-apiserver's watch cache filters so: a watch from a version of the future shows nothing (kubernetes#107457).
-			kind := e.shownAs(selects(r, namespace, e.now), selects(r, namespace, e.old))
-			if kind != "" && version(e.now) > from && show(kind, e.now) != nil {
+			if !ok || st.change(e) != nil {
 				return
 			}
 		}
 	}
+}
+
+// change shows a change, if it is one of what the watch selects.
+func (st *stream) change(e change) error {
+	kind := e.shownAs(selects(st.r, st.namespace, e.now), selects(st.r, st.namespace, e.old))
+	// kube-apiserver's watch cache filters so: a watch from a version of the future shows nothing (kubernetes#107457).
+	if kind == "" || version(e.now) <= st.from {
+		return nil
+	}
+	return st.show(kind, st.s.altered(st.c, e.now))
 }
 
 // shownAs is the kind of event that a watch shows, which selects what is now and what was before; empty: it shows nothing.

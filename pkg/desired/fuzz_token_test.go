@@ -1,0 +1,30 @@
+package desired_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// FuzzToken checks that whatever token and whatever times the guest answers with, istiod's credential lives no longer than was asked for, and is renewed
+// before it ends.
+func FuzzToken(f *testing.F) {
+	f.Add("e30.eyJpYXQiOjEsImV4cCI6MzYwMX0.x", int64(3600), int64(3600))
+	f.Add("e30.eyJpYXQiOi05MjIzMzcyMDM2ODU0Nzc1ODA4LCJleHAiOjkyMjMzNzIwMzY4NTQ3NzU4MDd9.x", int64(1)<<62, int64(600))
+	f.Add("a.b", int64(-1), int64(3600))
+	f.Add("..", int64(0), int64(86400))
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, token string, granted, asked int64) {
+		asked = max(600, asked%(365*86400))
+		lifetime := time.Duration(asked) * time.Second
+		c := desired.NewCredential(desired.GuestAPI{Server: "https://a", CABundle: []byte("ca")}, token, time.Unix(granted, 0), lifetime, now)
+		if c.Life() < 0 || c.Life() > lifetime {
+			t.Errorf("it lives for %s, and %s was asked for", c.Life(), lifetime)
+		}
+		if at := c.RenewAt(); at.Before(c.Issued) || at.After(c.Expires) {
+			t.Errorf("it lives from %s to %s, and is renewed at %s", c.Issued, c.Expires, at)
+		}
+		_ = c.Account()
+	})
+}

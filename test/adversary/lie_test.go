@@ -1,0 +1,62 @@
+package adversary_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+// One seed makes the same lies, each is JSON, and in the end there was one at each place of a Lease.
+func TestLies(t *testing.T) {
+	t.Parallel()
+	const n = 5000
+	lease := adversary.ShapeOfType(coordinationv1.Lease{})
+	first, second := adversary.NewLiar(7, 1<<10), adversary.NewLiar(7, 1<<10)
+	seen := map[string]bool{}
+	for range n {
+		a, b := map[string]any{}, map[string]any{}
+		where := first.Lie(a, lease)
+		if again := second.Lie(b, lease); where != again {
+			t.Fatalf("one seed lies at %s and at %s", where, again)
+		}
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("one seed makes two lies at %s", where)
+		}
+		if _, err := json.Marshal(a); err != nil {
+			t.Fatalf("at %s: %v", where, err)
+		}
+		seen[where] = true
+	}
+	for _, where := range []string{"spec", "spec.holderIdentity", "spec.renewTime", "metadata.name", "metadata.managedFields", "metadata.managedFields.[].fieldsV1", "kind"} {
+		if !seen[where] {
+			t.Errorf("of %d lies none is at %s", n, where)
+		}
+	}
+}
+
+// A type that has itself as a field has a shape, too; a schema has the shape of what it allows.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	if n := adversary.ShapeOfType(apiextensionsv1.CustomResourceDefinition{}).Paths(); n < 1000 {
+		t.Errorf("a CRD has %d places", n)
+	}
+	got := adversary.ShapeOfSchema(map[string]any{"type": "object", "properties": map[string]any{
+		"a": map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+		"m": map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "integer"}},
+		"x": map[string]any{"x-kubernetes-int-or-string": true},
+	}})
+	want := &adversary.Shape{Type: adversary.Object, Fields: map[string]*adversary.Shape{
+		"a": {Type: adversary.Array, Of: &adversary.Shape{Type: adversary.String}},
+		"m": {Type: adversary.Map, Of: &adversary.Shape{Type: adversary.Integer}},
+		"x": {Type: adversary.Any},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,186 @@
+package hostile_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
+	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/hang"
+	"github.com/hypergate/hypergate/test/proc"
+)
+
+// childEnv makes the test binary run hypergate's command line, and serve measurements at the address that it names: in a process of its own,
+// the memory is hypergate's alone.
+const childEnv = "HYPERGATE_HOSTILE_CHILD"
+
+func TestMain(m *testing.M) {
+	if address := os.Getenv(childEnv); address != "" {
+		go func() { panic(http.ListenAndServe(address, http.HandlerFunc(measure))) }()
+		os.Exit(app.Main())
+	}
+	os.Exit(m.Run())
+}
+
+// measured is what a process says of itself.
+type measured struct {
+	// Heap is what is in use after a garbage collection.
+	Heap       uint64
+	Goroutines int
+}
+
+func measure(w http.ResponseWriter, _ *http.Request) {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	_ = json.NewEncoder(w).Encode(measured{stats.HeapAlloc, runtime.NumGoroutine()})
+}
+
+// child is hypergate in a process of its own.
+type child struct {
+	*proc.Process
+	address string
+	log     *os.File
+	// peak is the most RssAnon, in bytes, since it was asked for last.
+	peak atomic.Int64
+	// line is the length of the last line of the log, which has no end yet.
+	line int
+}
+
+// startChild starts hypergate between two sides.
+func startChild(t *testing.T, namespace string, m, g *adversary.Server) *child {
+	t.Helper()
+	dir := t.TempDir()
+	argv := []string{
+		os.Args[0], "run", "--namespace", namespace, "--controller-name", controller, "--revision", "rev",
+		"--management-kubeconfig", kubeconfig(t, dir, "management", m), "--guest-kubeconfig", kubeconfig(t, dir, "guest", g),
+		"--pilot-image", "registry.example.com/pilot:1", "--proxy-image", "registry.example.com/proxyv2:1",
+		"--xds-address", "istiod.apps.example.com:443", "--istiod-guest-server", "https://kube-apiserver:6443", "--publish-probe", "off",
+		"--health-address", "127.0.0.1:0", "--metrics-address", "0",
+	}
+	c := &child{address: freeAddress(t)}
+	var err error
+	if c.Process, err = (proc.Spec{
+		Name: "hypergate", LogDir: dir, Argv: argv, Env: []string{childEnv + "=" + c.address, "GORACE=halt_on_error=1"},
+	}).Start(); err != nil {
+		t.Fatal(err)
+	}
+	if c.log, err = os.Open(c.Log()); err != nil {
+		t.Fatal(err)
+	}
+	go c.sample()
+	return c
+}
+
+// stop ends hypergate, in order.
+func (c *child) stop() {
+	c.Terminate()
+	_ = c.log.Close()
+}
+
+// sample notes how much memory the process has, until it ends.
+func (c *child) sample() {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.Done():
+			return
+		case <-tick.C:
+			if now := c.rssAnon(); now > c.peak.Load() {
+				c.peak.Store(now)
+			}
+		}
+	}
+}
+
+// rssAnon is how many bytes of the process's memory are no file's.
+func (c *child) rssAnon() int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID()))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), "RssAnon:")
+	kib, _ := strconv.ParseInt(strings.Fields(rest + " 0")[0], 10, 64)
+	return kib << 10
+}
+
+// measure asks the process.
+func (c *child) measure(ctx context.Context) (measured, error) {
+	var out measured
+	ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address, nil)
+	if err != nil {
+		return out, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return out, json.NewDecoder(response.Body).Decode(&out)
+}
+
+// newLog is how much was logged since it was asked for last, and the longest line of it.
+func (c *child) newLog() (bytes, longest int, err error) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := c.log.Read(buffer)
+		for _, b := range buffer[:n] {
+			c.line++
+			if b == '\n' {
+				longest, c.line = max(longest, c.line), 0
+			}
+		}
+		if bytes += n; err == io.EOF {
+			return bytes, max(longest, c.line), nil
+		}
+		if err != nil {
+			return bytes, longest, err
+		}
+	}
+}
+
+// kubeconfig writes one that leads to a server, with a token that names its side.
+func kubeconfig(t *testing.T, dir, side string, s *adversary.Server) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.URL(), CertificateAuthorityData: s.Config().CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: tokenOf(side)}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	file := filepath.Join(dir, side+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// tokenOf is hypergate's own token on one side. It must never reach the other.
+func tokenOf(side string) string { return "own-token-on-the-side-of-" + side }
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}

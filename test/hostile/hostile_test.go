@@ -1,0 +1,315 @@
+package hostile_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/hang"
+)
+
+var (
+	seedFlag     = flag.Uint64("seed", 1, "seed of TestHostile; 0: another one each time")
+	durationFlag = flag.Duration("duration", 30*time.Second, "how long TestHostile's guest lies")
+)
+
+const (
+	hcpVersion  = "hypershift.openshift.io/v1beta1"
+	hcps        = "hostedcontrolplanes"
+	classAPI    = "gateway.networking.k8s.io/v1"
+	classes     = "gatewayclasses"
+	crdAPI      = "apiextensions.k8s.io/v1"
+	crdResource = "customresourcedefinitions"
+	webhookAPI  = "admissionregistration.k8s.io/v1"
+	controller  = "example.com/gateway-controller"
+	guestNS     = "openshift-ingress"
+
+	// recovery is how long both sides have to become what they were: a watch that often went beyond its bound pauses for five minutes.
+	recovery = 15 * time.Minute
+
+	// namespace is a name that nothing else has: it must never reach the guest.
+	namespace = "clusters-canary-of-management"
+	// longestText is the longest text that a lie has, in bytes.
+	longestText = 1 << 20
+	// mostActive is how many lies there are at once.
+	mostActive = 4
+	// mostFailures is after how many the test gives up.
+	mostFailures = 20
+)
+
+// TestHostile runs hypergate against a guest that lies in one way after another, or in several at once, and checks after each step what holds
+// whatever a guest does. In the end the guest is honest again, and both sides must become what an honest guest leads to.
+//
+// The seed decides the moves, their order and what they say. Which request meets which lie depends on the order of requests besides, so that
+// the same seed is the same kind of run, and not the same run.
+func TestHostile(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d: make hostile SEED=%d DURATION=%s", seed, seed, *durationFlag)
+	w := newWorld(t, seed)
+	w.installHonestly()
+	w.lie(*durationFlag)
+	w.becomeHonest()
+}
+
+// world is hypergate between an honest management side and a guest that lies.
+type world struct {
+	t         *testing.T
+	random    *rand.Rand
+	m, g      *adversary.Server
+	child     *child
+	watcher   *watcher
+	elsewhere *adversary.Server // where a guest redirects to
+	honest    map[string]string
+	// released is closed when the test ends.
+	active []*lie
+
+	mu          sync.Mutex
+	liar        *adversary.Liar
+	shapes      map[string]*adversary.Shape
+	handlers    map[string]adversary.Handler
+	alterations map[string]adversary.Alteration
+}
+
+// lie is a move that was made and not undone.
+type lie struct {
+	move
+	undo func()
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	w := &world{
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), liar: adversary.NewLiar(seed, longestText),
+		m: adversary.Mgmt(t, namespace), g: adversary.Guest(t), elsewhere: adversary.New(t),
+		handlers: map[string]adversary.Handler{}, alterations: map[string]adversary.Alteration{},
+	}
+	w.watcher = newWatcher(w)
+	serveMore(w.g)
+	w.putHCP("")
+	w.m.Between(w.watcher.management)
+	w.g.Between(func(rw http.ResponseWriter, r *http.Request) bool {
+		w.watcher.guest(r)
+		return w.between(rw, r)
+	})
+	w.g.Alter(w.altered)
+	w.start()
+	t.Cleanup(func() {
+		w.child.stop()
+		if t.Failed() {
+			t.Logf("the end of hypergate's log:\n%s", w.child.tail())
+		}
+	})
+	return w
+}
+
+func (w *world) start() { w.child = startChild(w.t, namespace, w.m, w.g) }
+
+func (w *world) putHCP(spec string) {
+	w.m.Put(hcpVersion, hcps, adversary.HostedControlPlane(namespace, spec))
+}
+
+func (w *world) putClass() { w.g.Put(classAPI, classes, adversary.GatewayClass("demo", controller)) }
+
+// installHonestly lets hypergate install, and notes what an honest guest leads to.
+func (w *world) installHonestly() {
+	w.t.Helper()
+	w.putClass()
+	for range polls(hang.Deadline) {
+		if w.running() && w.settled() {
+			break
+		}
+	}
+	if !w.settled() {
+		w.t.Fatalf("an honest guest is not installed: %v", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
+	}
+	w.honest, w.original = w.snapshot(), w.g.Objects()
+	w.watcher.learn()
+	w.shapes = shapes(w.g)
+	n := 0
+	for _, shape := range w.shapes {
+		n += shape.Paths()
+	}
+	w.t.Logf("an honest guest leads to %d objects; lies are told at %d places of %d kinds", len(w.honest), n, len(w.shapes))
+}
+
+// running fails the test when hypergate has ended.
+func (w *world) running() bool {
+	w.t.Helper()
+	select {
+	case <-w.child.Done():
+		w.t.Fatalf("hypergate ended: %v", w.child.Exit())
+	default:
+	}
+	return true
+}
+
+// lie makes and undoes moves. Each move is made once before any is made again.
+func (w *world) lie(duration time.Duration) {
+	w.t.Helper()
+	all := moves()
+	var next []move
+	end := time.Now().Add(duration)
+	for step := 1; time.Now().Before(end); step++ {
+		if len(next) == 0 {
+			next = slices.Clone(all)
+			w.random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+		}
+		if len(w.active) >= mostActive || len(w.active) > 0 && w.random.IntN(4) == 0 {
+			w.undo(w.random.IntN(len(w.active)))
+		}
+		if m := next[0]; !slices.ContainsFunc(w.active, func(l *lie) bool { return l.name == m.name }) {
+			w.active = append(w.active, &lie{m, m.make(w)})
+		}
+		next = next[1:]
+		begin := time.Now()
+		<-time.After(200*time.Millisecond + time.Duration(w.random.IntN(1300))*time.Millisecond)
+		w.running()
+		w.check(fmt.Sprintf("step %d (%s)", step, strings.Join(w.names(), "; ")), time.Since(begin))
+	}
+}
+
+func (w *world) undo(i int) {
+	l := w.active[i]
+	w.active = slices.Delete(w.active, i, i+1)
+	if l.undo != nil {
+		l.undo()
+	}
+}
+
+func (w *world) names() []string {
+	out := make([]string, 0, len(w.active))
+	for _, l := range w.active {
+		out = append(out, l.name)
+	}
+	return out
+}
+
+// becomeHonest undoes all, and waits until both sides are as they were.
+func (w *world) becomeHonest() {
+	w.t.Helper()
+	for len(w.active) > 0 {
+		w.undo(len(w.active) - 1)
+	}
+	w.cleanUp()
+	begin := time.Now()
+	var differ string
+	for range polls(recovery) {
+		w.running()
+		if differ = w.different(); differ == "" {
+			break
+		}
+	}
+	if differ != "" {
+		w.t.Errorf("the guest is honest again, and after %s both sides are not what they were (-want +got):\n%s", time.Since(begin).Round(time.Second), differ)
+	}
+	w.t.Logf("both sides are as an honest guest has them %s after the last lie", time.Since(begin).Round(100*time.Millisecond))
+	w.check("the end", time.Since(begin))
+	w.watcher.summary()
+}
+
+// cleanUp takes away what moves have left behind, such as what a backup brought back, and puts back what they took. What is hypergate's it has to repair
+// itself.
+func (w *world) cleanUp() {
+	for key, o := range w.g.Objects() {
+		if w.original[key] == nil && !ours(o) {
+			remove(w.g, key, o)
+		}
+	}
+	now := w.g.Objects()
+	for key, o := range w.original {
+		if !ours(o) && (now[key] == nil || text(normal(now[key])) != w.honest["guest "+key]) {
+			resource, _, _ := strings.Cut(key, " ")
+			put(w.g, resource, o)
+		}
+	}
+}
+
+// polls yields until a while has passed.
+func polls(until time.Duration) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		end := time.Now().Add(until)
+		for i := 0; time.Now().Before(end) && yield(i); i++ {
+			<-time.After(100 * time.Millisecond)
+		}
+	}
+}
+
+// between lets each lie see a request, in the order of their names.
+func (w *world) between(rw http.ResponseWriter, r *http.Request) bool {
+	for _, h := range sortedValues(w, w.handlers) {
+		if h(rw, r) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) altered(key string, o map[string]any) map[string]any {
+	for _, a := range sortedValues(w, w.alterations) {
+		o = a(key, o)
+	}
+	return o
+}
+
+func sortedValues[V any](w *world, all map[string]V) []V {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	out := make([]V, 0, len(all))
+	for _, name := range names {
+		out = append(out, all[name])
+	}
+	return out
+}
+
+// handle adds a handler, and returns what takes it away.
+func (w *world) handle(name string, h adversary.Handler) func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handlers[name] = h
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.handlers, name)
+	}
+}
+
+// alter adds an alteration, and returns what takes it away. Watches begin again, so that they show it, and again when it is gone.
+func (w *world) alter(name string, a adversary.Alteration) func() {
+	w.mu.Lock()
+	w.alterations[name] = a
+	w.mu.Unlock()
+	w.g.Drop()
+	return func() {
+		w.mu.Lock()
+		delete(w.alterations, name)
+		w.mu.Unlock()
+		w.g.Drop()
+	}
+}
+
+// lies lets the liar choose. Handlers run at the same time.
+func lies[V any](w *world, choose func(*adversary.Liar) V) V {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return choose(w.liar)
+}
+
+// chance is true n times of a hundred.
+func (w *world) chance(n int) bool {
+	return lies(w, func(l *adversary.Liar) bool { return l.IntN(100) < n })
+}

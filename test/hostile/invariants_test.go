@@ -1,0 +1,348 @@
+package hostile_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/test/leak"
+	"github.com/hypergate/hypergate/test/proc"
+)
+
+// What holds after each step. Under -race memory is several times as large, so that the bounds are for a leak, and not for a figure.
+const (
+	// mostLogged is how much is logged in one step, and loggedPerSecond how much more for each second that it lasts.
+	mostLogged, loggedPerSecond = 256 << 10, 64 << 10
+	// longestLine is the longest line of the log, its time and level included.
+	longestLine = 4 << 10
+	// mostGoroutines is twice what an honest guest needs: a client has some for each connection and each watch.
+	mostGoroutines = 600
+	// longestCondition is how long a message is that the Kubernetes API takes.
+	longestCondition = 32 << 10
+	// largestWrite is the largest request to the management side.
+	largestWrite = 1 << 20
+	// writesAfterPause is how many writes may begin after the management API showed a pause and before hypergate reports it: those of one batch.
+	writesAfterPause = 64
+)
+
+// watcher sees every request to both sides.
+type watcher struct {
+	w *world
+
+	mu       sync.Mutex
+	problems []string
+	// known are the bodies that hypergate applied on the management side while the guest was honest, by path.
+	known    map[string]map[string]bool
+	learning bool
+	secrets  *leak.Secrets
+	searched map[[32]byte]bool
+	// paused is whether a pause was reported, and writes how many began since one was asked for.
+	pausing, paused bool
+	writes          int
+	totals          map[string]int
+	mostRSS         int64
+	mostHeap        uint64
+	mostLine        int
+}
+
+func newWatcher(w *world) *watcher {
+	s := leak.NewSecrets()
+	s.AddName("the management namespace", namespace)
+	s.AddName("the management API server", strings.TrimPrefix(w.m.URL(), "https://"))
+	s.Add("hypergate's token of the management side", []byte(tokenOf("management")))
+	return &watcher{w: w, known: map[string]map[string]bool{}, learning: true, secrets: s, searched: map[[32]byte]bool{}, totals: map[string]int{}}
+}
+
+func (x *watcher) problem(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(x.problems, text) && len(x.problems) < mostFailures {
+		x.problems = append(x.problems, text)
+	}
+}
+
+// takeBody reads a request's body, and puts it back.
+func takeBody(r *http.Request) []byte {
+	data, _ := io.ReadAll(r.Body) // the client hung up
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return data
+}
+
+func isWrite(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == ""
+}
+
+// guest searches a request to the guest for what is the management side's.
+func (x *watcher) guest(r *http.Request) {
+	body := takeBody(r)
+	var head bytes.Buffer
+	fmt.Fprintln(&head, r.Method, r.URL.String(), r.Host)
+	_ = r.Header.Write(&head)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.totals["guest "+r.Method]++
+	if isWrite(r) {
+		x.wrote(r)
+	}
+	for _, part := range [][]byte{head.Bytes(), body} {
+		sum := sha256.Sum256(part)
+		if x.searched[sum] {
+			continue
+		}
+		x.searched[sum] = true
+		for _, found := range x.secrets.Search(leak.Entry{Where: r.Method + " " + r.URL.Path, Data: part}) {
+			x.problem("the guest is sent what is the management side's: %s", found)
+		}
+	}
+	if strings.Contains(r.URL.Path, "/gatewayclasses/") && isWrite(r) {
+		x.texts(r, body)
+	}
+}
+
+// management checks a request to the management side.
+func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
+	body := takeBody(r)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.totals["management "+r.Method]++
+	if r.Header.Get("Authorization") != "Bearer "+tokenOf("management") {
+		x.problem("the management side is asked without hypergate's token: %s %s", r.Method, r.URL.Path)
+	}
+	if strings.HasSuffix(r.URL.Path, "/token") || strings.Contains(r.URL.Path, "/secrets") {
+		x.keep(body)
+	}
+	if !isWrite(r) || strings.Contains(r.URL.Path, "/leases") {
+		return false
+	}
+	if len(body) > largestWrite {
+		x.problem("%s %s has %d bytes", r.Method, r.URL.Path, len(body))
+	}
+	if strings.Contains(r.URL.Path, "/hostedcontrolplanes/") {
+		x.texts(r, body)
+		if x.pausing && strings.Contains(string(body), "ReconciliationPaused") {
+			x.paused = true
+		}
+		return false
+	}
+	x.wrote(r)
+	shape := planned(body)
+	switch {
+	case x.learning && x.known[r.URL.Path] == nil:
+		x.known[r.URL.Path] = map[string]bool{shape: true}
+	case x.learning:
+		x.known[r.URL.Path][shape] = true
+	case x.known[r.URL.Path] == nil:
+		x.problem("%s %s: no honest guest leads to it", r.Method, r.URL.Path)
+	case r.Method != http.MethodDelete && !x.known[r.URL.Path][shape]:
+		was := slices.Sorted(maps.Keys(x.known[r.URL.Path]))
+		x.problem("%s %s is not what an honest guest leads to (-honest +now):\n%s", r.Method, r.URL.Path, short(cmp.Diff(was[0], shape), 4000))
+	}
+	return false
+}
+
+// keep remembers the private part of a Secret: the guest must never be sent it. The caller holds the lock.
+func (x *watcher) keep(body []byte) {
+	var secret struct{ Data map[string][]byte }
+	if yaml.Unmarshal(body, &secret) != nil {
+		return
+	}
+	for key, value := range secret.Data {
+		if strings.Contains(key, "key") {
+			x.secrets.Add("the mesh CA's "+key, value)
+		}
+	}
+}
+
+// wrote counts a write. The caller holds the lock.
+func (x *watcher) wrote(r *http.Request) {
+	if !x.pausing || strings.Contains(r.URL.Path, "/leases") {
+		return
+	}
+	x.writes++
+	if x.paused {
+		x.problem("after the pause was reported: %s %s", r.Method, r.URL.Path)
+	}
+}
+
+// texts checks the conditions that hypergate writes. The caller holds the lock.
+func (x *watcher) texts(r *http.Request, body []byte) {
+	var o struct {
+		Status struct {
+			Conditions []struct{ Type, Reason, Message string }
+		}
+	}
+	if err := yaml.Unmarshal(body, &o); err != nil {
+		x.problem("%s %s has a body that cannot be read: %v", r.Method, r.URL.Path, err)
+		return
+	}
+	for _, c := range o.Status.Conditions {
+		if len(c.Message) > longestCondition {
+			x.problem("%s: condition %s has a message of %d bytes", r.URL.Path, c.Type, len(c.Message))
+		}
+		if i := strings.IndexFunc(c.Message, func(c rune) bool { return unicode.In(c, unicode.Cc, unicode.Cf) }); i >= 0 {
+			x.problem("%s: condition %s has a control character: %.300q", r.URL.Path, c.Type, c.Message[max(0, i-100):])
+		}
+	}
+}
+
+// learn ends what is called honest.
+func (x *watcher) learn() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.learning = false
+}
+
+// planned is what an apply says, without what is another one each time: dates, tokens and the hashes of them.
+func planned(body []byte) string {
+	var o map[string]any
+	if yaml.Unmarshal(body, &o) != nil {
+		return string(body)
+	}
+	return text(normal(o))
+}
+
+// normal takes from an object what differs from one installation, or one moment, to another.
+func normal(o map[string]any) map[string]any {
+	if m, ok := o["metadata"].(map[string]any); ok {
+		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "ownerReferences"} {
+			delete(m, field)
+		}
+		if a, ok := m["annotations"].(map[string]any); ok {
+			for key := range a {
+				if strings.HasPrefix(key, "gateway.hypergate.dev/") {
+					a[key] = "…"
+				}
+			}
+		}
+	}
+	if data, ok := o["data"].(map[string]any); ok && o["kind"] == "Secret" {
+		for key := range data {
+			if key != "root-cert.pem" {
+				data[key] = "…"
+			}
+		}
+	}
+	delete(o, "status")
+	return o
+}
+
+func text(o any) string {
+	data, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+func short(s string, most int) string { return s[:min(len(s), most)] }
+
+// snapshot is all objects of both sides, without what differs from one moment to another.
+func (w *world) snapshot() map[string]string {
+	out := map[string]string{}
+	for _, s := range []struct {
+		side string
+		all  map[string]map[string]any
+	}{{"management", w.m.Objects()}, {"guest", w.g.Objects()}} {
+		for key, o := range s.all {
+			if strings.Contains(key, "/leases") && s.side == "management" {
+				continue
+			}
+			out[s.side+" "+key] = text(normal(o))
+		}
+	}
+	return out
+}
+
+// different is how both sides differ from what an honest guest leads to; empty: they do not.
+func (w *world) different() string {
+	if !w.settled() {
+		return fmt.Sprintf("not settled: %v", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
+	}
+	now := w.snapshot()
+	if maps.Equal(w.honest, now) {
+		return ""
+	}
+	return short(cmp.Diff(w.honest, now), 6000)
+}
+
+// settled reports whether the HostedControlPlane says that hypergate has nothing left to do.
+func (w *world) settled() bool {
+	var o struct {
+		Status struct {
+			Conditions []struct{ Type, Status string }
+		}
+	}
+	data, err := json.Marshal(w.m.Get(hcpVersion, hcps, namespace, "guest1"))
+	if err != nil || json.Unmarshal(data, &o) != nil {
+		return false
+	}
+	seen := 0
+	for _, c := range o.Status.Conditions {
+		switch {
+		case strings.HasSuffix(c.Type, "Progressing") && c.Status == "False", strings.HasSuffix(c.Type, "Available") && c.Status == "True",
+			strings.HasSuffix(c.Type, "Degraded") && c.Status == "False":
+			seen++
+		}
+	}
+	return seen == 3
+}
+
+// check looks at what holds after each step.
+func (w *world) check(step string, lasted time.Duration) {
+	w.t.Helper()
+	logged, longest, err := w.child.newLog()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	now, err := w.child.measure(w.t.Context())
+	if err != nil && w.running() {
+		w.t.Fatalf("%s: hypergate does not answer: %v", step, err)
+	}
+	rss := w.child.peak.Swap(0)
+	x := w.watcher
+	x.mu.Lock()
+	problems := x.problems
+	x.problems = nil
+	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, rss), max(x.mostHeap, now.Heap), max(x.mostLine, longest)
+	x.mu.Unlock()
+	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d", step, rss>>20, now.Heap>>20, now.Goroutines, logged>>10, longest)
+	for _, bound := range []struct {
+		what      string
+		is, bound int64
+	}{
+		{"RssAnon (bytes)", rss, mostRSS},
+		{"live heap (bytes)", int64(now.Heap), mostHeap},
+		{"goroutines", int64(now.Goroutines), mostGoroutines},
+		{"log (bytes)", int64(logged), mostLogged + int64(lasted.Seconds()*loggedPerSecond)},
+		{"longest line of the log (bytes)", int64(longest), longestLine},
+		{"requests to where the guest redirects", int64(len(w.elsewhere.Log())), 0},
+	} {
+		if bound.is > bound.bound {
+			problems = append(problems, fmt.Sprintf("%s: %d, and at most %d may be", bound.what, bound.is, bound.bound))
+		}
+	}
+	for _, problem := range problems {
+		w.t.Errorf("%s: %s", step, problem)
+	}
+}
+
+// summary is what a run is remembered by.
+func (x *watcher) summary() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.w.t.Logf("requests: %v; most RssAnon %d MiB, most live heap %d MiB, longest line %d", x.totals, x.mostRSS>>20, x.mostHeap>>20, x.mostLine)
+}
+
+// tail is the end of the log.
+func (c *child) tail() string { return proc.Tail(c.Log(), 40) }

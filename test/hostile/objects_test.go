@@ -1,0 +1,370 @@
+package hostile_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+// more are kinds that a guest serves only where something of others is installed.
+var more = [][4]string{
+	{"operators.coreos.com/v1alpha1", "subscriptions", "Subscription", "operators.coreos.com"},
+	{"operators.coreos.com/v1alpha1", "installplans", "InstallPlan", "operators.coreos.com"},
+	{"operators.coreos.com/v1alpha1", "clusterserviceversions", "ClusterServiceVersion", "operators.coreos.com"},
+	{"operator.openshift.io/v1alpha1", "ingresses", "Ingress", "operator.openshift.io"},
+	{"sailoperator.io/v1", "istios", "Istio", "sailoperator.io"},
+	{"gateway.networking.k8s.io/v1", "httproutes", "HTTPRoute", ""},
+	{"gateway.networking.k8s.io/v1", "grpcroutes", "GRPCRoute", ""},
+	{"gateway.networking.k8s.io/v1beta1", "referencegrants", "ReferenceGrant", ""},
+}
+
+func serveMore(g *adversary.Server) {
+	for _, kind := range more {
+		g.Serve(kind[0], kind[1], kind[2])
+	}
+}
+
+// shapes are what a guest's kinds look like: Go's types of those that Kubernetes has, and the schemas of the CRDs that are there.
+func shapes(g *adversary.Server) map[string]*adversary.Shape {
+	out := map[string]*adversary.Shape{
+		"v1/namespaces":                                    adversary.ShapeOfType(corev1.Namespace{}),
+		"v1/serviceaccounts":                               adversary.ShapeOfType(corev1.ServiceAccount{}),
+		"v1/serviceaccounts/token":                         adversary.ShapeOfType(authenticationv1.TokenRequest{}),
+		"v1/configmaps":                                    adversary.ShapeOfType(corev1.ConfigMap{}),
+		"v1/services":                                      adversary.ShapeOfType(corev1.Service{}),
+		"apps/v1/deployments":                              adversary.ShapeOfType(appsv1.Deployment{}),
+		"coordination.k8s.io/v1/leases":                    adversary.ShapeOfType(coordinationv1.Lease{}),
+		"rbac.authorization.k8s.io/v1/clusterroles":        adversary.ShapeOfType(rbacv1.ClusterRole{}),
+		"rbac.authorization.k8s.io/v1/clusterrolebindings": adversary.ShapeOfType(rbacv1.ClusterRoleBinding{}),
+		"rbac.authorization.k8s.io/v1/roles":               adversary.ShapeOfType(rbacv1.Role{}),
+		"rbac.authorization.k8s.io/v1/rolebindings":        adversary.ShapeOfType(rbacv1.RoleBinding{}),
+		webhookAPI + "/mutatingwebhookconfigurations":      adversary.ShapeOfType(admissionregistrationv1.MutatingWebhookConfiguration{}),
+		webhookAPI + "/validatingwebhookconfigurations":    adversary.ShapeOfType(admissionregistrationv1.ValidatingWebhookConfiguration{}),
+		webhookAPI + "/validatingadmissionpolicies":        adversary.ShapeOfType(admissionregistrationv1.ValidatingAdmissionPolicy{}),
+		webhookAPI + "/validatingadmissionpolicybindings":  adversary.ShapeOfType(admissionregistrationv1.ValidatingAdmissionPolicyBinding{}),
+		crdAPI + "/" + crdResource:                         adversary.ShapeOfType(apiextensionsv1.CustomResourceDefinition{}),
+	}
+	metadata := adversary.ShapeOfType(metav1.ObjectMeta{})
+	for _, o := range g.Objects() {
+		spec, _ := o["spec"].(map[string]any)
+		names, _ := spec["names"].(map[string]any)
+		versions, _ := spec["versions"].([]any)
+		for _, v := range versions {
+			version, _ := v.(map[string]any)
+			holder, _ := version["schema"].(map[string]any)
+			schema, ok := holder["openAPIV3Schema"].(map[string]any)
+			if !ok {
+				continue
+			}
+			shape := adversary.ShapeOfSchema(schema)
+			if shape.Fields == nil {
+				continue
+			}
+			shape.Fields["metadata"] = metadata
+			out[fmt.Sprintf("%v/%v/%v", spec["group"], version["name"], names["plural"])] = shape
+		}
+	}
+	for _, kind := range more {
+		if key := kind[0] + "/" + kind[1]; out[key] == nil {
+			out[key] = &adversary.Shape{Type: adversary.Object, Fields: map[string]*adversary.Shape{
+				"metadata": metadata, "spec": {Type: adversary.Any}, "status": {Type: adversary.Any},
+			}}
+		}
+	}
+	return out
+}
+
+// objectMoves are lies about objects.
+func objectMoves() []move {
+	return []move{
+		{"wrong types in any field", func(w *world) func() { return w.alter("wrong types", w.wrongTypes(30)) }},
+		{"every object has a wrong type somewhere", func(w *world) func() { return w.alter("all wrong", w.wrongTypes(100)) }},
+		{"metadata is large", func(w *world) func() {
+			return w.alter("large", func(_ string, o map[string]any) map[string]any {
+				if m, ok := o["metadata"].(map[string]any); ok && w.chance(30) {
+					long := lies(w, func(l *adversary.Liar) string { return l.Long("n") })
+					m["annotations"] = map[string]any{"a": long}
+					m["managedFields"] = append(list(m["managedFields"]), map[string]any{"manager": long[:min(len(long), 4096)], "operation": "Update", "fieldsV1": map[string]any{"f:" + long: map[string]any{}}})
+					m["finalizers"] = []any{long}
+				}
+				return o
+			})
+		}},
+		{"versions are no numbers, or go back", func(w *world) func() {
+			return w.alter("versions", func(_ string, o map[string]any) map[string]any {
+				if m, ok := o["metadata"].(map[string]any); ok {
+					m["resourceVersion"] = lies(w, func(l *adversary.Liar) string {
+						values := []string{"", "0", "1", "-1", "18446744073709551615", "99999999999999999999999", "a", fmt.Sprint(l.IntN(1 << 20)), l.Text()}
+						return values[l.IntN(len(values))]
+					})
+				}
+				return o
+			})
+		}},
+		{"identities change", func(w *world) func() {
+			return w.alter("identities", func(_ string, o map[string]any) map[string]any {
+				if m, ok := o["metadata"].(map[string]any); ok {
+					m["uid"] = lies(w, (*adversary.Liar).Text)
+					if w.chance(10) {
+						m["name"] = lies(w, (*adversary.Liar).Text)
+					}
+					if w.chance(5) {
+						m["namespace"] = lies(w, (*adversary.Liar).Text)
+					}
+				}
+				return o
+			})
+		}},
+		{"objects are of another kind", func(w *world) func() {
+			return w.alter("kinds", func(_ string, o map[string]any) map[string]any {
+				if w.chance(30) {
+					o["kind"], o["apiVersion"] = lies(w, (*adversary.Liar).Text), "v1"
+				}
+				return o
+			})
+		}},
+		{"everything is being deleted", func(w *world) func() {
+			return w.alter("deleting", func(_ string, o map[string]any) map[string]any {
+				if m, ok := o["metadata"].(map[string]any); ok {
+					m["deletionTimestamp"], m["finalizers"] = "2026-01-01T00:00:00Z", []any{"example.com/never"}
+				}
+				return o
+			})
+		}},
+		{"tokens are lies", func(w *world) func() {
+			undo := w.alter("tokens", func(key string, o map[string]any) map[string]any {
+				if key == "v1/serviceaccounts/token" {
+					o["status"] = lies(w, func(l *adversary.Liar) any {
+						tokens := []any{
+							nil, 7, map[string]any{}, map[string]any{"token": 7}, map[string]any{"token": ""}, map[string]any{"token": l.Long("t"), "expirationTimestamp": "2036-01-01T00:00:00Z"},
+							map[string]any{"token": "e30.e30.e30", "expirationTimestamp": "1970-01-01T00:00:00Z"}, map[string]any{"token": "a\r\nb: c", "expirationTimestamp": "9999-12-31T23:59:59Z"},
+							map[string]any{"token": "e30." + strings.Repeat("A", 16<<20) + ".x", "expirationTimestamp": "2036-01-01T00:00:00Z"},
+						}
+						return tokens[l.IntN(len(tokens))]
+					})
+				}
+				return o
+			})
+			w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev")
+			return func() { undo(); w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev") }
+		}},
+		{"the webhook's dry run says anything", func(w *world) func() {
+			return w.answerSome("dry run", 100, func(r *http.Request) bool { return r.URL.Query().Get("dryRun") != "" }, func(rw http.ResponseWriter, _ *http.Request) {
+				adversary.Fail(rw, 400, "BadRequest", lies(w, func(l *adversary.Liar) string {
+					return `admission webhook "rev.validation.istio.io` + l.Text() + l.Long("d")
+				}))
+			})
+		}},
+		{"a class of another controller changes all the time", func(w *world) func() {
+			n := 0
+			stop := w.repeat(2*time.Millisecond, func() {
+				n++
+				w.g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: foreign, annotations: {a: '%d'}}, spec: {controllerName: example.com/other}}", n))
+			})
+			return func() { stop(); w.g.Delete(classAPI, classes, "", "foreign") }
+		}},
+		{"our class changes all the time", func(w *world) func() {
+			n := 1
+			stop := w.repeat(5*time.Millisecond, func() {
+				n++
+				w.g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: demo, generation: %d}, spec: {controllerName: example.com/gateway-controller}}", n))
+			})
+			return func() { stop(); w.putClass() }
+		}},
+		{"many classes of another controller", func(w *world) func() {
+			conditions := strings.Repeat("{type: T, status: 'True', reason: R, lastTransitionTime: '2026-01-01T00:00:00Z', message: "+strings.Repeat("m", 4<<10)+"}, ", 8)
+			return w.putMany(classAPI, classes, 500, func(name string) string {
+				return "{metadata: {name: " + name + "}, spec: {controllerName: example.com/other}, status: {conditions: [" + conditions + "]}}"
+			})
+		}},
+		{"many classes of ours", func(w *world) func() {
+			return w.putMany(classAPI, classes, 100, func(name string) string {
+				return adversary.GatewayClass(name, controller)
+			})
+		}},
+		{"many CRDs", func(w *world) func() {
+			return w.putMany(crdAPI, crdResource, 100, func(name string) string {
+				return "{metadata: {name: " + name + ".gateway.networking.x-k8s.io, labels: {operators.coreos.com/p.x: ''}, annotations: {gateway.networking.k8s.io/bundle-version: '" +
+					strings.Repeat("v", 4<<10) + "'}}, spec: {group: gateway.networking.x-k8s.io, scope: Namespaced, names: {plural: " + name + ", kind: X}, versions: [{name: v1, served: true, storage: true, schema: 7}]}}"
+			})
+		}},
+		{"CRDs of other products", func(w *world) func() {
+			var undo []func()
+			for _, kind := range more {
+				if kind[3] == "" {
+					continue
+				}
+				name := kind[1] + "." + kind[3]
+				w.g.Put(crdAPI, crdResource, "{metadata: {name: "+name+"}, spec: {group: "+kind[3]+", names: {plural: "+kind[1]+", kind: "+kind[2]+"}}}")
+				w.g.Put(kind[0], kind[1], "{metadata: {name: cluster, namespace: x, labels: {operators.coreos.com/p.x: ''}}, spec: {gatewayAPI: {managementMode: "+strings.Repeat("M", 4<<10)+"}}}")
+				undo = append(undo, func() {
+					w.g.Delete(kind[0], kind[1], "x", "cluster")
+					w.g.Delete(crdAPI, crdResource, "", name)
+				})
+			}
+			return func() {
+				for _, f := range undo {
+					f()
+				}
+			}
+		}},
+		{"others rewrite what is ours", func(w *world) func() {
+			stop := w.repeat(100*time.Millisecond, func() {
+				all := w.g.Objects()
+				if key, o := w.any(all); ours(o) {
+					resource, _, _ := strings.Cut(key, " ")
+					if shape := w.shapes[resource]; shape != nil && !strings.Contains(resource, crdResource) {
+						delete(o, "status")
+						spec := lies(w, func(l *adversary.Liar) string { return l.Text() })
+						o["data"] = map[string]any{"x": spec}
+						put(w.g, resource, o)
+					}
+				}
+			})
+			return stop
+		}},
+		{"others delete what is ours", func(w *world) func() {
+			return w.repeat(200*time.Millisecond, func() {
+				if key, o := w.any(w.g.Objects()); ours(o) {
+					remove(w.g, key, o)
+				}
+			})
+		}},
+		{"CRDs are of another owner, with more fields", func(w *world) func() {
+			name := "httproutes.gateway.networking.k8s.io"
+			was := w.g.Get(crdAPI, crdResource, "", name)
+			now := w.g.Get(crdAPI, crdResource, "", name)
+			if was == nil {
+				return nil
+			}
+			m, _ := now["metadata"].(map[string]any)
+			m["labels"], m["managedFields"], m["generation"] = map[string]any{"operators.coreos.com/p.x": ""}, []any{}, float64(99)
+			spec, _ := now["spec"].(map[string]any)
+			for _, v := range list(spec["versions"]) {
+				version, _ := v.(map[string]any)
+				schema, _ := version["schema"].(map[string]any)
+				root, _ := schema["openAPIV3Schema"].(map[string]any)
+				properties, _ := root["properties"].(map[string]any)
+				for i := range 300 {
+					properties[fmt.Sprintf("extra%d\u202e[x]", i)] = map[string]any{"type": "string"}
+				}
+			}
+			w.g.PutObject(crdAPI, crdResource, now)
+			undo := w.putMany("gateway.networking.k8s.io/v1", "httproutes", 50, func(route string) string {
+				return "{metadata: {name: " + route + ", namespace: x}, 'extra1\u202e[x]': a, spec: {parentRefs: 7}}"
+			})
+			return func() { undo(); w.g.PutObject(crdAPI, crdResource, was) }
+		}},
+		{"a claim is another's", func(w *world) func() {
+			var names []string
+			for _, name := range w.g.Names("coordination.k8s.io/v1", "leases") {
+				name = name[strings.Index(name, "/")+1:]
+				names = append(names, name)
+				w.g.Put("coordination.k8s.io/v1", "leases", "{metadata: {namespace: "+guestNS+", name: "+name+"}, spec: {holderIdentity: \""+strings.Repeat("h", 100<<10)+"\"}}")
+			}
+			return func() {
+				for _, name := range names {
+					w.g.Delete("coordination.k8s.io/v1", "leases", guestNS, name)
+				}
+			}
+		}},
+		{"the namespace is gone", func(w *world) func() {
+			w.g.Delete("v1", "namespaces", "", guestNS)
+			return nil
+		}},
+		{"etcd is restored", func(w *world) func() {
+			backup := w.g.Backup()
+			w.g.Pass(1000)
+			return func() { w.g.Restore(backup) }
+		}},
+	}
+}
+
+func list(v any) []any {
+	out, _ := v.([]any)
+	return out
+}
+
+func (w *world) wrongTypes(percent int) adversary.Alteration {
+	return func(key string, o map[string]any) map[string]any {
+		if shape := w.shapes[key]; shape != nil && w.chance(percent) {
+			lies(w, func(l *adversary.Liar) string { return l.Lie(o, shape) })
+		}
+		return o
+	}
+}
+
+// putMany makes many objects, and returns what deletes them.
+func (w *world) putMany(apiVersion, resource string, n int, of func(name string) string) func() {
+	before := w.g.Names(apiVersion, resource)
+	for i := range n {
+		w.g.Put(apiVersion, resource, of(fmt.Sprintf("many-%d", i)))
+	}
+	return func() {
+		for _, key := range w.g.Names(apiVersion, resource) {
+			if !slices.Contains(before, key) && strings.Contains(key, "/many-") {
+				namespace, name, _ := strings.Cut(key, "/")
+				w.g.Delete(apiVersion, resource, namespace, name)
+			}
+		}
+	}
+}
+
+// any chooses an object.
+func (w *world) any(from map[string]map[string]any) (string, map[string]any) {
+	keys := make([]string, 0, len(from))
+	for key := range from {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	key := keys[lies(w, func(l *adversary.Liar) int { return l.IntN(len(keys)) })]
+	return key, from[key]
+}
+
+// ours reports whether hypergate made an object.
+func ours(o map[string]any) bool {
+	m, _ := o["metadata"].(map[string]any)
+	labels, _ := m["labels"].(map[string]any)
+	return labels["gateway.hypergate.dev/owner"] != nil
+}
+
+func put(g *adversary.Server, key string, o map[string]any) {
+	i := strings.LastIndexByte(key, '/')
+	g.PutObject(key[:i], key[i+1:], o)
+}
+
+func remove(g *adversary.Server, key string, o map[string]any) {
+	resource, _, _ := strings.Cut(key, " ")
+	i := strings.LastIndexByte(resource, '/')
+	m, _ := o["metadata"].(map[string]any)
+	namespace, _ := m["namespace"].(string)
+	g.Delete(resource[:i], resource[i+1:], namespace, m["name"].(string))
+}
+
+// bomb is 256 MiB of spaces, packed.
+var bomb = sync.OnceValue(func() []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	spaces := bytes.Repeat([]byte(" "), 1<<20)
+	for range 256 {
+		_, _ = w.Write(spaces)
+	}
+	_ = w.Close()
+	return out.Bytes()
+})
