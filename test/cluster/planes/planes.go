@@ -43,6 +43,8 @@ type Plane struct {
 	Kubeconfig string
 	// AuditLog has one JSON event per request, at level Metadata.
 	AuditLog string
+	// EtcdURL is where the plane's etcd listens, without credentials.
+	EtcdURL string
 
 	name, dir string
 	pki       *plane.PKI
@@ -179,6 +181,7 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 		return err
 	}
 	server := url("https", 0)
+	p.EtcdURL = url("http", 1)
 	if err := errors.Join(
 		pki.AddKubeconfig("admin", server, "admin", "system:masters"),
 		pki.AddKubeconfig("kcm", server, "system:kube-controller-manager", ""),
@@ -189,7 +192,7 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 	dir := filepath.Join(p.dir, "pki")
 	p.Kubeconfig = filepath.Join(dir, "admin.kubeconfig")
 	p.args = map[string][]string{
-		"etcd": plane.EtcdFlags(p.name, filepath.Join(p.dir, "etcd"), url("http", 1), url("http", 1), url("http", 2)),
+		"etcd": plane.EtcdFlags(p.name, p.etcdDir(), url("http", 1), url("http", 1), url("http", 2)),
 		"kube-apiserver": append(plane.APIServerFlags(p.name, dir, p.AuditLog),
 			"--etcd-servers="+url("http", 1),
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
