@@ -12,6 +12,8 @@ DURATION ?= 5m
 BENCH_FLAGS ?=
 DEMO_FLAGS ?=
 GATEWAYS ?= 200
+SEED ?= 0
+ROUNDS ?= 1
 CLUSTERS ?= 100
 SCALE_FLAGS ?=
 # MINUTES is how long `make test` may take on two cores, with cold caches.
@@ -24,7 +26,7 @@ IMAGE ?= registry.example.com/hypergate:dev
 UNIT := ./pkg/... ./cmd/... ./hack/...
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
-NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
+NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster|chaos)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
 
 golangci_lint = "$$(tools/build.sh --dir)/golangci-lint"
 
@@ -115,6 +117,10 @@ integration: servers ## Tests with real API servers and a real istiod as plain p
 .PHONY: e2e
 e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/e2e.sh $(NEED_ROOT)
+
+.PHONY: chaos
+chaos: servers ## Cause every fault of test/chaos and check what is left, ROUNDS (1) times. SEED repeats a run; 0 takes a new one. Needs root.
+	hack/e2e.sh -v -timeout 2h ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 
 .PHONY: rotation
 rotation: servers build ## Rotate the mesh CA under GATEWAYS (200) simulated gateways, and say how long it takes and what fails. Needs root.

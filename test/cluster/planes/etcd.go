@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// StopEtcd kills etcd, as a crash would, and returns when it is gone. The API server runs on and refuses what it cannot store or read.
+// StopEtcd kills etcd, as a crash would, and returns when it is gone. The API server runs on and refuses what it
+// cannot store or read.
 func (p *Plane) StopEtcd() {
 	if etcd := p.running["etcd"]; etcd != nil {
 		etcd.Kill()
@@ -15,7 +16,8 @@ func (p *Plane) StopEtcd() {
 	}
 }
 
-// StartEtcd starts etcd again, with its data and at its old address. It does not wait: the API server connects when it listens.
+// StartEtcd starts etcd again, with its data and at its old address. It does not wait: the API server connects when
+// it listens.
 func (p *Plane) StartEtcd() error { return p.start("etcd") }
 
 // SaveEtcd copies etcd's data to a new folder and returns it. Call it only while etcd is stopped.
@@ -30,8 +32,8 @@ func (p *Plane) SaveEtcd() (string, error) {
 	return saved, nil
 }
 
-// RestoreEtcd puts data that SaveEtcd copied in the place of what etcd has. Call it only while etcd and the API server are stopped: an API
-// server that runs on would show what its cache still has.
+// RestoreEtcd puts data that SaveEtcd copied in the place of what etcd has. Call it only while etcd and the API
+// server are stopped: an API server that runs on would show what its cache still has.
 func (p *Plane) RestoreEtcd(saved string) error {
 	if err := errors.Join(os.RemoveAll(p.etcdDir()), os.CopyFS(p.etcdDir(), os.DirFS(saved)), os.Chmod(p.etcdDir(), 0o700)); err != nil {
 		return fmt.Errorf("restoring etcd's data: %w", err)

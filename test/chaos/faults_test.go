@@ -1,0 +1,326 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// fault is a row of the table.
+type fault struct {
+	name string
+	// run causes the fault, waits until it was felt, and ends it. It returns when it ended.
+	run func(*run) time.Time
+	// quick faults are part of the minute that CI has.
+	quick bool
+	// installs: the fault is in the middle of an installation, so istiod and the CA are new ones.
+	installs bool
+	// restartsIstiod: the fault ends istiod's process; the kubelet starts another.
+	restartsIstiod bool
+}
+
+// Networks: the first three let no request through, the others are only bad.
+var (
+	resets   = toxic{"reset_peer", map[string]any{"timeout": 100}}
+	halfOpen = toxic{"timeout", map[string]any{"timeout": 0}}
+	ends     = toxic{"timeout", map[string]any{"timeout": 2000}}
+	far      = toxic{"latency", map[string]any{"latency": 300, "jitter": 100}}
+	narrow   = toxic{"bandwidth", map[string]any{"rate": 20}}
+	sliced   = toxic{"slicer", map[string]any{"average_size": 64, "size_variation": 32, "delay": 100}}
+)
+
+// faults are all of them but the kills of hypergate, of which there is one for each moment.
+func faults() []fault {
+	out := []fault{
+		{name: "istiod is killed", run: killIstiod, quick: true, restartsIstiod: true},
+		{name: "two hypergates run, and the leader ends", run: handOver, quick: true},
+		{name: "two hypergates run, and the leader is killed", run: takeOver},
+		{name: "the guest's API is away for 75 s", run: longOutage},
+		{name: "the guest's etcd is restored from a snapshot", run: restoreGuest, quick: true},
+	}
+	for _, s := range []struct {
+		name string
+		of   func(*world) *side
+	}{{"guest", guestOf}, {"management", mgmtOf}} {
+		guest := s.name == "guest"
+		out = append(out,
+			fault{name: "the " + s.name + " API server is killed", run: killAPI(s.of), quick: true},
+			fault{name: "the " + s.name + " etcd is killed", run: killEtcd(s.of), quick: guest},
+			fault{name: "the " + s.name + " API refuses connections", run: refuse(s.of)},
+			fault{name: "each connection to the " + s.name + " API is reset", run: cut(s.of, resets), quick: guest},
+			fault{name: "connections to the " + s.name + " API stay open and carry nothing", run: cut(s.of, halfOpen)},
+			fault{name: "connections to the " + s.name + " API end after 2 s", run: cut(s.of, ends)},
+			fault{name: "the " + s.name + " API is 300 ms away", run: slow(s.of, far), quick: !guest},
+			fault{name: "the " + s.name + " API has 20 KB/s", run: slow(s.of, narrow)},
+			fault{name: "data of the " + s.name + " API comes in pieces of 64 bytes", run: slow(s.of, sliced), quick: guest},
+		)
+	}
+	return out
+}
+
+func guestOf(w *world) *side { return w.guest }
+
+func mgmtOf(w *world) *side { return w.mgmt }
+
+// killed are kills of hypergate at requests of an installation, which has total of them: one in each of n parts,
+// before the API server has the request or after it has answered.
+func killed(random *rand.Rand, n, total int) []fault {
+	var out []fault
+	for i := range n {
+		at := 1 + i*total/n + random.IntN(max(1, total/n))
+		answered := random.IntN(2) == 0
+		what := "before the API server has it"
+		if answered {
+			what = "after it was answered"
+		}
+		out = append(out, fault{
+			name: fmt.Sprintf("hypergate is killed at request %d of an installation, %s", at, what),
+			run:  killAt(at, answered), quick: i == n/4 || i == n*3/4, installs: true,
+		})
+	}
+	return out
+}
+
+// killAt installs again and kills hypergate at a request.
+func killAt(at int, answered bool) func(*run) time.Time {
+	return func(r *run) time.Time {
+		r.uninstall()
+		r.h.Kill()
+		started := make(chan *hypergate, 1)
+		r.stile.arm(at, answered, func() { (<-started).Kill() })
+		h := r.start(gated, r.h.hostname)
+		started <- h
+		r.createClass()
+		// One installation has a few requests less than another; then it is killed after its last one.
+		r.Eventually(func() bool { return closed(h.Done()) || r.isAsPlanned() }).Should(gomega.BeTrue(), "neither killed nor installed")
+		h.Kill()
+		count, last := r.stile.passed()
+		r.Logf("killed at request %d of %d so far: %s", at, count, last)
+		r.h = r.start(direct, h.hostname)
+		return time.Now()
+	}
+}
+
+func killIstiod(r *run) time.Time {
+	starts := r.kubelet.started()
+	r.kubelet.kill()
+	r.drift(r.sides()...)
+	r.Eventually(r.kubelet.started).Should(gomega.Equal(starts + 1))
+	r.Eventually(func() bool { return r.kubelet.ready(r.Context()) }).Should(gomega.BeTrue())
+	return time.Now()
+}
+
+// killAPI kills an API server. The other side is looked after meanwhile.
+func killAPI(of func(*world) *side) func(*run) time.Time {
+	return func(r *run) time.Time {
+		s := of(r.world)
+		s.plane.StopAPI()
+		r.loses(s)
+		r.Expect(s.plane.StartAPI(r.Context())).To(gomega.Succeed())
+		ended := time.Now()
+		r.drift(r.sides()...)
+		return ended
+	}
+}
+
+// killEtcd kills an etcd. It is felt when the API server can read nothing.
+func killEtcd(of func(*world) *side) func(*run) time.Time {
+	return func(r *run) time.Time {
+		s := of(r.world)
+		s.plane.StopEtcd()
+		r.Eventually(func() error { return r.reads(s) }).ShouldNot(gomega.Succeed())
+		r.Expect(s.plane.StartEtcd()).To(gomega.Succeed())
+		r.Eventually(func() error { return r.reads(s) }).Should(gomega.Succeed())
+		ended := time.Now()
+		r.drift(r.sides()...)
+		return ended
+	}
+}
+
+// reads has an API server read something from its etcd.
+func (r *run) reads(s *side) error {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	_, err := s.clients.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "foreign", metav1.GetOptions{})
+	return err
+}
+
+// loses waits until hypergate says that it has lost a side.
+func (r *run) loses(s *side) {
+	r.Helper()
+	check := "readyz/" + string(s.name)
+	r.Eventually(func() error { return r.h.check(r.Context(), check) }).ShouldNot(gomega.Succeed(), "it does not notice")
+	r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
+}
+
+// cut is a network that lets nothing through. Objects drift while it lasts.
+func cut(of func(*world) *side, one toxic) func(*run) time.Time {
+	return func(r *run) time.Time {
+		s := of(r.world)
+		remove := r.toxiproxy.add(string(s.name), one)
+		r.drift(r.sides()...)
+		r.loses(s)
+		remove()
+		return time.Now()
+	}
+}
+
+// refuse is an address at which nothing listens.
+func refuse(of func(*world) *side) func(*run) time.Time {
+	return func(r *run) time.Time {
+		s := of(r.world)
+		r.toxiproxy.connect(string(s.name), false)
+		r.drift(r.sides()...)
+		r.loses(s)
+		r.toxiproxy.connect(string(s.name), true)
+		return time.Now()
+	}
+}
+
+// slow is a bad network. What drifts is put back while it lasts, and once more after it.
+func slow(of func(*world) *side, one toxic) func(*run) time.Time {
+	return func(r *run) time.Time {
+		s := of(r.world)
+		remove := r.toxiproxy.add(string(s.name), one)
+		began := time.Now()
+		r.drift(r.sides()...)
+		r.Logf("put back in %s while it lasts", r.asPlanned(began))
+		remove()
+		ended := time.Now()
+		r.drift(r.sides()...)
+		return ended
+	}
+}
+
+// outage is longer than the time limit of a request and than the longest pause between two tries.
+const outage = 75 * time.Second
+
+// longOutage lasts longer than any time limit of a connection or a request.
+func longOutage(r *run) time.Time {
+	r.guest.plane.StopAPI()
+	r.loses(r.guest)
+	select {
+	case <-time.After(outage): // the fault is this long
+	case <-r.h.Done():
+		r.Fatalf("hypergate ended: %v", r.h.Exit())
+	}
+	r.Expect(r.guest.plane.StartAPI(r.Context())).To(gomega.Succeed())
+	ended := time.Now()
+	r.drift(r.sides()...)
+	return ended
+}
+
+// handOver has two hypergates, of which the one with the Lease ends in order.
+func handOver(r *run) time.Time {
+	r.second()
+	r.h.Terminate()
+	ended := time.Now()
+	r.drift(r.sides()...)
+	r.h = r.standBy
+	return ended
+}
+
+// takeOver has two hypergates, of which the one with the Lease is killed. The fault lasts until the Lease has run
+// out.
+func takeOver(r *run) time.Time {
+	r.second()
+	was := r.holder()
+	r.h.Kill()
+	r.drift(r.sides()...)
+	r.Eventually(r.holder, 2*patience).ShouldNot(gomega.Equal(was))
+	r.h = r.standBy
+	return time.Now()
+}
+
+// second starts another hypergate, which waits for the Lease while the first one puts back what drifts.
+func (r *run) second() {
+	r.Helper()
+	r.names++
+	r.standBy = r.start(direct, fmt.Sprintf("hypergate-%d", r.names))
+	r.Eventually(func() string { return r.said(r.standBy) }).Should(gomega.ContainSubstring("Another pod has the Lease"))
+	r.drift(r.sides()...)
+	r.Logf("put back in %s by the leader", r.asPlanned(time.Now()))
+	r.Expect(r.said(r.standBy)).NotTo(gomega.ContainSubstring("Starting Controller"), "two work at the same time")
+}
+
+func (r *run) said(h *hypergate) string {
+	r.Helper()
+	log, err := os.ReadFile(h.Log())
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	return string(log)
+}
+
+// holder is who has the Lease.
+func (r *run) holder() string {
+	r.Helper()
+	lease, err := r.mgmt.clients.CoordinationV1().Leases(r.cfg.MgmtNamespace).Get(r.Context(), "hypergate-"+r.cfg.Revision, metav1.GetOptions{})
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// restoreGuest takes a snapshot in which objects of hypergate's are missing, lets it put them back, and restores the
+// snapshot: hypergate knows a later time than the guest has.
+func restoreGuest(r *run) time.Time {
+	r.Expect(syscall.Kill(r.h.PID(), syscall.SIGSTOP)).To(gomega.Succeed())
+	r.drift(r.guest)
+	saved := r.withoutGuest(func() (string, error) { return r.guest.plane.SaveEtcd() })
+	r.Expect(syscall.Kill(r.h.PID(), syscall.SIGCONT)).To(gomega.Succeed())
+	r.Logf("put back in %s", r.asPlanned(time.Now()))
+	r.withoutGuest(func() (string, error) { return "", r.guest.plane.RestoreEtcd(saved) })
+	r.Expect(os.RemoveAll(saved)).To(gomega.Succeed())
+	return time.Now()
+}
+
+// withoutGuest does something while the guest's API server and etcd are stopped.
+func (r *run) withoutGuest(do func() (string, error)) string {
+	r.Helper()
+	r.guest.plane.StopAPI()
+	r.guest.plane.StopEtcd()
+	out, err := do()
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	r.Expect(r.guest.plane.StartEtcd()).To(gomega.Succeed())
+	r.Expect(r.guest.plane.StartAPI(r.Context())).To(gomega.Succeed())
+	return out
+}
+
+// drift changes some objects of hypergate's on each side, chosen by the seed: they are deleted, or lose the label by
+// which hypergate knows them. What would have hypergate replace istiod, and what may not be changed, is left alone.
+func (r *run) drift(sides ...*side) {
+	r.Helper()
+	const each = 3
+	for _, s := range sides {
+		var ids []string
+		for id := range r.reference {
+			if strings.HasPrefix(id, string(s.name)+": ") && mayDrift(id) {
+				ids = append(ids, id)
+			}
+		}
+		r.Expect(len(ids)).To(gomega.BeNumerically(">", each))
+		for _, id := range r.choose(ids, each) {
+			r.spoil(s, id)
+		}
+	}
+}
+
+// mayDrift leaves out what holds other people's objects, what is protected, what istiod depends on, and what is not
+// hypergate's.
+func mayDrift(id string) bool {
+	for _, not := range []string{"/namespaces ", "customresourcedefinitions", "/secrets ", "deployments ", "leases ", "gatewayclasses "} {
+		if strings.Contains(id, not) {
+			return false
+		}
+	}
+	return !strings.HasPrefix(id, string(desired.SideGuest)+": /serviceaccounts ")
+}

@@ -1,0 +1,67 @@
+package integration_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+// TestTheGuestsAPIIsAwayForTwentyMinutes, in which istiod's token becomes due. The management side is looked after
+// meanwhile. After the return the token is renewed once, the guest is as planned within half a minute, and neither
+// the mesh CA nor istiod has changed.
+func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
+	w := newWorld(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	w.clock = clock
+	w.run()
+	w.install("demo")
+	token, ca, generation := w.token(), w.caSecret(), w.istiod().Generation
+	clock.SetTime(clock.Now().Add(35 * time.Minute))
+	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
+
+	w.pair.Guest.StopAPI()
+	services, name := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace), w.cfg.IstiodName()
+	const steps = 4
+	for range steps {
+		clock.SetTime(clock.Now().Add(20 * time.Minute / steps))
+		w.Expect(services.Delete(t.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.Eventually(func() error {
+			_, err := services.Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		}).Should(gomega.Succeed())
+	}
+	w.Expect(w.token()).To(gomega.Equal(token), "there is no server to ask for another")
+	repair := "PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/services/" + name
+	w.Expect(paths(writes(w.mgmtRequests.since(mgmt)))).To(gomega.Equal(slices.Repeat([]string{repair}, steps)))
+
+	mgmt = w.mgmtRequests.count()
+	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
+	roles := w.guest.RbacV1().ClusterRoles()
+	w.Expect(roles.Delete(t.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	back := func() error {
+		_, err := roles.Get(t.Context(), name, metav1.GetOptions{})
+		return err
+	}
+	w.Eventually(back, 30*time.Second).Should(gomega.Succeed())
+	w.Eventually(w.token).ShouldNot(gomega.Equal(token))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.settle()
+	w.Expect(back()).NotTo(gomega.Satisfy(apierrors.IsNotFound))
+	minted := "POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + name + "/token"
+	asked := slices.DeleteFunc(paths(w.guestRequests.since(guest)), func(p string) bool { return p != minted })
+	w.Expect(asked).To(gomega.HaveLen(1), "requests for tokens")
+	secret := "PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName
+	if diff := cmp.Diff([]string{secret}, paths(writes(w.mgmtRequests.since(mgmt)))); diff != "" {
+		t.Errorf("writes on the management side after the return, -want +got:\n%s", diff)
+	}
+	w.Expect(w.caSecret().Data).To(gomega.Equal(ca.Data))
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+}
