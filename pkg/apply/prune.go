@@ -92,7 +92,7 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 	}
 	k := c.opts.Kinds[kind]
 	fail := func(verb string, err error, writes int) Outcome {
-		return Failed(id, Classify(err, verb, k.resource()), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err)).withWrites(writes)
+		return c.notDeleted(ctx, k, id, verb, err).withWrites(writes)
 	}
 	done := func(o Outcome, writes int) Outcome {
 		c.tracker.forget(kind, v.key, v.uid)
@@ -105,8 +105,6 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 			return Waiting(id).withWrites(attempt) // and not forgotten: it is there until the watch shows that it is gone
 		case err == nil, apierrors.IsNotFound(err):
 			return done(Deleted(id), attempt)
-		case cutOff(ctx, err):
-			return Skipped(id).withWrites(attempt)
 		case !apierrors.IsConflict(err) || attempt == pruneAttempts:
 			return fail("delete", err, attempt)
 		}
@@ -123,6 +121,14 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 		}
 		v.rv = now.ResourceVersion
 	}
+}
+
+// notDeleted is the outcome of a deletion that failed, or that the end of the call cut off.
+func (c *Cluster) notDeleted(ctx context.Context, k Kind, id ID, verb string, err error) Outcome {
+	if cutOff(ctx, err) {
+		return Skipped(id)
+	}
+	return Failed(id, Classify(err, verb, k.resource()), fmt.Errorf("deleting %s from the %s cluster: %w", id, c.opts.Name, err))
 }
 
 func (c *Cluster) delete(ctx context.Context, k Kind, v victim) error {

@@ -92,21 +92,60 @@ func (r *record) awaited() bool {
 
 // plan decides what to do with the object, whose JSON has the given hash. synced says that a list would have had the object.
 func (r *record) plan(hash uint64, synced bool) plan {
-	current := r.memo.exists() && !r.outdated()
 	switch {
 	case r.awaited():
 		return planWait
-	case r.memo.exists() && r.memo.hash == hash && r.memo.refusal != nil && !r.outdated():
+	case r.wrote(hash) && r.memo.refusal != nil && !r.outdated():
 		return planRefused
-	case r.memo.exists() && r.memo.hash == hash && r.memo.refusal == nil && !r.drifted():
+	case r.wrote(hash) && r.memo.refusal == nil && !r.drifted():
 		return planNothing
-	case current, r.seen.exists() && r.seen.uid != r.deleted:
+	case r.isOurs():
 		return planWriteOurs
-	case synced && !r.memo.exists() && r.deleted == "":
+	case synced && r.unwritten():
 		return planWriteNew
 	default:
 		return planWriteUnknown
 	}
+}
+
+// wrote reports whether the last write was of the JSON that has the given hash.
+func (r *record) wrote(hash uint64) bool { return r.memo.exists() && r.memo.hash == hash }
+
+// isOurs reports whether the object is there as far as is known, and is ours.
+func (r *record) isOurs() bool {
+	return r.isCurrent() || r.seen.exists() && r.seen.uid != r.deleted
+}
+
+// unwritten reports whether the object was neither written nor deleted.
+func (r *record) unwritten() bool { return !r.memo.exists() && r.deleted == "" }
+
+// isCurrent reports whether our last write is the newest that is known of the object.
+func (r *record) isCurrent() bool { return r.memo.exists() && !r.outdated() }
+
+// isForgettable reports whether nothing of an object that is not wanted need be remembered: another client deleted it, or it never was there and
+// only tries to write it are remembered.
+func (r *record) isForgettable() bool {
+	switch {
+	case r.isCurrent():
+		return false
+	case r.seen.state == gone:
+		return true
+	default:
+		return !r.seen.exists() && r.unwritten() && !r.busy
+	}
+}
+
+// victim is the object as prune may delete it. It has no UID where there is nothing to delete: the object is gone, or it only carries our label and
+// was never applied by us.
+func (r *record) victim(key types.NamespacedName) victim {
+	v := victim{key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating}
+	switch {
+	case r.isCurrent():
+		v.uid, v.rv = r.memo.uid, r.memo.rv
+	case r.seen.state == gone, r.seen.fields == 0:
+		v.uid = ""
+	}
+	return v
 }
 
 // newer compares two resource versions of one resource. Versions that are no numbers (an aggregated API server may do so) are newer when

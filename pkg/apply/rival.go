@@ -30,10 +30,14 @@ func rival(manager string, entries []metav1.ManagedFieldsEntry) string {
 	if field := fieldOf(last); field != "" {
 		name += " (" + field + ")"
 	}
-	if len(name) > maxRival {
-		return strings.Clone(strings.ToValidUTF8(name[:maxRival], "")) + "..." // the rest may go
+	return cutRival(name)
+}
+
+func cutRival(name string) string {
+	if len(name) <= maxRival {
+		return name
 	}
-	return name
+	return strings.Clone(strings.ToValidUTF8(name[:maxRival], "")) + "..." // a clone, so that the rest is let go
 }
 
 // maxRival is how many bytes are kept of a field manager and a field, of each object. The API server allows 128 for the manager, and a field

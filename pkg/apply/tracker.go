@@ -247,25 +247,16 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 	defer t.mu.Unlock()
 	var out []victim
 	for key, r := range t.kinds[kind].records {
-		v := victim{key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating}
-		switch {
-		case r.memo.exists() && !r.outdated():
-			v.uid, v.rv = r.memo.uid, r.memo.rv
-		case r.seen.state == gone:
-			if !kept[key] {
-				delete(t.kinds[kind].records, key) // deleted by somebody else, and no longer wanted
-			}
-			continue
-		case r.seen.fields == 0:
-			continue // somebody gave our label to what we never applied
-		}
-		if v.uid == "" && !kept[key] && !r.busy && r.deleted == "" {
-			delete(t.kinds[kind].records, key) // it never was there: only tries were remembered
-		}
-		if v.uid == "" || kept[key] || r.deleted == v.uid && !v.terminating {
+		if kept[key] {
 			continue
 		}
-		out = append(out, v)
+		if r.isForgettable() {
+			delete(t.kinds[kind].records, key)
+			continue
+		}
+		if v := r.victim(key); v.uid != "" && (r.deleted != v.uid || v.terminating) {
+			out = append(out, v)
+		}
 	}
 	slices.SortFunc(out, func(a, b victim) int { return ID{Key: a.key}.compare(ID{Key: b.key}) })
 	return out

@@ -76,19 +76,8 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.
 	h.ailment, again = h.ailment.Ailing(res, now)
 	p.again(again)
 
-	var letters []letter
-	var gist strings.Builder // what they say, without times
-	for _, to := range all {
-		l := h.letter(res, to, now)
-		if status.Told(to.Conditions, l.conditions) {
-			continue
-		}
-		letters = append(letters, l)
-		for _, c := range l.conditions {
-			fmt.Fprintln(&gist, to.UID, c.Type, c.Status, c.Reason, c.Message)
-		}
-	}
-	wait := h.steady.wait(gist.String(), now)
+	letters, gist := h.letters(res, all, now)
+	wait := h.steady.wait(gist, now)
 	if _, paused := res.Life.(desired.Paused); wait > 0 && !paused {
 		p.again(wait)
 		return
@@ -109,6 +98,23 @@ func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.
 		h.says.spend(now)
 	}
 	h.steady = steady{}
+}
+
+// letters are those to the HostedControlPlanes that do not say what they should, and what they say, without times.
+func (h *planes) letters(res status.Result, all []mgmt.Addressee, now time.Time) ([]letter, string) {
+	var letters []letter
+	var gist strings.Builder
+	for _, to := range all {
+		l := h.letter(res, to, now)
+		if status.Told(to.Conditions, l.conditions) {
+			continue
+		}
+		letters = append(letters, l)
+		for _, c := range l.conditions {
+			fmt.Fprintln(&gist, to.UID, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return letters, gist.String()
 }
 
 // letter is what one HostedControlPlane is to be told.

@@ -341,12 +341,7 @@ func (e events) Replace(list []any, resourceVersion string) error {
 		names[key] = true
 		kept, before = append(kept, obj), append(before, e.before(obj))
 	}
-	var gone []any
-	for _, key := range e.store.ListKeys() {
-		if old, found, _ := e.store.GetByKey(key); found && !names[key] {
-			gone = append(gone, old)
-		}
-	}
+	gone := e.missing(names)
 	wasOver := e.meter.Over() != nil
 	if err := e.meter.Listed(); err != nil {
 		return err
@@ -369,6 +364,17 @@ func (e events) Replace(list []any, resourceVersion string) error {
 	}
 	e.opts.OnListed(resourceVersion)
 	return nil
+}
+
+// missing are the kept objects that a new list does not have.
+func (e events) missing(names map[string]bool) []any {
+	var gone []any
+	for _, key := range e.store.ListKeys() {
+		if old, found, _ := e.store.GetByKey(key); found && !names[key] {
+			gone = append(gone, old)
+		}
+	}
+	return gone
 }
 
 // transform makes an object small, once.
