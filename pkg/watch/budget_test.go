@@ -209,7 +209,7 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 					return
 				}
 				send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[`+object(1, ""))
-				forever(w, func(int) string { return "," + object(2, "") })
+				forever(w, func(int) string { return "," + object(2, padding) })
 			}, want: "one message has more than 64 KiB",
 		},
 		"pages without end": {
