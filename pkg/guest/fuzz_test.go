@@ -20,7 +20,7 @@ func FuzzWatched(f *testing.F) {
 	f.Add([]byte(`{"kind":"HTTPRoute","metadata":{"name":"r","namespace":"n"},"spec":{"parentRefs":[{"name":"g"},7,{"group":"x","kind":[]}],"extra":{"a":[{"b":1}]}}}`))
 	f.Add([]byte(`{"kind":"Gateway","metadata":{"name":7},"spec":[]}`))
 	f.Add([]byte(`{"metadata":{"name":"gatewayclasses.gateway.networking.k8s.io","labels":{"operators.coreos.com/p.n":""},"annotations":{"gateway.networking.k8s.io/bundle-version":"v1.4.0"}}}`))
-	fields := []crds.Field{{Path: "spec.extra.a[].b", Versions: "v1"}, {Path: "spec.x.*.y", Versions: "v1"}}
+	fields := []crds.Field{{Path: "spec.extra.a[].b", Versions: []string{"v1"}}, {Path: "spec.x.*.y", Versions: []string{"v1"}}}
 	lookup, sought := crds.LookupOf(fields), soughtOf(fields)
 	ours := &classWatch{controllerName: "c"}
 	view := &crdView{wanted: map[string]bool{classCRD: true}}

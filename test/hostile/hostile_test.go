@@ -70,8 +70,9 @@ type world struct {
 	watcher   *watcher
 	elsewhere *adversary.Server // where a guest redirects to
 	honest    map[string]string
-	// released is closed when the test ends.
-	active []*lie
+	// original are the guest's objects as an honest guest has them.
+	original map[string]map[string]any
+	active   []*lie
 
 	mu          sync.Mutex
 	liar        *adversary.Liar
