@@ -134,15 +134,22 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			w, err := kept.meter.Watch(ctx, opts, c.resource(k, c.opts.Namespace).Watch)
 			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
-			streaming := opts.SendInitialEvents != nil
-			switch class := Classify(err, "watch", k.resource()).Class(); {
-			case err == nil && kept.meter.Over() != nil: // beyond a bound, only a complete list proves something
-			case err == nil, !streaming, class == Unreachable, class == Oversized:
+			if proves(kept.meter, err, opts.SendInitialEvents != nil, k) {
 				kept.report("watch", err)
 			}
 			return w, err
 		},
 	})
+}
+
+// proves reports whether the answer to a watch says how the kind stands. Beyond a bound, only a complete list proves that all is well. Of the errors of a
+// streamed list, only those that end in no other request do.
+func proves(m *watch.Meter, err error, streaming bool, k Kind) bool {
+	if err == nil {
+		return m.Over() == nil
+	}
+	class := Classify(err, "watch", k.resource()).Class()
+	return !streaming || class == Unreachable || class == Oversized
 }
 
 func watchProblem(k Kind, verb string, err error) *WatchProblem {
