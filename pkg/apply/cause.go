@@ -165,8 +165,11 @@ func refusal(err error) Cause {
 }
 
 // Classify finds the cause of an error that a request to an API server ended with. verb is the RBAC verb of the request, resource what it
-// was about.
+// was about. Without an error there is no cause.
 func Classify(err error, verb string, resource schema.GroupResource) Cause {
+	if err == nil {
+		return Cause{}
+	}
 	if caused, ok := errors.AsType[*causedError](err); ok {
 		return caused.cause
 	}
