@@ -49,13 +49,15 @@ func TestSteps(t *testing.T) {
 		not  []string
 	}{
 		"all is well": {
-			[]string{"--within", "1", "unit-20", "e2e-40"}, 0,
+			[]string{"--within", "1", "unit-20", "e2e-40"},
+			0,
 			[]string{"<== unit-20: ok in 20 s", "e2e-40             ok            40 s", "total                            60 s"},
 			[]string{tooLong},
 		},
 		"without a bound": {[]string{"unit-20", "e2e-4000"}, 0, []string{"total                          4020 s"}, []string{tooLong}},
 		"too long in all": {
-			[]string{"--within", "1", "unit-20", "integration-41", "e2e-5"}, 1,
+			[]string{"--within", "1", "unit-20", "integration-41", "e2e-5"},
+			1,
 			[]string{
 				tooLong + "61 s when integration-41 had ended, and all targets together may take 60 s (1 minutes).",
 				"unit-20            ok            20 s", "integration-41     ok            41 s", "e2e-5              not run",
@@ -64,13 +66,16 @@ func TestSteps(t *testing.T) {
 		},
 		"the last is too long": {[]string{"--within", "1", "unit-20", "e2e-41"}, 1, []string{tooLong + "61 s when e2e-41 had ended"}, nil},
 		"one fails": {
-			[]string{"--within", "1", "unit-20", "broken-5", "e2e-5"}, 3,
+			[]string{"--within", "1", "unit-20", "broken-5", "e2e-5"},
+			3,
 			[]string{"<== broken-5: FAILED (exit status 3) after 5 s; run it alone with: make broken-5", "e2e-5              not run"},
 			[]string{"==> e2e-5", tooLong},
 		},
 		"one fails, and the others go on": {
-			[]string{"--keep-going", "broken-20", "e2e-5"}, 1,
-			[]string{"broken-20          FAILED        20 s", "e2e-5              ok             5 s"}, nil,
+			[]string{"--keep-going", "broken-20", "e2e-5"},
+			1,
+			[]string{"broken-20          FAILED        20 s", "e2e-5              ok             5 s"},
+			nil,
 		},
 		"an unknown option": {[]string{"--forever", "unit-20"}, 2, []string{"unknown option --forever"}, []string{"==> unit-20"}},
 	} {

@@ -79,8 +79,12 @@ func (n *lookupNode) next(s step) *lookupNode {
 
 // Uses are those of the fields that an object sets, in their order.
 func (l *Lookup) Uses(object map[string]any) []Field {
-	var out []Field
-	for _, i := range l.Find(object) {
+	found := l.Find(object)
+	if len(found) == 0 {
+		return nil
+	}
+	out := make([]Field, 0, len(found))
+	for _, i := range found {
 		out = append(out, l.fields[i])
 	}
 	return out

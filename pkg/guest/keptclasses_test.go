@@ -36,7 +36,7 @@ func hugeClass(name, controller string) *gatewayv1.GatewayClass {
 	for i := range 100 {
 		fields := fmt.Sprintf(`{"f:status":{"f:conditions":{"k:{\"type\":\"T%d\"}":{},"k:{\"type\":\"%s\"}":{}}}}`, i, status.ControllerInstalled)
 		class.ManagedFields = append(class.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: text[:1000+i], Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Manager: text[:1000+i], Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(fields),
 		})
 	}
 	return class

@@ -81,7 +81,8 @@ func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
 		"20,000, the first one is":   {&manyNamespaces{count: 20_000}, "uid-0", namespaces{has: true}, nil, 1},
 		"500 as large as they may be": {
 			&manyNamespaces{count: 500, annotation: 256 << 10}, "x",
-			namespaces{kubeSystem: "uid-250"}, nil, 2 + 500/20,
+			namespaces{kubeSystem: "uid-250"},
+			nil, 2 + 500/20,
 		},
 		"as many as are looked at": {&manyNamespaces{count: namespacePage * namespacePages}, "x", namespaces{kubeSystem: "uid-50000"}, nil, namespacePages},
 		"one more":                 {&manyNamespaces{count: namespacePage*namespacePages + 1}, "x", namespaces{}, errManyNamespaces, namespacePages},

@@ -37,7 +37,7 @@ func (s streams) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		return nil, fmt.Errorf("the guest's API server answers %s %s in another content type than %s", r.Method, r.URL.Path, jsonType)
 	}
-	response.Body = watch.LimitBody(r.Context(), response.Body)
+	response.Body = watch.LimitBody(r.Context(), response.Body) //nolint:contextcheck // the body is that of this request
 	return response, nil
 }
 

@@ -56,6 +56,7 @@ func TestTheCostIsThatOfTheResult(t *testing.T) {
 	long := strings.Repeat("\x00[", 8<<20)
 	for name, f := range map[string]func(string, int) string{"Line": text.Line, "Plain": text.Plain, "Quoted": text.Quoted} {
 		result := testing.Benchmark(func(b *testing.B) {
+			b.Helper()
 			b.ReportAllocs()
 			for range b.N {
 				_ = f(long, 100)

@@ -115,7 +115,7 @@ func send(w http.ResponseWriter, text string) bool {
 
 // forever writes until nobody reads.
 func forever(w http.ResponseWriter, text func(i int) string) {
-	for i := 0; send(w, text(i)); i++ { //nolint:revive // writing is all
+	for i := 0; send(w, text(i)); i++ {
 	}
 }
 

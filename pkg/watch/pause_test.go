@@ -31,9 +31,9 @@ func TestPausesGrow(t *testing.T) {
 		now = m.until
 		return pause
 	}
-	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		if got := breaks(); got != want*time.Second {
-			t.Errorf("a pause of %s, want %s", got, want*time.Second)
+	for _, seconds := range []int{5, 10, 20, 40, 80, 160, 300, 300} {
+		if got, want := breaks(), time.Duration(seconds)*time.Second; got != want {
+			t.Errorf("a pause of %s, want %s", got, want)
 		}
 	}
 	now = now.Add(2*MaxPause + time.Second)

@@ -115,7 +115,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, c *collection, nam
 	}
 	version := strconv.Itoa(s.version)
 	s.mu.Unlock()
-	items := []any{}
+	items := make([]any, 0, len(selected))
 	for _, o := range selected {
 		items = append(items, form(r, s.altered(c, o)))
 	}

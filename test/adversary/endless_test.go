@@ -45,7 +45,7 @@ func TestEndlessList(t *testing.T) {
 				if test.synced {
 					sendListEnd(w)
 				}
-				for i := 0; sendClass(w, i, test.fields, &sent); i++ { //nolint:revive // sending is all
+				for i := 0; sendClass(w, i, test.fields, &sent); i++ {
 				}
 				return true
 			}

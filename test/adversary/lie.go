@@ -16,7 +16,7 @@ type Liar struct {
 
 // NewLiar makes a liar from a seed.
 func NewLiar(seed uint64, longest int) *Liar {
-	return &Liar{Rand: rand.New(rand.NewPCG(seed, seed)), Longest: longest}
+	return &Liar{Rand: rand.New(rand.NewPCG(seed, seed)), Longest: longest} //nolint:gosec // one seed, the same lies
 }
 
 // Lie puts a value that does not belong there at one place of an object of this shape, and returns where that is.

@@ -42,7 +42,7 @@ func TestChaos(t *testing.T) {
 	}
 	switch {
 	case *seed == 0 && *all:
-		*seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+		*seed = uint64(time.Now().UnixNano())
 	case *seed == 0:
 		*seed = 1
 	}
@@ -72,7 +72,7 @@ func (r *run) tell(t *testing.T, f fault, report *strings.Builder) bool {
 	t.Helper()
 	return t.Run(f.name, func(t *testing.T) {
 		r.use(t)
-		defer r.use(r.world.root)
+		defer r.use(r.root)
 		t.Cleanup(func() {
 			if t.Failed() {
 				r.explain(t)

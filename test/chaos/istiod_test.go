@@ -176,8 +176,9 @@ func (k *kubelet) dataOf(ctx context.Context, volume corev1.Volume) (map[string]
 			}
 		}
 		return data, nil
+	default:
+		return map[string][]byte{}, nil
 	}
-	return nil, nil
 }
 
 func (k *kubelet) ready(ctx context.Context) bool {

@@ -107,7 +107,7 @@ func TestEachNetworkIsAsItsNameSays(t *testing.T) {
 // TestASeedRepeatsTheKills, each of which is in a part of the installation of its own.
 func TestASeedRepeatsTheKills(t *testing.T) {
 	names := func(seed uint64) (out []string) {
-		for _, f := range killed(rand.New(rand.NewPCG(seed, 0)), 20, 130) { //nolint:gosec // repeatable
+		for _, f := range killed(rand.New(rand.NewPCG(seed, 0)), 20, 130) {
 			out = append(out, f.name)
 		}
 		return out
@@ -119,7 +119,7 @@ func TestASeedRepeatsTheKills(t *testing.T) {
 		t.Error("two seeds have the same kills")
 	}
 	seen := map[string]bool{}
-	for _, f := range append(killed(rand.New(rand.NewPCG(1, 0)), 20, 130), faults()...) { //nolint:gosec // repeatable
+	for _, f := range append(killed(rand.New(rand.NewPCG(1, 0)), 20, 130), faults()...) {
 		if seen[f.name] {
 			t.Errorf("%s is there twice", f.name)
 		}

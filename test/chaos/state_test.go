@@ -175,14 +175,20 @@ func normal(o *unstructured.Unstructured) string {
 	var managed []any
 	for _, f := range o.GetManagedFields() {
 		if strings.HasPrefix(f.Manager, desired.FieldManager) && f.FieldsV1 != nil {
-			managed = append(managed, []string{f.Manager, string(f.Operation), f.Subresource, string(f.FieldsV1.Raw)})
+			managed = append(managed, []string{f.Manager, string(f.Operation), f.Subresource, f.FieldsV1.GetRawString()})
 		}
 	}
 	o.Object["managed"] = managed
 	for _, field := range [][]string{
-		{"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "uid"}, {"metadata", "creationTimestamp"},
-		{"metadata", "generation"}, {"metadata", "annotations", rootHash}, {"spec", "template", "metadata", "annotations", rootHash},
-		{"spec", "clusterIP"}, {"spec", "clusterIPs"},
+		{"metadata", "managedFields"},
+		{"metadata", "resourceVersion"},
+		{"metadata", "uid"},
+		{"metadata", "creationTimestamp"},
+		{"metadata", "generation"},
+		{"metadata", "annotations", rootHash},
+		{"spec", "template", "metadata", "annotations", rootHash},
+		{"spec", "clusterIP"},
+		{"spec", "clusterIPs"},
 	} {
 		unstructured.RemoveNestedField(o.Object, field...)
 	}

@@ -152,8 +152,13 @@ func objectMoves() []move {
 				if key == "v1/serviceaccounts/token" {
 					o["status"] = lies(w, func(l *adversary.Liar) any {
 						tokens := []any{
-							nil, 7, map[string]any{}, map[string]any{"token": 7}, map[string]any{"token": ""}, map[string]any{"token": l.Long("t"), "expirationTimestamp": "2036-01-01T00:00:00Z"},
-							map[string]any{"token": "e30.e30.e30", "expirationTimestamp": "1970-01-01T00:00:00Z"}, map[string]any{"token": "a\r\nb: c", "expirationTimestamp": "9999-12-31T23:59:59Z"},
+							nil, 7,
+							map[string]any{},
+							map[string]any{"token": 7},
+							map[string]any{"token": ""},
+							map[string]any{"token": l.Long("t"), "expirationTimestamp": "2036-01-01T00:00:00Z"},
+							map[string]any{"token": "e30.e30.e30", "expirationTimestamp": "1970-01-01T00:00:00Z"},
+							map[string]any{"token": "a\r\nb: c", "expirationTimestamp": "9999-12-31T23:59:59Z"},
 							map[string]any{"token": "e30." + strings.Repeat("A", 16<<20) + ".x", "expirationTimestamp": "2036-01-01T00:00:00Z"},
 						}
 						return tokens[l.IntN(len(tokens))]
