@@ -86,7 +86,7 @@ func inJSON(r *http.Request) *http.Request {
 		return r
 	}
 	var kept []string
-	for _, kind := range strings.SplitSeq(strings.Join(asked, ","), ",") {
+	for kind := range strings.SplitSeq(strings.Join(asked, ","), ",") {
 		if !strings.Contains(kind, "protobuf") {
 			kept = append(kept, kind)
 		}

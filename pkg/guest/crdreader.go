@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -278,7 +279,7 @@ func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 		got.difference, err = r.compare(u, got.definition)
 	}
 	if err != nil {
-		got.content, got.why, got.definition, got.difference = crds.Unreadable, err.Error(), crds.Definition{}, crds.Difference{}
+		got.content, got.why, got.definition, got.difference = crds.Unreadable, answer.Brief(err).Error(), crds.Definition{}, crds.Difference{}
 	}
 	return got
 }

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clienttransport "k8s.io/client-go/transport"
 )
 
 // Endpoint is where an API server is.
@@ -65,11 +66,23 @@ func newSession(config *rest.Config) (*session, error) {
 		// What it is without. A config with a proxy function is not kept in client-go's cache of transports, where a session would outlive its end.
 		own.Proxy = http.ProxyFromEnvironment
 	}
-	transport, err := rest.TransportFor(own)
+	own.WrapTransport = clienttransport.Wrappers(limitHeaders, own.WrapTransport)
+	sender, err := rest.TransportFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("preparing its credentials: %w", err)
 	}
-	return &session{endpoint: endpoint, config: config, content: contentOf(config), base: base, transport: transport, connections: conns}, nil
+	return &session{endpoint: endpoint, config: config, content: contentOf(config), base: base, transport: sender, connections: conns}, nil
+}
+
+// headerLimit is how many bytes the headers of one answer may have. Beyond it, the request fails.
+const headerLimit = 64 << 10
+
+// limitHeaders sets headerLimit on the transport of a session, which client-go does not share with other configs.
+func limitHeaders(next http.RoundTripper) http.RoundTripper {
+	if t, ok := next.(*http.Transport); ok && t != http.DefaultTransport {
+		t.MaxResponseHeaderBytes = headerLimit
+	}
+	return next
 }
 
 // noSession is for while there is no kubeconfig.

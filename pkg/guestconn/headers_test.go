@@ -1,0 +1,50 @@
+package guestconn
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestHeadersAreBounded: the headers of an answer are read before its body, so no limit of the body counts them.
+func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"HTTP/2.0", "HTTP/1.1"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			server := newAPIServer(t)
+			var size int
+			server.answer = func(w http.ResponseWriter, r *http.Request, _ string) {
+				if r.Proto != protocol {
+					t.Errorf("the request came by %s", r.Proto)
+				}
+				for left := size; left > 0; left -= 32 << 10 {
+					w.Header().Add("Long", strings.Repeat("x", min(left, 32<<10)))
+				}
+			}
+			config := server.withToken("a")
+			if protocol == "HTTP/1.1" {
+				config.NextProtos = []string{"http/1.1"}
+			}
+			c, err := Fixed(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := rest.HTTPClientFor(c.Config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range []struct {
+				bytes   int
+				refused bool
+			}{{0, false}, {48 << 10, false}, {headerLimit, true}, {8 << 20, true}} {
+				size = test.bytes
+				if _, err := get(t.Context(), client, server.URL+"/who"); (err != nil) != test.refused {
+					t.Errorf("headers of %d bytes: %v", test.bytes, err)
+				}
+			}
+		})
+	}
+}
