@@ -27,7 +27,7 @@ UNIT := ./pkg/... ./cmd/... ./hack/...
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 # Packages that have a target of their own and are not part of make test.
-OWN_TARGET = $(shell go list ./test/chaos ./test/hostile)
+OWN_TARGET = $(shell go list ./test/chaos)
 NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
 
 golangci_lint = "$$(tools/build.sh --dir)/golangci-lint"
@@ -119,6 +119,7 @@ integration: servers ## Tests with real API servers and a real istiod as plain p
 .PHONY: e2e
 e2e: servers build ## Stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/e2e.sh $(NEED_ROOT)
+	@hack/e2e.sh -run '^TestEveryMoveWithinTheMemoryLimit$$' ./test/hostile -limited
 
 .PHONY: chaos
 chaos: servers ## Cause every fault of test/chaos and check what is left, ROUNDS (1) times. SEED repeats a run; 0 takes a new one. Needs root.

@@ -15,6 +15,8 @@ type paced struct {
 	asked  []time.Time
 	passes []time.Time
 	asks   int
+	// ends is when the pass under way ends.
+	ends time.Time
 }
 
 func newPaced() *paced {
@@ -29,17 +31,16 @@ func newPaced() *paced {
 
 // run goes on for a time in steps of a millisecond, with an event every so often, and passes that take some time.
 func (p *paced) run(lasts, every, takes time.Duration) {
-	var ends time.Time
 	for ran := time.Duration(0); ran < lasts; ran += time.Millisecond {
 		now := p.clock.Now()
-		if p.running && !now.Before(ends) {
+		if p.running && !now.Before(p.ends) {
 			p.end()
 		}
 		if every > 0 && ran%every == 0 {
 			p.notify()
 		}
 		if !p.running && len(p.asked) > 0 && !now.Before(p.asked[0]) {
-			p.asked, ends = p.asked[1:], now.Add(takes)
+			p.asked, p.ends = p.asked[1:], now.Add(takes)
 			p.passes = append(p.passes, now)
 			p.begin()
 		}

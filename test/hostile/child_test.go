@@ -63,7 +63,7 @@ type child struct {
 }
 
 // startChild starts hypergate between two sides.
-func startChild(t *testing.T, namespace string, m, g *adversary.Server) *child {
+func startChild(t *testing.T, namespace string, m, g *adversary.Server, group *memoryGroup) *child {
 	t.Helper()
 	dir := t.TempDir()
 	argv := []string{
@@ -76,7 +76,8 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server) *child {
 	c := &child{address: freeAddress(t)}
 	var err error
 	if c.Process, err = (proc.Spec{
-		Name: "hypergate", LogDir: dir, Argv: argv, Env: []string{childEnv + "=" + c.address, "GORACE=halt_on_error=1"},
+		Name: "hypergate", LogDir: dir, Argv: group.command(argv),
+		Env: []string{childEnv + "=" + c.address, "GORACE=halt_on_error=1", "GOMEMLIMIT=" + memoryLimit(deployedMemory(t).soft)},
 	}).Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 var (
 	seedFlag     = flag.Uint64("seed", 1, "seed of TestHostile; 0: another one each time")
 	durationFlag = flag.Duration("duration", 30*time.Second, "how long TestHostile's guest lies")
+	limitedFlag  = flag.Bool("limited", false, "run TestEveryMoveWithinTheMemoryLimit, which needs root")
 )
 
 const (
@@ -50,15 +51,26 @@ const (
 // The seed decides the moves, their order and what they say. Which request meets which lie depends on the order of requests besides, so that
 // the same seed is the same kind of run, and not the same run.
 func TestHostile(t *testing.T) {
+	if *limitedFlag {
+		t.Skip("-limited runs the other test")
+	}
+	seed := seedOf(t)
+	t.Logf("make hostile SEED=%d DURATION=%s", seed, *durationFlag)
+	w := newWorld(t, seed, nil)
+	w.installHonestly()
+	w.lie(*durationFlag)
+	w.becomeHonest()
+}
+
+// seedOf is the seed that the flag names, or another one each time.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("seed %d: make hostile SEED=%d DURATION=%s", seed, seed, *durationFlag)
-	w := newWorld(t, seed)
-	w.installHonestly()
-	w.lie(*durationFlag)
-	w.becomeHonest()
+	t.Logf("seed %d", seed)
+	return seed
 }
 
 // world is hypergate between an honest management side and a guest that lies.
@@ -67,6 +79,7 @@ type world struct {
 	random    *rand.Rand
 	m, g      *adversary.Server
 	child     *child
+	group     *memoryGroup
 	watcher   *watcher
 	elsewhere *adversary.Server // where a guest redirects to
 	honest    map[string]string
@@ -87,10 +100,10 @@ type lie struct {
 	undo func()
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, seed uint64, group *memoryGroup) *world {
 	t.Helper()
 	w := &world{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), liar: adversary.NewLiar(seed, longestText),
+		t: t, group: group, random: rand.New(rand.NewPCG(seed, 0)), liar: adversary.NewLiar(seed, longestText),
 		m: adversary.Mgmt(t, namespace), g: adversary.Guest(t), elsewhere: adversary.New(t),
 		handlers: map[string]adversary.Handler{}, alterations: map[string]adversary.Alteration{},
 	}
@@ -113,7 +126,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-func (w *world) start() { w.child = startChild(w.t, namespace, w.m, w.g) }
+func (w *world) start() { w.child = startChild(w.t, namespace, w.m, w.g, w.group) }
 
 func (w *world) putHCP(spec string) {
 	w.m.Put(hcpVersion, hcps, adversary.HostedControlPlane(namespace, spec))
@@ -154,13 +167,25 @@ func (w *world) running() bool {
 	return true
 }
 
-// lie makes and undoes moves. Each move is made once before any is made again.
+// lie makes and undoes moves for a while.
 func (w *world) lie(duration time.Duration) {
+	w.t.Helper()
+	end := time.Now().Add(duration)
+	w.lieWhile(func(int) bool { return time.Now().Before(end) })
+}
+
+// lieOnce makes each move once.
+func (w *world) lieOnce() {
+	w.t.Helper()
+	w.lieWhile(func(step int) bool { return step <= len(moves()) })
+}
+
+// lieWhile makes and undoes moves. Each move is made once before any is made again.
+func (w *world) lieWhile(goOn func(step int) bool) {
 	w.t.Helper()
 	all := moves()
 	var next []move
-	end := time.Now().Add(duration)
-	for step := 1; time.Now().Before(end); step++ {
+	for step := 1; goOn(step); step++ {
 		if len(next) == 0 {
 			next = slices.Clone(all)
 			w.random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
