@@ -47,7 +47,7 @@ func (f Field) String() string {
 	if f.Path == "" {
 		return "all of " + versions
 	}
-	return f.Path + " (" + versions + ")"
+	return strings.ReplaceAll(f.Path, "[]", "") + " (" + versions + ")"
 }
 
 // Secures says whether a field may be what keeps somebody out: who does not heed it leaves a door open. It goes by words of its path, and errs

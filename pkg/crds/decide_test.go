@@ -94,14 +94,14 @@ func TestWords(t *testing.T) {
 		says    string
 		next    string
 	}{
-		{crds.NeedsConsent, routes, read, "installed by third party: helm, and another one: it has, and ours not: spec.rules[].retry (v1)", annotate + "true"},
+		{crds.NeedsConsent, routes, read, "installed by third party: helm, and another one: it has, and ours not: spec.rules.retry (v1)", annotate + "true"},
 		{crds.WouldDowngrade, routes, crds.Fact{Marks: crds.Marks{Version: "v1.6.0"}, Difference: read.Difference}, "it claims to be v1.6.0, which is newer than v1.4.1: it has, and ours not: spec", "to stay with it: " + annotate + "false"},
 		{crds.MightDowngrade, routes, read, "claims no version", "gateway.networking.k8s.io/bundle-version=<version>"},
 		{crds.MightDowngrade, filters, crds.Fact{Marks: crds.Marks{Version: "banana"}}, `claims the version "banana"`, filters + " gateway.hypergate.dev/istio-version=<version>"},
 		{crds.IsExperimental, routes, crds.Fact{Marks: crds.Marks{Channel: "experimental"}}, "the experimental channel was installed over ours", "to go back to the standard channel: " + annotate + "true"},
 		{crds.IsIncompatible, routes, crds.Fact{Difference: crds.Difference{Fixed: []string{"its scope is Cluster"}}}, "the API server would refuse ours: its scope is Cluster", "delete it with all of its objects"},
 		{crds.WouldLoseVersions, routes, crds.Fact{Difference: crds.Difference{Unkept: []string{"v1alpha2"}}}, "versions that ours does not have: v1alpha2", "status.storedVersions"},
-		{crds.WouldLoseFields, routes, read, "objects use fields that ours does not have: spec.rules[].retry (v1)", "hypergate crds --dry-run adopt"},
+		{crds.WouldLoseFields, routes, read, "objects use fields that ours does not have: spec.rules.retry (v1)", "hypergate crds --dry-run adopt"},
 		{crds.IsUnknown, routes, crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}}, "it could not be found out whether it rains", "let hypergate list OLM's"},
 		{crds.IsUnknown, routes, crds.Fact{Marks: crds.Marks{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}}, "which", "kubectl label crd " + routes + " olm.managed-"},
 		{crds.IsGarbled, routes, crds.Fact{}, "says neither true nor false", annotate + "true (or =false)"},

@@ -143,7 +143,7 @@ func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	}}
 	text := err.Error()
 	for _, part := range []string{
-		"the controller name openshift.io/gateway-controller/v1", "another hypergate (\"hosted/x/(123", "2026-01-02T03:04:05Z", "and the revision openshift-gateway", "stop that hypergate and its istiod",
+		"the controller name openshift.io/gateway-controller/v1", "another hypergate (\"hosted/x/    (123", "2026-01-02T03:04:05Z", "and the revision openshift-gateway", "stop that hypergate and its istiod",
 		"kubectl -n openshift-ingress delete lease hypergate-claim-controller-27e2e0b7 hypergate-claim-revision-openshift-gateway;", "--controller-name", "--revision",
 	} {
 		if !strings.Contains(text, part) {

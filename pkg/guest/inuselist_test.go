@@ -47,7 +47,7 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 	v.gateways = watch.NewSwitch(watch.Options{})
 	events = apiwatch.NewFake()
 	s := search{crd: "things.example.com", key: "uid", gvr: schema.GroupVersionResource{Resource: "things"}, fields: fields}
-	all := soughtOf(fields)
+	all, lookup := soughtOf(fields), crds.LookupOf(fields)
 	v.under[s.gvr] = &underWay{search: s, Switch: watch.NewSwitch(watch.Options{
 		Name: "things",
 		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -64,7 +64,7 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 			return events, nil
 		},
 		Example:   &unstructured.Unstructured{},
-		Transform: func(obj any) (any, error) { return usageOf(obj, crds.LookupOf(fields), all), nil },
+		Transform: func(obj any) (any, error) { return usageOf(obj, lookup, all), nil },
 		OnEvent:   func(watch.Event) { v.changed() },
 	})}
 	v.under[s.gvr].Set(tb.Context(), "uid", "1")

@@ -17,10 +17,10 @@ import (
 )
 
 // manyNamespaces answers lists of namespaces page by page, as an API server does. Of each it has an annotation of a
-// size. Without an end, there is always another page.
+// size. Without an end, there is always another page. A page may have fewer than were asked for.
 type manyNamespaces struct {
-	count, annotation int
-	endless           bool
+	count, annotation, page int
+	endless                 bool
 
 	requests, largest atomic.Int64
 	problem           atomic.Pointer[string]
@@ -38,6 +38,9 @@ func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.problem.Store(new("Accept: " + r.Header.Get("Accept")))
 	case limit == 0:
 		m.problem.Store(new("a list without a limit"))
+	}
+	if m.page > 0 {
+		limit = min(limit, m.page)
 	}
 	page := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
 	for i := from; i < min(from+limit, m.count); i++ {
@@ -84,13 +87,14 @@ func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
 			namespaces{kubeSystem: "uid-250"},
 			nil, 2 + 500/20,
 		},
-		"as many as are looked at": {&manyNamespaces{count: namespacePage * namespacePages}, "x", namespaces{kubeSystem: "uid-50000"}, nil, namespacePages},
-		"one more":                 {&manyNamespaces{count: namespacePage*namespacePages + 1}, "x", namespaces{}, errManyNamespaces, namespacePages},
-		"without an end":           {&manyNamespaces{endless: true}, "x", namespaces{}, errManyNamespaces, namespacePages},
-		"too large":                {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, nil, 4},
+		"as many pages as are looked at": {&manyNamespaces{count: 3 * namespacePages, page: 3}, "x", namespaces{kubeSystem: "uid-300"}, nil, namespacePages},
+		"one more":                       {&manyNamespaces{count: 3*namespacePages + 1, page: 3}, "x", namespaces{}, errManyNamespaces, namespacePages},
+		"without an end":                 {&manyNamespaces{endless: true}, "x", namespaces{}, errManyNamespaces, namespacePages},
+		"too large":                      {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, nil, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := apiServer(t, tc.guest.ServeHTTP)
+			config.QPS = -1
 			client, err := namespaceClient(config)
 			if err != nil {
 				t.Fatal(err)

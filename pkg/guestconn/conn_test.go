@@ -170,6 +170,24 @@ func TestWhatTellsOfANewKubeconfig(t *testing.T) {
 	}
 }
 
+// readings is when a kubeconfig was read.
+type readings struct {
+	mu sync.Mutex
+	at []time.Duration
+}
+
+func (r *readings) add(at time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = append(r.at, at)
+}
+
+func (r *readings) all() []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.at)
+}
+
 // TestAKubeconfigIsReadOnceInASecondAtMost, however often somebody says that it may be another; and once in a while if nobody does.
 func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 	t.Parallel()
@@ -179,9 +197,9 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 				if config.Host != "" {
 					config.CAData, _ = keyPair(t, "ca")
 				}
-				start, read := time.Now(), []time.Duration{}
+				start, read := time.Now(), &readings{}
 				c, err := New(Options{Config: config, Every: time.Hour, Load: func() (*rest.Config, error) {
-					read = append(read, time.Since(start))
+					read.add(time.Since(start))
 					return nil, errors.New("it cannot be read")
 				}})
 				if err != nil {
@@ -197,8 +215,8 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 				if config.Host == "" {
 					want = nil // nobody has said that there is something to read
 				}
-				if !slices.Equal(read, want) {
-					t.Fatalf("read after %v, want %v", read, want)
+				if !slices.Equal(read.all(), want) {
+					t.Fatalf("read after %v, want %v", read.all(), want)
 				}
 				for range 55 { // after 0 s, 0.1 s and so on
 					c.Look()
@@ -209,13 +227,13 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 				}
 				<-time.After(2 * time.Second)
 				synctest.Wait()
-				if !slices.Equal(read, want) {
-					t.Errorf("read after %v, want %v", read, want)
+				if !slices.Equal(read.all(), want) {
+					t.Errorf("read after %v, want %v", read.all(), want)
 				}
 				<-time.After(time.Hour)
 				synctest.Wait()
-				if last := 6*time.Second + time.Hour; !slices.Equal(read, append(want, last)) {
-					t.Errorf("read after %v, want %v and %v", read, want, last)
+				if last := 6*time.Second + time.Hour; !slices.Equal(read.all(), append(want, last)) {
+					t.Errorf("read after %v, want %v and %v", read.all(), want, last)
 				}
 				if changes != 1 {
 					t.Errorf("%d changes, want one: that it cannot be read", changes)

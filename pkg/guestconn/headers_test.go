@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"k8s.io/client-go/rest"
 )
 
 // TestHeadersAreBounded: the headers of an answer are read before its body, so no limit of the body counts them.
@@ -28,20 +26,13 @@ func TestHeadersAreBounded(t *testing.T) {
 			if protocol == "HTTP/1.1" {
 				config.NextProtos = []string{"http/1.1"}
 			}
-			c, err := Fixed(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client, err := rest.HTTPClientFor(c.Config())
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := follow(t, config)
 			for _, test := range []struct {
 				bytes   int
 				refused bool
-			}{{0, false}, {48 << 10, false}, {headerLimit, true}, {8 << 20, true}} {
+			}{{0, false}, {48 << 10, false}, {headerLimit + 1<<10, true}, {8 << 20, true}} {
 				size = test.bytes
-				if _, err := get(t.Context(), client, server.URL+"/who"); (err != nil) != test.refused {
+				if _, err := get(t.Context(), f.client, server.URL+"/who"); (err != nil) != test.refused {
 					t.Errorf("headers of %d bytes: %v", test.bytes, err)
 				}
 			}

@@ -518,7 +518,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
 	}}, status.UnsupportedFieldsInUse, want{
 		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "ignored by istiod 1.29.1, which may leave open what they are to close: " +
-			routes + " demo/b: spec.rules[].filters[].auth (v1), spec.retry (v1); " +
+			routes + " demo/b: spec.rules.filters.auth (v1), spec.retry (v1); " +
 			"things.gateway.networking.k8s.io c: the whole object, a kind that it does not know; " + routes + " demo/a: spec.retry (v1)",
 	})
 	var many []crds.InUse
