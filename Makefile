@@ -24,6 +24,9 @@ IMAGE ?= registry.example.com/hypergate:dev
 # Which package is tested where. Tests that talk to real servers skip with -short: `unit` has all others, and `integration` has test/ and each package
 # elsewhere that has such a test, what takes longest first. What starts a real node needs root besides.
 UNIT := ./pkg/... ./cmd/... ./hack/...
+# CONCURRENT are the packages that do I/O with goroutines: they run under the race detector here. The others run under it in test/integration and
+# test/adversary, as parts of the whole controller: what renders charts takes ten times as long with it.
+CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/watch
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 # Packages that have a target of their own and are not part of make test.
@@ -110,7 +113,8 @@ check-generated: ## Fail if make generate would change a file.
 
 .PHONY: unit
 unit: ## Tests that need nothing but Go.
-	go test -race -short -timeout 30m $(UNIT)
+	go test -short -timeout 30m $(filter-out $(shell go list $(CONCURRENT)),$(shell go list $(UNIT)))
+	go test -race -short -timeout 30m $(CONCURRENT)
 
 .PHONY: integration
 integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.
