@@ -30,7 +30,7 @@ CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestc
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 # Packages that have a target of their own and are not part of make test.
-OWN_TARGET = $(shell go list ./test/chaos)
+OWN_TARGET = $(shell go list ./test/adversary ./test/chaos ./test/hostile)
 NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
 
 golangci_lint = "$$(tools/build.sh --dir)/golangci-lint"
@@ -96,8 +96,8 @@ tools:
 ##@ Test
 
 .PHONY: test
-test: ## Everything that CI runs: check-generated, lint, servers, unit, integration, e2e. It fails if they take more than MINUTES (75) in all.
-	@MAKE='$(MAKE)' hack/step.sh --within $(MINUTES) --keep-going check-generated lint servers unit integration e2e
+test: ## Everything that CI runs: check-generated, lint, servers, unit, adversary, integration, e2e. It fails if they take more than MINUTES (75) in all.
+	@MAKE='$(MAKE)' hack/step.sh --within $(MINUTES) --keep-going check-generated lint servers unit adversary integration e2e
 
 .PHONY: stories
 stories: ## What takes longer than CI can bear: STORIES, each once, with a table of what became of them at the end. Takes hours; needs root.
@@ -115,6 +115,11 @@ check-generated: ## Fail if make generate would change a file.
 unit: ## Tests that need nothing but Go.
 	go test -short -timeout 30m $(filter-out $(shell go list $(CONCURRENT)),$(shell go list $(UNIT)))
 	go test -race -short -timeout 30m $(CONCURRENT)
+
+.PHONY: adversary
+adversary: ## hypergate against API servers that lie. They need nothing but Go.
+	go test -timeout 30m ./test/adversary
+	go test -race -count=1 -timeout 30m -run '^(TestHostile|TestChecksAndMetricsWhilePassesRun)$$' ./test/adversary ./test/hostile
 
 .PHONY: integration
 integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.
