@@ -28,7 +28,7 @@ type collection struct {
 }
 
 // watchBuffer is how many changes a watch may be behind. Beyond that it ends, as kube-apiserver ends the watch of a slow client.
-const watchBuffer = 100_000
+const watchBuffer = 4096
 
 // Serve serves a kind.
 func (s *Server) Serve(apiVersion, resource, kind string) {
