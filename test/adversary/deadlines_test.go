@@ -106,6 +106,7 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 	putHCP(m, "")
 	run(t, m, g, func(o *controller.Options) {
 		o.LeaderElection = true
+		o.MgmtConfig.ContentType = "application/json" // the servers here do not read protobuf
 		o.MgmtConfig.Wrap(management.wrap)
 		o.GuestConfig.Wrap(guest.wrap)
 		config := o.GuestConfig
