@@ -127,14 +127,13 @@ unit: ## Tests that need nothing but Go.
 .PHONY: adversary
 adversary: ## hypergate against API servers that lie. They need nothing but Go.
 	go test -timeout 30m ./test/adversary
-	go test -race -count=1 -timeout 30m -run '^(TestHostile|TestChecksAndMetricsWhilePassesRun)$$' ./test/adversary ./test/hostile
+	go test -race -count=1 -timeout 30m -run '^TestChecksAndMetricsWhilePassesRun$$' ./test/adversary
 
 .PHONY: core
 core: servers build ## The stories of integration and e2e that stand for the rest, and what they are made of. Needs root.
 	go test -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT) $(OWN_TARGET) $(shell go list ./test/integration),$(TEST_PACKAGES))
 	go test -count=1 -timeout 40m -run '^($(subst $(space),,$(CORE)))$$' ./test/integration
 	@hack/e2e.sh -run '^TestHosted$$/^($(CORE_E2E))' ./test/e2e
-	@hack/e2e.sh -run '^TestEveryMoveWithinTheMemoryLimit$$' ./test/hostile -limited
 
 .PHONY: integration
 integration: servers ## Tests with real API servers and a real istiod as plain processes. No root.

@@ -20,7 +20,7 @@ import (
 // kernel must not kill it.
 func TestEveryMoveWithinTheMemoryLimit(t *testing.T) {
 	if !*limitedFlag {
-		t.Skip("needs root, and -limited: make core runs it")
+		t.Skip("needs root, and -limited")
 	}
 	deployed := deployedMemory(t)
 	group := newMemoryGroup(t, deployed.limit)
