@@ -108,7 +108,8 @@ func (onlyTime) Import(path string) (*types.Package, error) {
 	made := types.NewPackage(path, path)
 	duration := types.NewNamed(types.NewTypeName(token.NoPos, made, "Duration", nil), types.Typ[types.Int64], nil)
 	made.Scope().Insert(duration.Obj())
-	for name, size := range map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour} {
+	units := map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
+	for name, size := range units {
 		made.Scope().Insert(types.NewConst(token.NoPos, made, name, duration, constant.MakeInt64(int64(size))))
 	}
 	made.MarkComplete()

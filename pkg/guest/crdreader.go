@@ -279,7 +279,8 @@ func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 		got.difference, err = r.compare(u, got.definition)
 	}
 	if err != nil {
-		got.content, got.why, got.definition, got.difference = crds.Unreadable, answer.Brief(err).Error(), crds.Definition{}, crds.Difference{}
+		got.content, got.why = crds.Unreadable, answer.Brief(err).Error()
+		got.definition, got.difference = crds.Definition{}, crds.Difference{}
 	}
 	return got
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-const manyInUse = 1000
+const manyInUse = 5000
 
 // longFields are fields with paths as long as a hostile CRD makes them; the first of them secures something.
 func longFields() []crds.Field {

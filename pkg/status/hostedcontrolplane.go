@@ -84,7 +84,7 @@ func (r Result) progressing() metav1.Condition {
 	unseen, isUnseen := r.unseen()
 	acting := r.acting()
 	switch {
-	case isUnseen:
+	case isUnseen && (r.Unseen != nil || unseen.waits != ""): // a watch that fails later leaves what is known, and the pass goes on
 		return stopped(unseen, acting)
 	case r.Refused != nil:
 		return stopped(refusalOf(r.Refused).problem, acting)

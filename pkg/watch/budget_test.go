@@ -341,7 +341,7 @@ func TestAllWatchesShareATotal(t *testing.T) {
 // TestLargeListsPass: what real clusters have is read, streamed or in pages, and pages become smaller where objects are large.
 func TestLargeListsPass(t *testing.T) {
 	t.Parallel()
-	const objects = 1000
+	const objects = 5000
 	fields := `,"data":{"a":"` + strings.Repeat("x", 3<<10) + `"}`
 	for name, streaming := range map[string]bool{"streamed": true, "in pages": false} {
 		t.Run(name, func(t *testing.T) {

@@ -39,11 +39,12 @@ func TestEndlessList(t *testing.T) {
 			var sent atomic.Int64
 			lies := func(w http.ResponseWriter, r *http.Request) bool {
 				q := r.URL.Query()
-				if !strings.HasSuffix(r.URL.Path, "/"+classes) || q.Get("watch") != "true" || q.Get("sendInitialEvents") != "true" && !test.synced {
+				lists := q.Get("sendInitialEvents") == "true"
+				if !strings.HasSuffix(r.URL.Path, "/"+classes) || q.Get("watch") != "true" || !lists && !test.synced {
 					return false
 				}
 				w.Header().Set("Content-Type", "application/json")
-				if test.synced && q.Get("sendInitialEvents") == "true" {
+				if test.synced && lists {
 					sendListEnd(w)
 				}
 				for i := 0; sendClass(w, i, test.fields, &sent); i++ {

@@ -51,9 +51,6 @@ const (
 // The seed decides the moves, their order and what they say. Which request meets which lie depends on the order of requests besides, so that
 // the same seed is the same kind of run, and not the same run.
 func TestHostile(t *testing.T) {
-	if *limitedFlag {
-		t.Skip("-limited runs the other test")
-	}
 	seed := seedOf(t)
 	t.Logf("make hostile SEED=%d DURATION=%s", seed, *durationFlag)
 	w := newWorld(t, seed, nil)
