@@ -13,7 +13,7 @@ import (
 
 // Deadline is after how long a test that waits gives up. It is as long as a loaded machine needs for the slowest single step, several times over; a
 // test that passes never waits for it.
-const Deadline = 2 * time.Minute
+const Deadline = 5 * time.Minute
 
 // Gomega returns a Gomega for a test, or for a part of one, whose Eventually gives up at Deadline.
 func Gomega(t types.GomegaTestingT) *gomega.WithT {

@@ -165,6 +165,7 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.Expect(version).To(gomega.Equal("4.21.0"))
 
 	t.Log("a pause is told, and nothing else is said while it lasts")
+	w.settle()
 	before, class := w.conditionsOf("guest1"), w.condition("demo", "ControllerInstalled")
 	const pause = 30 * time.Minute
 	until := moved.Now().Add(pause).UTC().Format(time.RFC3339)
