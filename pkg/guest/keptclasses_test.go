@@ -101,12 +101,20 @@ func TestClassesOfOthersWakeNobody(t *testing.T) {
 		return c
 	}
 	wait("the first list is complete")
+	events.Add(class("first", otherController)) // it is taken once the watch is open, and all that opening it has to say is said
+	for len(woken) > 0 {
+		<-woken
+	}
 	for _, other := range []func(){
 		func() { events.Add(class("other", otherController)) },
 		func() { events.Modify(class("other", otherController)) },
 		func() { events.Delete(class("other", otherController)) },
 	} {
 		other()
+	}
+	events.Modify(class("first", otherController))
+	if len(woken) > 0 {
+		t.Fatal("woken by another controller's class before there was one of ours")
 	}
 	for _, ours := range []struct {
 		why string
