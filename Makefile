@@ -125,7 +125,7 @@ unit: ## Tests that need nothing but Go, under the race detector where there are
 	go test -short -timeout 30m $(filter-out $(shell go list $(CONCURRENT)),$(shell go list $(UNIT)))
 
 .PHONY: race
-race: ## All tests of unit and adversary under the race detector. Takes an hour on two slow cores.
+race: ## All tests of unit and adversary under the race detector, which makes the charts ten times slower to render.
 	go test -race -short -timeout 60m $(UNIT)
 	@# Memory is measured without the race detector, whose own memory would count.
 	go test -race -timeout 60m -skip '^TestEndlessList$$' ./test/adversary

@@ -93,7 +93,7 @@ func (r Result) progressing() metav1.Condition {
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
 		return isTrue(ReasonRollingOut, r.serves())
 	case len(acting) > 0:
-		return isFalse(ReasonBlocked, "what else there is to do is done; this must be mended first: "+texts(acting))
+		return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+" (everything else is up to date)")
 	default:
 		return r.underWay()
 	}
@@ -104,7 +104,7 @@ func stopped(by problem, acting []problem) metav1.Condition {
 	if by.waits != "" {
 		return isTrue(by.waits, "waiting: "+by.text)
 	}
-	return isFalse(ReasonBlocked, "nothing more is done until this is mended: "+texts(acting))
+	return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+" (nothing else is changed until this is resolved)")
 }
 
 // underWay is how far an installation, or a removal, is that meets no trouble.

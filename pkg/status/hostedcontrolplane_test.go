@@ -82,6 +82,16 @@ func but(change func(*tell)) tell {
 	return t
 }
 
+// blocked is Progressing where one thing needs an action and everything else was done.
+func blocked(text string) want {
+	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (everything else is up to date)"}
+}
+
+// stopped is Progressing where nothing can be decided until someone acts.
+func stopped(text string) want {
+	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (nothing else is changed until this is resolved)"}
+}
+
 func TestControlPlane(t *testing.T) {
 	idle := status.Result{Version: "1.29.1", Plan: desired.State{Mode: crds.Managed}}
 	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
@@ -146,7 +156,7 @@ func TestControlPlane(t *testing.T) {
 		"it may not write": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
 			but(func(t *tell) {
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + mayNot}
+				t.progressing = blocked(mayNot)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", mayNot}
 			}),
 		},
@@ -156,7 +166,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				both := strings.Replace(mayNot, " on the", " and 1 more on the", 1)
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + both}
+				t.progressing = blocked(both)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", both}
 			}),
 		},
@@ -172,7 +182,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) changes it again and again, so that it is put right once in a while only [stop whoever does]"
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "UndoneAgain", text}
 			}),
 		},
@@ -182,7 +192,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				const text = "planning: refusing the plan, nothing was changed: the CA is spoiled: mend it"
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "nothing more is done until this is mended: " + text}
+				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRefused", text}
 				t.upgradeable = want{metav1.ConditionUnknown, "PlanRefused", "it is not known while the plan is refused"}
 			}),
@@ -211,7 +221,7 @@ func TestControlPlane(t *testing.T) {
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: may not list gatewayclasses [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text}, want{metav1.ConditionUnknown, "Forbidden", text}
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "nothing more is done until this is mended: " + text}
+				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
@@ -225,7 +235,7 @@ func TestControlPlane(t *testing.T) {
 				const text = "watching the guest: the API server sends too much of gatewayclasses: a list has more than 64 MiB " +
 					"[make the objects fewer or smaller; hypergate tries again within 5 minutes]"
 				t.available = want{metav1.ConditionUnknown, "Oversized", serves + ", but whether it is of use is not known: " + text}
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Oversized", text}
 				t.upgradeable = want{metav1.ConditionUnknown, "Oversized", text}
 			}),
@@ -243,7 +253,7 @@ func TestControlPlane(t *testing.T) {
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: they are one: give another kubeconfig"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRefused", text}, want{metav1.ConditionUnknown, "PlanRefused", text}
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "nothing more is done until this is mended: " + text}
+				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRefused", text}
 			}),
 		},
@@ -260,7 +270,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				const text = "getting istiod's token in the guest: may not list serviceaccounts/token [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
@@ -268,7 +278,7 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.Proof = mayNotList("destinationrules") }),
 			but(func(t *tell) {
 				const text = "proving in the guest that its webhook is called: may not list destinationrules [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
@@ -287,7 +297,7 @@ func TestControlPlane(t *testing.T) {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *tell) {
 				const text = "looking after the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and another one: no difference [kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
-				t.progressing = want{metav1.ConditionFalse, "Blocked", "what else there is to do is done; this must be mended first: " + text}
+				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "TakeoverBlocked", text}
 			}),
 		},

@@ -39,19 +39,16 @@ const (
 
 // TestWhatElseIsWrong: a refused plan hides nothing that has nothing to do with it, and each trouble is told of the side that it is on.
 func TestWhatElseIsWrong(t *testing.T) {
-	blocked := func(text string) want {
-		return want{metav1.ConditionFalse, "Blocked", "nothing more is done until this is mended: " + text}
-	}
 	degraded := func(reason, text string) want { return want{metav1.ConditionTrue, reason, text} }
 	forbiddenToo := func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }
 	for name, c := range map[string]struct {
 		report                status.Result
 		progressing, degraded want
 	}{
-		"the guest may not be claimed": {refusing(mayNotClaim()), blocked(claimForbidden), degraded("Forbidden", claimForbidden)},
+		"the guest may not be claimed": {refusing(mayNotClaim()), stopped(claimForbidden), degraded("Forbidden", claimForbidden)},
 		"for that it is not told of the objects besides": {
 			with(refusing(mayNotClaim()), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
-			blocked(claimForbidden), degraded("Forbidden", claimForbidden),
+			stopped(claimForbidden), degraded("Forbidden", claimForbidden),
 		},
 		"the guest does not answer whose it is": {
 			refusing(desired.ClaimError{Verb: "list", Err: unreachable()}),
@@ -63,16 +60,16 @@ func TestWhatElseIsWrong(t *testing.T) {
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
 			want{metav1.ConditionFalse, "AsExpected", allWell},
 		},
-		"somebody else has the guest": {refusing(taken), blocked(inUse), degraded("PlanRefused", inUse)},
+		"somebody else has the guest": {refusing(taken), stopped(inUse), degraded("PlanRefused", inUse)},
 		"and the management side fails": {
-			with(refusing(taken), forbiddenToo), blocked(inUse + "; " + mayNot), degraded("PlanRefused", inUse+"; "+mayNot),
+			with(refusing(taken), forbiddenToo), stopped(inUse + "; " + mayNot), degraded("PlanRefused", inUse+"; "+mayNot),
 		},
 		"the plan is refused, and so are istiod's token and its pods": {
 			with(refusing(errors.New("no")), func(r *status.Result) {
 				forbiddenToo(r)
 				r.Token, r.Rollout, r.Proof = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
 			}),
-			blocked("planning: no; " + mayNot + "; " + noToken + "; " + stuck), degraded("PlanRefused", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
+			stopped("planning: no; " + mayNot + "; " + noToken + "; " + stuck), degraded("PlanRefused", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -155,8 +155,8 @@ func installed(m, g *adversary.Server) bool {
 	return len(m.Names("apps/v1", "deployments")) > 0 && len(g.Names(webhookAPI, webhooks)) > 0
 }
 
-// settled reports whether the webhook fails closed, which is the last write of an installation.
-func settled(g *adversary.Server) bool {
+// webhookFailsClosed reports whether the webhook fails closed, which is the last write of an installation.
+func webhookFailsClosed(g *adversary.Server) bool {
 	hooks, _ := g.Get(webhookAPI, webhooks, "", "istio-validator-rev-openshift-ingress")["webhooks"].([]any)
 	return len(hooks) > 0 && !slices.ContainsFunc(hooks, func(hook any) bool {
 		fields, _ := hook.(map[string]any)

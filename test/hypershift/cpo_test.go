@@ -141,8 +141,9 @@ type substance struct {
 	Volumes   map[string]string
 }
 
-// TestComponentRunsAsHostedDoes: what the framework makes of deploy/cpo is the Deployment of deploy/hosted. Two things differ: who says where istiod is
-// published, and the memory limit, which HyperShift allows in no control-plane component (TestComponentKeepsTheRules).
+// TestComponentRunsAsHostedDoes compares the framework's Deployment of deploy/cpo with that of deploy/hosted.
+// Two things differ: the source of istiod's published address, and the memory limit,
+// which HyperShift allows in no control-plane component (TestComponentKeepsTheRules).
 func TestComponentRunsAsHostedDoes(t *testing.T) {
 	of := func(d *appsv1.Deployment) substance {
 		pod := &d.Spec.Template
