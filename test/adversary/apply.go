@@ -3,6 +3,7 @@ package adversary
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,17 +11,39 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
+// sent is the object that a request carries, in JSON, YAML or Protobuf. client-go's clients of built-in kinds, such as
+// leader election's, send Protobuf.
+func sent(r *http.Request) (object, error) {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(r.Header.Get("Content-Type"), "protobuf") {
+		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	}
+	var body object
+	if err := yaml.Unmarshal(data, &body); err != nil {
+		return nil, err
+	}
+	if body == nil {
+		return nil, errors.New("it is empty")
+	}
+	return body, nil
+}
+
 // patch answers server-side apply, in which what is applied replaces each field of the top level, and merge patches of a status.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t target) {
-	data, err := io.ReadAll(r.Body)
-	var body object
-	if err == nil {
-		err = yaml.Unmarshal(data, &body)
-	}
-	if err != nil || body == nil {
+	body, err := sent(r)
+	if err != nil {
 		status(w, http.StatusBadRequest, "BadRequest", fmt.Sprint("the patch cannot be read: ", err), nil)
 		return
 	}
@@ -56,12 +79,8 @@ func (s *Server) patched(c *collection, t target, body object, isApply bool, man
 
 // write answers a creation, or the replacement of an object: leader election writes its Lease so.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, c *collection, t target) {
-	data, err := io.ReadAll(r.Body)
-	var body object
-	if err == nil {
-		err = yaml.Unmarshal(data, &body)
-	}
-	if err != nil || body == nil {
+	body, err := sent(r)
+	if err != nil {
 		status(w, http.StatusBadRequest, "BadRequest", fmt.Sprint("the object cannot be read: ", err), nil)
 		return
 	}

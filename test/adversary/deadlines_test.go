@@ -1,7 +1,6 @@
 package adversary_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -79,34 +78,15 @@ func (d *deadlines) check(t *testing.T, kinds ...string) {
 	}
 }
 
-// writeLease makes or renews a Lease as the elector asks for it.
-func writeLease(m *adversary.Server, w http.ResponseWriter, r *http.Request) bool {
-	if r.Method != http.MethodPost && r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/leases") {
-		return false
-	}
-	var lease map[string]any
-	if err := json.NewDecoder(r.Body).Decode(&lease); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return true
-	}
-	m.PutObject("coordination.k8s.io/v1", "leases", lease)
-	metadata, _ := lease["metadata"].(map[string]any)
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(m.Get("coordination.k8s.io/v1", "leases", mgmtNS, fmt.Sprint(metadata["name"])))
-	return true
-}
-
 // TestEveryRequestHasADeadline goes through the requests of a controller's life: it takes the Lease, installs, renews,
 // reports, and removes what it installed. A request that a later change adds is covered as well.
 func TestEveryRequestHasADeadline(t *testing.T) {
 	t.Parallel()
 	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
 	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
-	m.Between(func(w http.ResponseWriter, r *http.Request) bool { return writeLease(m, w, r) })
 	putHCP(m, "")
 	run(t, m, g, func(o *controller.Options) {
 		o.LeaderElection = true
-		o.MgmtConfig.ContentType = "application/json" // the servers here do not read protobuf
 		o.MgmtConfig.Wrap(management.wrap)
 		o.GuestConfig.Wrap(guest.wrap)
 		config := o.GuestConfig
@@ -118,6 +98,7 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 	eventually(t, "the webhook is proven", func() bool {
 		return slices.ContainsFunc(g.Requests(http.MethodPost), func(r string) bool { return strings.Contains(r, "dryRun=All") })
 	})
+	eventually(t, "the HostedControlPlane reports it", func() bool { return reported(m, "AsExpected") })
 	g.Delete(classAPI, classes, "", "demo")
 	eventually(t, "both sides are cleared", func() bool {
 		return len(m.Names("apps/v1", "deployments"))+len(g.Names(webhookAPI, webhooks)) == 0 && len(g.Requests(http.MethodDelete)) > 0

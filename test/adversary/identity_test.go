@@ -45,7 +45,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 		eventually(t, "both sides are installed", func() bool { return installed(m, g) })
 		eventually(t, "the installation is reported", func() bool { return reported(m, "AsExpected") })
 		eventually(t, "the class is reported", func() bool { return g.Get(classAPI, classes, "", "demo")["status"] != nil })
-		eventually(t, "the webhook fails closed", func() bool { return webhookFailsClosed(g) })
+		eventually(t, "the webhook fails closed", func() bool { return adversary.WebhookFailsClosed(g) })
 	}
 	secret := func() any { return m1.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")["data"] }
 	before, istiod := secret(), m1.Get("apps/v1", "deployments", mgmtNS, "istiod-rev")["spec"]

@@ -155,15 +155,6 @@ func installed(m, g *adversary.Server) bool {
 	return len(m.Names("apps/v1", "deployments")) > 0 && len(g.Names(webhookAPI, webhooks)) > 0
 }
 
-// webhookFailsClosed reports whether the webhook fails closed, which is the last write of an installation.
-func webhookFailsClosed(g *adversary.Server) bool {
-	hooks, _ := g.Get(webhookAPI, webhooks, "", "istio-validator-rev-openshift-ingress")["webhooks"].([]any)
-	return len(hooks) > 0 && !slices.ContainsFunc(hooks, func(hook any) bool {
-		fields, _ := hook.(map[string]any)
-		return fields["failurePolicy"] != "Fail"
-	})
-}
-
 // reported reports whether a condition of the HostedControlPlane has this text in its reason or message.
 func reported(m *adversary.Server, what string) bool {
 	status, _ := m.Get(hcpVersion, hcps, mgmtNS, "guest1")["status"].(map[string]any)

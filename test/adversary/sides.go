@@ -1,6 +1,9 @@
 package adversary
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // Mgmt is the API server of the management side, with an empty namespace.
 func Mgmt(tb testing.TB, namespace string) *Server {
@@ -63,4 +66,15 @@ func HostedControlPlane(namespace, spec string) string {
 // GatewayClass is the text of one for Put.
 func GatewayClass(name, controller string) string {
 	return "{metadata: {name: " + name + ", generation: 1}, spec: {controllerName: " + controller + "}}"
+}
+
+// WebhookFailsClosed reports whether the guest has istiod's webhook of revision rev and it fails closed, which is the
+// last write of an installation.
+func WebhookFailsClosed(guest *Server) bool {
+	o := guest.Get("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "istio-validator-rev-openshift-ingress")
+	hooks, _ := o["webhooks"].([]any)
+	return len(hooks) > 0 && !slices.ContainsFunc(hooks, func(hook any) bool {
+		fields, _ := hook.(map[string]any)
+		return fields["failurePolicy"] != "Fail"
+	})
 }

@@ -135,12 +135,13 @@ func (w *world) putClass() { w.g.Put(classAPI, classes, adversary.GatewayClass("
 func (w *world) installHonestly() {
 	w.t.Helper()
 	w.putClass()
+	installed := func() bool { return w.settled() && adversary.WebhookFailsClosed(w.g) }
 	for range polls(hang.Deadline) {
-		if w.running() && w.settled() {
+		if w.running() && installed() {
 			break
 		}
 	}
-	if !w.settled() {
+	if !installed() {
 		w.t.Fatalf("an honest guest is not installed: %v", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
 	}
 	w.honest, w.original = w.snapshot(), w.g.Objects()
