@@ -228,13 +228,39 @@ func normal(o map[string]any) map[string]any {
 	}
 	if data, ok := o["data"].(map[string]any); ok && o["kind"] == "Secret" {
 		for key := range data {
-			if key != "root-cert.pem" {
-				data[key] = "…"
-			}
+			data[key] = "…"
 		}
 	}
+	hideRoot(o)
 	delete(o, "status")
 	return o
+}
+
+// hideRoot takes the mesh CA's root out of an object. A guest without a class is uninstalled, and gets another CA later.
+// That all objects have the same one is what sameRoot reports.
+func hideRoot(o any) {
+	switch o := o.(type) {
+	case map[string]any:
+		for key, value := range o {
+			if key == "caBundle" || key == "gateway.hypergate.dev/ca-root-hash" {
+				o[key] = "…"
+			} else {
+				hideRoot(value)
+			}
+		}
+	case []any:
+		for _, value := range o {
+			hideRoot(value)
+		}
+	}
+}
+
+// sameRoot reports whether the guest's webhook trusts the root of the mesh CA on the management side.
+func (w *world) sameRoot() bool {
+	data, _ := w.m.Get("v1", "secrets", namespace, "cacerts")["data"].(map[string]any)
+	root, _ := data["root-cert.pem"].(string)
+	webhook := text(w.g.Get(webhookAPI, "validatingwebhookconfigurations", "", "istio-validator-rev-openshift-ingress"))
+	return root != "" && strings.Contains(webhook, `"caBundle": "`+root+`"`)
 }
 
 func text(o any) string {
@@ -264,16 +290,33 @@ func (w *world) snapshot() map[string]string {
 	return out
 }
 
-// different is how both sides differ from what an honest guest leads to; empty: they do not.
-func (w *world) different() string {
-	if !w.settled() {
-		return fmt.Sprintf("not settled: %v", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
-	}
+// asHonest reports whether both sides are as an honest guest has them.
+func (w *world) asHonest() bool { return w.settled() && w.sameRoot() && maps.Equal(w.honest, w.snapshot()) }
+
+// difference is where both sides differ from what an honest guest leads to.
+func (w *world) difference() string {
 	now := w.snapshot()
-	if maps.Equal(w.honest, now) {
-		return ""
+	all := maps.Clone(w.honest)
+	maps.Copy(all, now)
+	var out strings.Builder
+	fmt.Fprintln(&out, "status:", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if want, got := w.honest[key], now[key]; want != got {
+			from := max(0, commonPrefix(want, got)-50)
+			fmt.Fprintf(&out, "%s: want %.200q, got %.200q\n", key, want[min(from, len(want)):], got[min(from, len(got)):])
+		}
 	}
-	return short(cmp.Diff(w.honest, now), 6000)
+	return short(out.String(), 6000)
+}
+
+// commonPrefix is how many bytes two texts have in common at their beginning.
+func commonPrefix(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
 }
 
 // settled reports whether the HostedControlPlane says that hypergate has nothing left to do.

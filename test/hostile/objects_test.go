@@ -236,8 +236,7 @@ func objectMoves() []move {
 					resource, _, _ := strings.Cut(key, " ")
 					if shape := w.shapes[resource]; shape != nil && !strings.Contains(resource, crdResource) {
 						delete(o, "status")
-						spec := lies(w, func(l *adversary.Liar) string { return l.Text() })
-						o["data"] = map[string]any{"x": spec}
+						rewrite(o, lies(w, func(l *adversary.Liar) string { return l.Text() }))
 						put(w.g, resource, o)
 					}
 				}
@@ -296,7 +295,16 @@ func objectMoves() []move {
 		{"etcd is restored", func(w *world) func() {
 			backup := w.g.Backup()
 			w.g.Pass(1000)
-			return func() { w.g.Restore(backup) }
+			return func() {
+				// The API server of a restored etcd starts again: a list of before is not followed by a watch of after.
+				starts := w.handle("restore", func(rw http.ResponseWriter, _ *http.Request) bool {
+					adversary.Fail(rw, http.StatusServiceUnavailable, "ServiceUnavailable", "etcd is being restored")
+					return true
+				})
+				<-time.After(time.Second)
+				w.g.Restore(backup)
+				starts()
+			}
 		}},
 	}
 }
@@ -373,3 +381,20 @@ var bomb = sync.OnceValue(func() []byte {
 	_ = w.Close()
 	return out.Bytes()
 })
+
+// rewrite changes the fields of an object beside its metadata, as an API server does it for another manager: the fields
+// leave the entries of the managers that had them. No field is added: an API server drops what a kind does not have, and
+// hypergate leaves fields that others have added.
+func rewrite(o map[string]any, text string) {
+	for field := range o {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata"}, field) {
+			o[field] = map[string]any{"x": text}
+			m, _ := o["metadata"].(map[string]any)
+			for _, entry := range list(m["managedFields"]) {
+				if e, ok := entry.(map[string]any); ok {
+					e["fieldsV1"] = map[string]any{}
+				}
+			}
+		}
+	}
+}
