@@ -12,13 +12,12 @@ DURATION ?= 5m
 BENCH_FLAGS ?=
 DEMO_FLAGS ?=
 GATEWAYS ?= 200
-SEED ?= 0
 ROUNDS ?= 1
 CLUSTERS ?= 100
 SCALE_FLAGS ?=
 # MINUTES is how long `make test` may take on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e rotation scale busy hostile
+STORIES ?= race integration e2e rotation scale hostile limited chaos busy
 # CORE and CORE_E2E are the stories that make test runs on real servers: one for each thing that hypergate does. All of them take more than MINUTES on two
 # slow cores; make stories has them, and the race detector where charts are rendered.
 CORE ?= TestAGatewayClassInstallsBothSides|TestTheLastClassGoneClearsBothSidesAndKeepsCRDs|TestAtRestNothingIsAsked|\
@@ -168,6 +167,10 @@ fuzz: ## Each fuzz test for FUZZTIME (10s), and how often each was executed.
 .PHONY: hostile
 hostile: ## A guest that lies, for DURATION (5m), in moves that SEED decides (0: another one each time). It needs nothing but Go.
 	go test -count=1 -timeout 0 -v -run '^TestHostile$$' ./test/hostile -seed=$(SEED) -duration=$(DURATION)
+
+.PHONY: limited
+limited: ## Every move of make hostile once, in a cgroup with the memory limit of deploy/. Needs root.
+	go test -count=1 -timeout 0 -v -run '^TestEveryMove' ./test/hostile -limited -seed=$(SEED)
 
 .PHONY: bench
 bench: servers build ## Time, writes and memory against the floor, as a table and as JSON. BENCH_FLAGS are passed on.

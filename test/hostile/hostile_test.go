@@ -123,7 +123,16 @@ func newWorld(t *testing.T, seed uint64, group *memoryGroup) *world {
 	return w
 }
 
-func (w *world) start() { w.child = startChild(w.t, namespace, w.m, w.g, w.group) }
+// start starts hypergate, and waits until it answers.
+func (w *world) start() {
+	w.child = startChild(w.t, namespace, w.m, w.g, w.group)
+	for range polls(hang.Deadline) {
+		if _, err := w.child.measure(w.t.Context()); err == nil || !w.running() {
+			return
+		}
+	}
+	w.t.Fatal("hypergate does not answer after its start")
+}
 
 func (w *world) putHCP(spec string) {
 	w.m.Put(hcpVersion, hcps, adversary.HostedControlPlane(namespace, spec))

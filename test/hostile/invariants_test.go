@@ -291,7 +291,9 @@ func (w *world) snapshot() map[string]string {
 }
 
 // asHonest reports whether both sides are as an honest guest has them.
-func (w *world) asHonest() bool { return w.settled() && w.sameRoot() && maps.Equal(w.honest, w.snapshot()) }
+func (w *world) asHonest() bool {
+	return w.settled() && w.sameRoot() && maps.Equal(w.honest, w.snapshot())
+}
 
 // difference is where both sides differ from what an honest guest leads to.
 func (w *world) difference() string {
