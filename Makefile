@@ -140,6 +140,9 @@ core: servers build ## The stories of integration and e2e that stand for the res
 	@for story in $(subst |, ,$(subst $(space),,$(CORE))); do \
 		grep -q "^func $$story(" test/integration/*_test.go || { echo "core: there is no story $$story; mend CORE in the Makefile" >&2; exit 1; }; \
 	done
+	@for story in $(subst |, ,$(CORE_E2E)); do \
+		grep -q "\"$${story//_/ }" test/e2e/*_test.go || { echo "core: there is no story $$story; mend CORE_E2E in the Makefile" >&2; exit 1; }; \
+	done
 	go test -count=1 -timeout 50m -run '^($(subst $(space),,$(CORE)))$$' ./test/integration
 	@hack/e2e.sh -run '^TestHosted$$/^($(CORE_E2E))' ./test/e2e
 

@@ -36,27 +36,31 @@ func TestLimitsAreThoseOfTheCode(t *testing.T) {
 		if packages[dir] == nil {
 			packages[dir] = checkPackage(t, dir)
 		}
+		left := row.limit
 		for name := range strings.SplitSeq(names, ",") {
 			name = strings.TrimSpace(name)
 			found, is := packages[dir].Scope().Lookup(name).(*types.Const)
 			if !g.Expect(is).To(BeTrue(), "%s: %s has no constant %s", limitsFile, dir, name) {
 				continue
 			}
-			g.Expect(row.states(found)).To(BeTrue(), "%s: row %q says %q, and %s.%s is %s", limitsFile, row.what, row.limit, dir, name, written(found)[0])
+			var states bool
+			left, states = after(left, found)
+			g.Expect(states).To(BeTrue(), "%s: row %q says %q, and %s.%s is %s; the numbers are in the order of the constants",
+				limitsFile, row.what, row.limit, dir, name, written(found)[0])
 		}
 	}
 }
 
 type limitRow struct{ what, limit, constants string }
 
-// states reports whether the row's limit has the constant's value.
-func (r limitRow) states(c *types.Const) bool {
-	for _, text := range written(c) {
-		if regexp.MustCompile(`(^|[^\w.,])` + regexp.QuoteMeta(text) + `($|[^\w.])`).MatchString(r.limit) {
-			return true
+// after is what follows a constant's value in a text, and whether the text has it.
+func after(text string, c *types.Const) (rest string, found bool) {
+	for _, value := range written(c) {
+		if at := regexp.MustCompile(`(^|[^\w.,])` + regexp.QuoteMeta(value) + `($|[^\w.])`).FindStringIndex(text); at != nil {
+			return text[at[1]:], true
 		}
 	}
-	return false
+	return text, false
 }
 
 // limitRows are the rows of all tables of the file whose third column names constants.

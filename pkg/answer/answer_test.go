@@ -189,13 +189,70 @@ func TestSuccessesAreLimitedByWhatIsAskedFor(t *testing.T) {
 	}
 }
 
+// TestAnswersAreLimitedByTheirMemory: a short answer may take a hundred times its bytes once it is decoded.
+func TestAnswersAreLimitedByTheirMemory(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		method, path string
+		memory       int
+	}{
+		"a write":   {http.MethodPatch, "/api/v1/namespaces/n/configmaps/x", 2 << 20},
+		"an object": {http.MethodGet, "/api/v1/namespaces/n/configmaps/x", 16 << 20},
+		"a list":    {http.MethodGet, "/api/v1/namespaces", 16 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for tooMuch, elements := range map[bool]int{false: tc.memory / 400, true: tc.memory / 380} {
+				config := server(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"metadata":{"managedFields":[`+strings.Repeat("{},", elements)+`{}]}}`)
+				})
+				client, err := coreclient.NewForConfig(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = client.RESTClient().Verb(tc.method).AbsPath(tc.path).DoRaw(t.Context())
+				if answer.IsTooLong(err) != tooMuch || tooMuch && !strings.Contains(err.Error(), "once it is decoded") {
+					t.Errorf("%d elements: %v", elements, err)
+				}
+			}
+		})
+	}
+}
+
+// TestOnlyJSONIsDecoded: what another format takes in memory cannot be estimated.
+func TestOnlyJSONIsDecoded(t *testing.T) {
+	t.Parallel()
+	for contentType, refused := range map[string]bool{
+		"application/json": false, "application/json; charset=utf-8": false,
+		"application/vnd.kubernetes.protobuf": true, "application/cbor": true, "application/yaml": true, "text/plain": true, "": true, ";": true,
+	} {
+		config := server(t, func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Accept"); got != "application/json" {
+				t.Errorf("asked for %s", got)
+			}
+			w.Header()["Content-Type"] = []string{contentType}
+			_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1"}`)
+		})
+		config.ContentConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+		client, err := coreclient.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.ConfigMaps("n").Get(t.Context(), "x", metav1.GetOptions{})
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "in another content type than application/json") {
+			t.Errorf("%q: %v", contentType, err)
+		}
+	}
+}
+
 // TestWatchesAreNotLimited: they have no end. One that fails is a failure, whatever its code.
 func TestWatchesAreNotLimited(t *testing.T) {
 	t.Parallel()
 	const long = 20 << 20
 	for code, want := range map[int]int{200: long, 202: 2 << 10, 500: 2 << 10} {
 		config := server(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
+			w.Header().Set("Content-Type", map[bool]string{true: "application/json;stream=watch", false: "text/plain"}[code == 200])
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, strings.Repeat("x", long))
 		})

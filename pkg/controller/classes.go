@@ -24,6 +24,9 @@ import (
 const (
 	sayBurst = 10
 	sayEvery = 10 * time.Second
+	// beyondBurst and beyondEvery are for all classes together that are not looked after because there are too many.
+	beyondBurst = 64
+	beyondEvery = time.Second
 )
 
 // Statuses of classes in one pass: the guest's admin may make many classes, and a webhook that takes its time for each. What is left has its
@@ -40,6 +43,8 @@ const (
 // classes is what was said to the GatewayClasses that ask for us, by their names.
 type classes struct {
 	said map[string]*class
+	// beyond is for those that are not looked after.
+	beyond limit
 	// turn counts the statuses that were tried to be written.
 	turn uint64
 }
@@ -52,7 +57,9 @@ type class struct {
 	tried uint64
 }
 
-func newClasses() classes { return classes{said: map[string]*class{}} }
+func newClasses() classes {
+	return classes{said: map[string]*class{}, beyond: newLimit(beyondBurst, beyondEvery)}
+}
 
 // of is what was said to one of them.
 func (c *classes) of(name string) *class {
@@ -130,6 +137,13 @@ func (r *Reconciler) dueStatuses(ctx context.Context, p *pass) []dueStatus {
 			said.tell(ctx, class.Name, writers)
 			p.again(sayEvery)
 			continue
+		}
+		if i >= len(res.Classes) {
+			if wait := r.classes.beyond.wait(now); wait > 0 {
+				p.again(wait)
+				continue
+			}
+			r.classes.beyond.take(now)
 		}
 		due = append(due, dueStatus{class.Name, said, conditions})
 	}

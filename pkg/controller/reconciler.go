@@ -117,10 +117,10 @@ func (p *pass) again(after time.Duration) {
 // Reconcile is one pass over everything. It returns no error: what failed is told once, and it asks to be called again. A control plane that
 // lets nothing be written any more ends it at any time.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	r.worker.begin(time.Now())
-	defer r.worker.end()
 	r.pace.begin()
 	defer r.pace.end()
+	r.worker.begin(time.Now()) // after the pacer: what it still ignores is a part of this pass
+	defer r.worker.end()
 	inPass, over := r.term.begin(ctx)
 	defer over()
 	result, err := r.once(inPass)

@@ -82,8 +82,8 @@ func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (
 
 func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
+	restConfig.Wrap(limitStreams) // it is asked first: it may ask for a smaller page
 	restConfig.Wrap(Limit())
-	restConfig.Wrap(limitStreams)
 	budget := watch.NewBudget(watch.DefaultLimits())
 	httpClient, err := rest.HTTPClientFor(restConfig)
 	if err != nil {
@@ -189,7 +189,9 @@ func identityOnly(obj any) (any, error) {
 // is waited for.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	ctx = watch.WithSession(ctx, c.conn.Session)
-	c.notify, c.arranged, c.log = notify, func() { c.arrange(ctx) }, klog.FromContext(ctx)
+	c.log = klog.FromContext(ctx).WithValues("cluster", string(desired.SideGuest))
+	arranging := klog.NewContext(ctx, c.log)
+	c.notify, c.arranged = notify, func() { c.arrange(arranging) }
 	go c.conn.Run(ctx, notify)
 	select {
 	case <-c.conn.Begun():
@@ -212,6 +214,7 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	if err := c.objects.Start(ctx, c.notify); err != nil {
 		return fmt.Errorf("watching the guest: %w", err)
 	}
+	ctx = klog.NewContext(ctx, c.log) // the objects' watches name the cluster themselves
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)

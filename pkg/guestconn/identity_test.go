@@ -145,3 +145,22 @@ func TestWhetherATokenIsTaken(t *testing.T) {
 		t.Error("a server that is away answers")
 	}
 }
+
+// TestATokenIsNotSentWhereTheGuestRedirects: its API server may be the admin's own.
+func TestATokenIsNotSentWhereTheGuestRedirects(t *testing.T) {
+	t.Parallel()
+	elsewhere := newAPIServer(t)
+	var requests atomic.Int32
+	elsewhere.answer = func(http.ResponseWriter, *http.Request, string) { requests.Add(1) }
+	server := newAPIServer(t)
+	f := follow(t, server.withCertificate(t, "a"))
+	server.answer = func(w http.ResponseWriter, r *http.Request, _ string) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound)
+	}
+	if got, err := f.Accepts(f.ctx, "secret"); got || err == nil || !strings.Contains(err.Error(), "redirects") {
+		t.Errorf("%t, %v", got, err)
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests went to where the guest redirects", n)
+	}
+}

@@ -56,7 +56,7 @@ func Handler(w io.Writer, verbosity int) slog.Handler {
 // Bounded hands on what is logged with all texts in one line, without characters that cannot be printed, and cut so that the line that a
 // text handler makes of it has at most LineLimit bytes. A message that comes too often is counted instead.
 func Bounded(next slog.Handler) slog.Handler {
-	return handler{next: next, turns: &turns{of: map[uintptr]*turn{}}}
+	return handler{next: next, turns: &turns{of: map[place]*turn{}}}
 }
 
 type handler struct {
@@ -64,6 +64,8 @@ type handler struct {
 	turns  *turns
 	prefix string
 	fields []slog.Attr
+	// cluster is the side that the lines are about: what one side causes leaves no line of the other out.
+	cluster string
 }
 
 // Enabled reports whether a level is logged.
@@ -76,6 +78,9 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	h.fields = slices.Clip(h.fields)
 	for _, a := range attrs {
 		h.fields = bounded(h.fields, h.prefix, a)
+		if a.Key == clusterKey {
+			h.cluster = text.Line(a.Value.String(), keyLimit)
+		}
 	}
 	return h
 }
@@ -88,7 +93,7 @@ func (h handler) WithGroup(name string) slog.Handler {
 
 // Handle logs a line, or counts it.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	leftOut, may := h.turns.take(r)
+	leftOut, may := h.turns.take(h.cluster, r)
 	if !may {
 		return nil
 	}
@@ -181,11 +186,19 @@ func withinCost(s string, most int) string {
 	return out
 }
 
-// turns are how often each message may be logged, by the place in the code where that is done: so there are not more of them than places,
-// whatever a message says.
+// clusterKey is the key of the side that a logger's lines are about. It has a few values, none of which a guest decides.
+const clusterKey = "cluster"
+
+// turns are how often each message may be logged, by the place in the code where that is done and the side that it is
+// about: so there are not more of them than places, whatever a message says.
 type turns struct {
 	mu sync.Mutex
-	of map[uintptr]*turn
+	of map[place]*turn
+}
+
+type place struct {
+	pc      uintptr
+	cluster string
 }
 
 type turn struct {
@@ -194,13 +207,14 @@ type turn struct {
 }
 
 // take reports whether a line may be logged, and how many of its kind were left out since the one before.
-func (t *turns) take(r slog.Record) (leftOut int, may bool) {
+func (t *turns) take(cluster string, r slog.Record) (leftOut int, may bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	one := t.of[r.PC]
+	at := place{r.PC, cluster}
+	one := t.of[at]
 	if one == nil {
 		one = &turn{limit: rate.NewLimiter(rate.Every(messageEvery), messageBurst)}
-		t.of[r.PC] = one
+		t.of[at] = one
 	}
 	if !one.limit.AllowN(r.Time, 1) {
 		one.leftOut++

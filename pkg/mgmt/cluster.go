@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -187,6 +188,8 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	if err := c.objects.Start(ctx, notify); err != nil {
 		return fmt.Errorf("watching the management side: %w", err)
 	}
+	// The objects' watches name the cluster themselves.
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", string(desired.SideMgmt)))
 	go c.istiod.Run(ctx)
 	go c.theCA.Run(ctx)
 	go c.planes.run(ctx)

@@ -93,10 +93,18 @@ func (r Result) progressing() metav1.Condition {
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
 		return isTrue(ReasonRollingOut, r.serves())
 	case len(acting) > 0:
-		return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+" (everything else is up to date)")
+		return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+r.besides())
 	default:
 		return r.underWay()
 	}
+}
+
+// besides says that everything else is done, where it is.
+func (r Result) besides() string {
+	if r.underWay().Reason == ReasonAsExpected {
+		return " (everything else is up to date)"
+	}
+	return ""
 }
 
 // stopped is how far things are while nothing can be decided: for a while, or until somebody acts.

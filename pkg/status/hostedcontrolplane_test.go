@@ -87,6 +87,11 @@ func blocked(text string) want {
 	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (everything else is up to date)"}
 }
 
+// unfinished is Progressing where one thing needs an action and others wait.
+func unfinished(text string) want {
+	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text}
+}
+
 // stopped is Progressing where nothing can be decided until someone acts.
 func stopped(text string) want {
 	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (nothing else is changed until this is resolved)"}
@@ -156,7 +161,7 @@ func TestControlPlane(t *testing.T) {
 		"it may not write": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
 			but(func(t *tell) {
-				t.progressing = blocked(mayNot)
+				t.progressing = unfinished(mayNot)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", mayNot}
 			}),
 		},
@@ -166,7 +171,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				both := strings.Replace(mayNot, " on the", " and 1 more on the", 1)
-				t.progressing = blocked(both)
+				t.progressing = unfinished(both)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", both}
 			}),
 		},
@@ -182,7 +187,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) changes it again and again, so that it is put right once in a while only [stop whoever does]"
-				t.progressing = blocked(text)
+				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "UndoneAgain", text}
 			}),
 		},
@@ -270,7 +275,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				const text = "getting istiod's token in the guest: may not list serviceaccounts/token [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
-				t.progressing = blocked(text)
+				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 // chargeKey is where a request's context has its charge.
@@ -18,16 +20,18 @@ type charge struct {
 	page int64
 
 	// These are guarded by the meter's mu. lists: the list is not complete yet. failed is the bound that the request went beyond.
-	lists  bool
-	failed *LimitError
-	timer  *time.Timer
+	// timer ends a list that takes too long, turn a large message that does.
+	lists       bool
+	failed      *LimitError
+	timer, turn *time.Timer
 
 	mu sync.Mutex
 	// large: the request may read large messages, and no other may. done: it has ended. drains: the stream ends before the next message.
 	large, done, drains bool
 }
 
-// LimitBody counts and bounds the body of an answer, if the request is one of a metered watch. The transport calls it.
+// LimitBody counts and bounds the body of an answer, which is JSON, if the request is one of a metered watch. The
+// transport calls it.
 func LimitBody(ctx context.Context, body io.ReadCloser) io.ReadCloser {
 	c, metered := ctx.Value(chargeKey{}).(*charge)
 	if !metered {
@@ -36,18 +40,14 @@ func LimitBody(ctx context.Context, body io.ReadCloser) io.ReadCloser {
 	return &limitedBody{ReadCloser: body, ctx: ctx, charge: c}
 }
 
-// IsLimited reports whether a request is one of a metered watch. Its answer must be JSON: the memory of nothing else can be estimated.
-func IsLimited(ctx context.Context) bool {
-	_, metered := ctx.Value(chargeKey{}).(*charge)
-	return metered
-}
-
 // end ends the request. It returns the bound that the request went beyond, if there is one, and otherwise err.
 func (c *charge) end(err error) error {
 	c.cancel()
 	c.meter.mu.Lock()
-	if c.timer != nil {
-		c.timer.Stop()
+	for _, timer := range []*time.Timer{c.timer, c.turn} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	failed := c.failed
 	c.meter.mu.Unlock()
@@ -94,11 +94,13 @@ func (c *charge) enlarge(ctx context.Context) error {
 	if has {
 		return nil
 	}
+	c.meter.waits(c)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case c.meter.budget.large <- struct{}{}:
 	}
+	c.meter.goesOn(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
@@ -130,10 +132,8 @@ type limitedBody struct {
 	io.ReadCloser
 	ctx    context.Context //nolint:containedctx // it is the request's, and Read has none
 	charge *charge
-	// size and cost are those of the message under way. depth, quoted and escaped are where in its JSON the reader is.
-	size, cost      int64
-	depth           int
-	quoted, escaped bool
+	// message is the message under way.
+	message answer.Scanner
 }
 
 // Read reads within the bounds.
@@ -160,55 +160,22 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 func (b *limitedBody) scan(p []byte) error {
 	l := b.charge.meter.budget.limits
 	for len(p) > 0 {
-		n, ended := b.message(p)
-		b.size += int64(n)
+		n, ended := b.message.Scan(p)
 		p = p[n:]
 		switch {
-		case b.size > l.Message:
+		case b.message.Size > l.Message:
 			return b.charge.meter.tooLarge(b.charge, "one message has more than "+size(l.Message))
-		case b.size+b.cost > l.MessageCost:
+		case b.message.Memory() > l.MessageCost:
 			return b.charge.meter.tooLarge(b.charge, "one message takes more than "+size(l.MessageCost)+" when it is decoded")
-		case b.size > l.LargeMessage:
+		case b.message.Size > l.LargeMessage:
 			if err := b.charge.enlarge(b.ctx); err != nil {
 				return err
 			}
 		}
 		if ended {
-			b.size, b.cost = 0, 0
+			b.message = answer.Scanner{}
 			b.charge.delivered()
 		}
 	}
 	return nil
-}
-
-// message reads up to the end of a message, or of p.
-func (b *limitedBody) message(p []byte) (n int, ended bool) {
-	for i, char := range p {
-		switch {
-		case b.escaped:
-			b.escaped = false
-		case b.quoted:
-			b.quoted, b.escaped = char != '"', char == '\\'
-		case char == '"':
-			b.quoted = true
-		case char == ',':
-			b.cost += commaCost
-		case char == '{', char == '[':
-			b.depth++
-			b.cost += costOf(char)
-		case char == '}', char == ']':
-			if b.depth--; b.depth <= 0 {
-				b.depth = 0
-				return i + 1, true
-			}
-		}
-	}
-	return len(p), false
-}
-
-func costOf(char byte) int64 {
-	if char == '{' {
-		return objectCost
-	}
-	return arrayCost
 }

@@ -60,7 +60,12 @@ func (b *Budget) Meter(resource string) *Meter {
 	if b == nil {
 		return nil
 	}
-	return &Meter{budget: b, name: resource, settled: true, rate: rate.NewLimiter(rate.Limit(b.limits.Rate), b.limits.Burst)}
+	return &Meter{budget: b, name: resource, settled: true, rate: b.limiter()}
+}
+
+// limiter bounds the bytes of a watch.
+func (b *Budget) limiter() *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(b.limits.Rate), b.limits.Burst)
 }
 
 // Over is the bound that the watch went beyond, from then until a list is complete again; nil otherwise.
@@ -148,6 +153,33 @@ func (m *Meter) overdue(c *charge) {
 	if c.lists {
 		m.trip(c, "a list does not end within "+m.budget.limits.ListTime.String())
 	}
+}
+
+// waits notes that a request waits for its turn to read a large message, which does not count as its time.
+func (m *Meter) waits(c *charge) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// goesOn notes that a request has its turn. Others wait for it, so the message must end in time.
+func (m *Meter) goesOn(c *charge) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	most := m.budget.limits.ListTime
+	if c.lists && c.timer != nil {
+		c.timer.Reset(most)
+		return
+	}
+	c.turn = time.AfterFunc(most, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.current == c {
+			m.trip(c, "a message does not end within "+most.String())
+		}
+	})
 }
 
 // release forgets what was kept of a list that did not end. The caller holds mu.
@@ -253,14 +285,20 @@ func (m *Meter) Changed(before, after any) {
 	m.weigh(now, m.budget.take(now-old))
 }
 
-// weigh compares what is kept with the bounds: of one object, and of all watches. The caller holds mu.
+// weigh compares what is kept with the bounds: of one object, of the watch, and of all watches. While a list is under
+// way, what the watch kept before does not count: the list is to take its place, and is the way back from too much. The
+// caller holds mu.
 func (m *Meter) weigh(object, total int64) {
+	kept := m.kept
+	if c := m.current; c != nil && c.lists {
+		kept, total = m.listing, total-m.kept
+	}
 	switch l := m.budget.limits; {
 	case object > l.KeptObject:
 		m.trip(m.current, "what is kept of one object has more than "+size(l.KeptObject))
 	case m.objects > l.Objects:
 		m.trip(m.current, fmt.Sprintf("there are more than %d objects", l.Objects))
-	case m.kept+m.listing > l.Kept:
+	case kept > l.Kept:
 		m.trip(m.current, "what is kept of the objects has more than "+size(l.Kept))
 	case total > l.KeptTotal:
 		m.trip(m.current, "what is kept of all objects of this API server has more than "+size(l.KeptTotal))

@@ -300,6 +300,35 @@ func TestAWatchRecoversFromTooMuch(t *testing.T) {
 	g.Expect(w.List()).To(gomega.HaveLen(1))
 }
 
+// TestAWatchRecoversFromTooMuchKept: events bring it beyond what it may keep, and the next list is short again.
+func TestAWatchRecoversFromTooMuchKept(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(hang.Deadline)
+	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, n int) {
+		if r.URL.Query().Get("sendInitialEvents") != "true" {
+			http.Error(w, "no", http.StatusInternalServerError)
+			return
+		}
+		send(w, event("ADDED", 1, `,"kept":3000`))
+		send(w, listEnd)
+		for i := 0; n == 1 && i < 1000; i++ {
+			send(w, event("ADDED", i, `,"kept":3000`))
+		}
+		<-r.Context().Done()
+	})
+	limits := small()
+	limits.Objects, limits.Kept = 10_000, 300<<10
+	limits.FirstPause, limits.MaxPause = time.Millisecond, time.Millisecond
+	w := watch.New(l.options(t, watch.NewBudget(limits)))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go w.Run(ctx)
+	g.Eventually(func() int { return len(l.asked()) }).Should(gomega.BeNumerically(">", 1))
+	g.Eventually(w.List).Should(gomega.HaveLen(1))
+	g.Eventually(w.Err).Should(gomega.Succeed())
+}
+
 // TestAllWatchesShareATotal, and what a watch kept is free again when it ends.
 func TestAllWatchesShareATotal(t *testing.T) {
 	t.Parallel()

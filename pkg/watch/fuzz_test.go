@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 // FuzzMessages checks that what a stream costs does not depend on where it is cut into reads, that each byte is counted, and that a stream of JSON objects
@@ -34,19 +36,18 @@ func FuzzMessages(f *testing.F) {
 
 // messages are size and cost of each message, and of what follows the last.
 func messages(reads ...[]byte) (out [][2]int64) {
-	var b limitedBody
+	var message answer.Scanner
 	for _, p := range reads {
 		for len(p) > 0 {
-			n, ended := b.message(p)
-			b.size += int64(n)
+			n, ended := message.Scan(p)
 			p = p[n:]
 			if ended {
-				out = append(out, [2]int64{b.size, b.cost})
-				b.size, b.cost = 0, 0
+				out = append(out, [2]int64{message.Size, message.Cost})
+				message = answer.Scanner{}
 			}
 		}
 	}
-	return append(out, [2]int64{b.size, b.cost})
+	return append(out, [2]int64{message.Size, message.Cost})
 }
 
 // objects is how many JSON objects a stream has, if it has nothing else.

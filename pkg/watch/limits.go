@@ -51,8 +51,6 @@ const (
 	leastPage = 64 << 10
 	// drainDelay is how long a stream stays open after its list: client-go takes one for broken that ends within a second.
 	drainDelay = 1200 * time.Millisecond
-	// Estimates of what JSON takes in memory, measured with Go's maps, slices and the structs of apimachinery.
-	objectCost, arrayCost, commaCost = 320, 96, 64
 	// keptOverhead is what an object takes that is kept, beside its strings: its metadata's struct, and its place in the store.
 	keptOverhead = 350
 )

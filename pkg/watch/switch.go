@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -15,6 +16,8 @@ const restTime = 5 * time.Minute
 // It is safe for concurrent use.
 type Switch struct {
 	opts Options
+	// rate is that of the bytes of all its watches; nil: there is no bound.
+	rate *rate.Limiter
 
 	// mu guards what follows. The watch that is on has a lock of its own, and never takes this one.
 	mu           sync.Mutex
@@ -24,8 +27,14 @@ type Switch struct {
 	ended        chan struct{}
 }
 
-// NewSwitch prepares a watch that is off.
-func NewSwitch(opts Options) *Switch { return &Switch{opts: opts} }
+// NewSwitch prepares a watch that is off. All watches that it switches on share one rate of bytes.
+func NewSwitch(opts Options) *Switch {
+	s := &Switch{opts: opts}
+	if opts.Budget != nil {
+		s.rate = opts.Budget.limiter()
+	}
+	return s
+}
 
 // Set switches the watch on for what has this key, such as a CRD's UID, and off for the empty key. Another key begins anew. So does another
 // version, such as a CRD's resourceVersion, if the watch had lost its Patience, and in no other case. Set returns at once; the watch ends with ctx
@@ -46,9 +55,13 @@ func (s *Switch) Set(ctx context.Context, key, version string) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	on, ended := New(s.opts), make(chan struct{})
+	if s.rate != nil {
+		on.meter.rate = s.rate
+	}
 	s.on, s.stop, s.ended = on, cancel, ended
 	go func() {
 		defer cancel()
+		defer on.meter.Close() // Run leaves it to whoever may run the watch again
 		on.Run(ctx)
 		close(ended)
 		for ctx.Err() == nil {

@@ -285,7 +285,7 @@ func TestTransform(t *testing.T) {
 		f.server.put("listed", "1")
 		f.run()
 		f.Eventually(f.server.open).Should(gomega.Equal(1))
-		f.Expect(f.log.taken()).To(gomega.Equal([]string{`listed v1 "small 1" gone=false unseen=false`}))
+		f.Eventually(f.log.taken).Should(gomega.Equal([]string{`listed v1 "small 1" gone=false unseen=false`}))
 		f.server.put("seen", "1")
 		f.Eventually(f.log.taken).Should(gomega.Equal([]string{`seen v2 "small 1" gone=false unseen=false`}))
 		f.server.remove("seen")
