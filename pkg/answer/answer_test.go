@@ -311,6 +311,10 @@ func TestBrief(t *testing.T) {
 			t.Errorf("%s: %d bytes are kept", name, s.ErrStatus.Size())
 		}
 	}
+	causes := metav1.Status{Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: long, Field: long}}}}
+	if c := answer.BriefStatus(causes).Details.Causes[0]; len(c.Message) > 256 || len(c.Field) > 256 {
+		t.Errorf("a cause keeps %d and %d bytes", len(c.Message), len(c.Field))
+	}
 	cut := answer.BriefStatus(big.ErrStatus)
 	if diff := cmp.Diff(big.ErrStatus.Details.Causes[:16], cut.Details.Causes); diff != "" || cut.Code != 409 {
 		t.Errorf("code %d: %s", cut.Code, diff)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // transport is a transport that is a function.
@@ -104,5 +106,36 @@ func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 		if got := response.Header.Get("Retry-After"); got != want {
 			t.Errorf("Retry-After %q becomes %q, want %q", given, got, want)
 		}
+	}
+}
+
+// TestThePassLeavesTheGuestInTime: what is done in the guest in one pass ends after guestTime, and says why.
+func TestThePassLeavesTheGuestInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, began := newPass(status.Result{}), time.Now()
+		<-time.After(time.Second)
+		ctx, over := p.inGuest(t.Context())
+		defer over()
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Fatal("it has no end")
+		}
+		<-ctx.Done()
+		if took := time.Since(began); took != guestTime || !errors.Is(context.Cause(ctx), errGuestTime) {
+			t.Errorf("it ended after %s: %v", took, context.Cause(ctx))
+		}
+	})
+}
+
+// TestClassesBeyondTheBoundShareALimit: their statuses are written in bursts, and then one at a time.
+func TestClassesBeyondTheBoundShareALimit(t *testing.T) {
+	c, now := newClasses(), time.Unix(0, 0)
+	for range beyondBurst {
+		if c.beyond.wait(now) != 0 {
+			t.Fatal("the burst ends too soon")
+		}
+		c.beyond.take(now)
+	}
+	if got := c.beyond.wait(now); got != beyondEvery {
+		t.Errorf("the next one waits for %s, want %s", got, beyondEvery)
 	}
 }

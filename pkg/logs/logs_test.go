@@ -121,3 +121,44 @@ func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
 		t.Errorf("%d lines after an hour of quiet, want 60", got)
 	}
 }
+
+// TestOneSideLeavesNothingOfTheOtherOut: they log in the same place, and a guest decides how often its watches fail.
+func TestOneSideLeavesNothingOfTheOtherOut(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	h := logs.Handler(&out, 0)
+	for cluster, lines := range map[string]int{"guest": 1000, "management": 1} {
+		side := h.WithAttrs([]slog.Attr{slog.String("cluster", cluster)})
+		for range lines {
+			if err := side.Handle(t.Context(), slog.NewRecord(time.Unix(1000, 0), slog.LevelInfo, "A watch fails", 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := strings.Count(out.String(), "cluster=management"); got != 1 {
+		t.Errorf("%d lines of the management side, want 1", got)
+	}
+}
+
+// TestEachPartOfALineIsShort: the message, the keys and their number have bounds of their own.
+func TestEachPartOfALineIsShort(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		message, key string
+		fields       int
+		without      string
+	}{
+		"the message":          {strings.Repeat("m", 1000), "k", 1, strings.Repeat("m", 513)},
+		"a key":                {"m", strings.Repeat("k", 100), 1, strings.Repeat("k", 65)},
+		"the number of fields": {"m", "k", 40, "k33="},
+	} {
+		var out bytes.Buffer
+		var pairs []any
+		for i := range tc.fields {
+			pairs = append(pairs, fmt.Sprint(tc.key, i), i)
+		}
+		if logs.New(&out, 0).Info(tc.message, pairs...); strings.Contains(out.String(), tc.without) {
+			t.Errorf("%s is not bounded: %s", name, out.String())
+		}
+	}
+}

@@ -542,3 +542,16 @@ func TestNoMessageIsTooLong(t *testing.T) {
 		t.Errorf("%d conditions, want all four of ours", len(conditions))
 	}
 }
+
+// TestAMessageOfManyPartsIsShort, though each of them is.
+func TestAMessageOfManyPartsIsShort(t *testing.T) {
+	o := resultOf(decided(crds.Managed, map[string]crds.Fact{gateways: own()}))
+	for i := range 5 {
+		o.InUse = append(o.InUse, crds.InUse{CRD: routes, Name: fmt.Sprint(i, strings.Repeat("n", 8000))})
+	}
+	for _, c := range status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now) {
+		if len(c.Message) > 8<<10 {
+			t.Errorf("%s has a message of %d bytes", c.Type, len(c.Message))
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -39,5 +41,91 @@ func TestPausesGrow(t *testing.T) {
 	now = now.Add(2*MaxPause + time.Second)
 	if got := breaks(); got != FirstPause {
 		t.Errorf("after a time within the bounds a pause of %s, want %s", got, FirstPause)
+	}
+}
+
+// TestOneLargeMessageAtATime: the second waits until the first request has ended.
+func TestOneLargeMessageAtATime(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(DefaultLimits())
+	begin := func(name string) *charge {
+		_, c, err := b.Meter(name).begin(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first, second := begin("a"), begin("b")
+	if err := first.enlarge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 20 { // one of two ways that are open would be taken by chance
+		if second.enlarge(ended) == nil {
+			t.Fatal("two large messages are read at once")
+		}
+	}
+	_ = first.end(nil)
+	if err := second.enlarge(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_ = second.end(nil)
+}
+
+// TestALargeMessageEnds in time: others wait for it, also where it is no list's. The time that they wait is not theirs.
+func TestALargeMessageEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(DefaultLimits())
+		events, list := b.Meter("events"), b.Meter("list")
+		_, first, err := events.begin(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, second, err := list.begin(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.enlarge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := list.read(second, 1); err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error)
+		go func() { waited <- second.enlarge(t.Context()) }()
+		<-time.After(MaxListTime + time.Second)
+		if events.Over() == nil {
+			t.Error("a message without an end goes on")
+		}
+		_ = first.end(nil)
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+		if err := list.Over(); err != nil {
+			t.Errorf("the list that waited is to blame: %v", err)
+		}
+		<-time.After(MaxListTime + time.Second)
+		if list.Over() == nil {
+			t.Error("a list without an end goes on")
+		}
+		_ = second.end(nil)
+	})
+}
+
+// TestAListBeyondABoundIsNotTaken.
+func TestAListBeyondABoundIsNotTaken(t *testing.T) {
+	t.Parallel()
+	m := NewBudget(DefaultLimits()).Meter("things")
+	_, c, err := m.begin(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	m.trip(c, "enough")
+	m.mu.Unlock()
+	if m.Listed() == nil || m.Over() == nil {
+		t.Error("it was taken")
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,5 +204,20 @@ func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
 				t.Errorf("%T is not JSON:\n%s", r, out.String())
 			}
 		}
+	}
+}
+
+// TestErrorsAreShortAndPrintable, whatever was given.
+func TestErrorsAreShortAndPrintable(t *testing.T) {
+	t.Parallel()
+	var errOut strings.Builder
+	if code := Execute(t.Context(), []string{"run", "--x\u202e\x1b" + strings.Repeat("y", 1<<20)}, io.Discard, &errOut); code == 0 {
+		t.Error("it succeeds")
+	}
+	if errOut.Len() > longestError+20 || strings.ContainsAny(errOut.String(), "\u202e\x1b") {
+		t.Errorf("%d bytes: %.100q", errOut.Len(), errOut.String())
+	}
+	if n := len(oneLine(strings.Repeat("z", 1<<20))); n > longestCell {
+		t.Errorf("a cell of %d bytes", n)
 	}
 }
