@@ -234,7 +234,7 @@ func TestOnlyJSONIsDecoded(t *testing.T) {
 			w.Header()["Content-Type"] = []string{contentType}
 			_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1"}`)
 		})
-		config.ContentConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 		client, err := coreclient.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)

@@ -84,7 +84,10 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s answers %s %s in another content type than %s", l.server, r.Method, r.URL.Path, jsonType)
 	case !watch:
 		size, memory := limitsOf(r)
-		response.Body = &limitedBody{ReadCloser: response.Body, left: size, memory: memory, err: TooLongError{server: l.server, request: r.Method + " " + r.URL.Path, Limit: size}}
+		response.Body = &limitedBody{
+			ReadCloser: response.Body, left: size, memory: memory,
+			err: TooLongError{server: l.server, request: r.Method + " " + r.URL.Path, Limit: size},
+		}
 	}
 	return response, nil
 }
