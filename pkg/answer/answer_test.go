@@ -67,10 +67,10 @@ func TestFailuresAreCutAndStayReadable(t *testing.T) {
 	}{
 		"short":               {"application/json", status(409, said, 2), 2, metav1.StatusReasonConflict, said},
 		"a long message":      {"application/json", status(409, said+strings.Repeat("z", 40<<10), 2), 2, metav1.StatusReasonConflict, said},
-		"a very long message": {"application/json", status(409, said+strings.Repeat("z", 8<<20), 2), -1, "", said},
-		"escapes":             {"application/json", status(409, said+strings.Repeat("\x01\"\\\n<", 1<<20), 2), -1, "", said},
+		"a very long message": {"application/json", status(409, said+strings.Repeat("z", 1<<20), 2), -1, "", said},
+		"escapes":             {"application/json", status(409, said+strings.Repeat("\x01\"\\\n<", 64<<10), 2), -1, "", said},
 		"all escapes":         {"application/json", status(409, said+strings.Repeat("\x01", 5000), 2), 2, metav1.StatusReasonConflict, said},
-		"many causes":         {"application/json", status(409, said, 1<<17), -1, metav1.StatusReasonConflict, said},
+		"many causes":         {"application/json", status(409, said, 1<<13), -1, metav1.StatusReasonConflict, said},
 		"endless brackets":    {"application/json", `{"kind":"Status","details":` + strings.Repeat("[", 1<<20), -1, metav1.StatusReasonConflict, ""},
 		"no end":              {"application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + said[:9], -1, "", said[:9]},
 		"text":                {"text/plain", strings.Repeat("y", 1<<20), -1, metav1.StatusReasonConflict, ""},
@@ -224,8 +224,14 @@ func TestAnswersAreLimitedByTheirMemory(t *testing.T) {
 func TestOnlyJSONIsDecoded(t *testing.T) {
 	t.Parallel()
 	for contentType, refused := range map[string]bool{
-		"application/json": false, "application/json; charset=utf-8": false,
-		"application/vnd.kubernetes.protobuf": true, "application/cbor": true, "application/yaml": true, "text/plain": true, "": true, ";": true,
+		"application/json":                    false,
+		"application/json; charset=utf-8":     false,
+		"application/vnd.kubernetes.protobuf": true,
+		"application/cbor":                    true,
+		"application/yaml":                    true,
+		"text/plain":                          true,
+		"":                                    true,
+		";":                                   true,
 	} {
 		config := server(t, func(w http.ResponseWriter, r *http.Request) {
 			if got := r.Header.Get("Accept"); got != "application/json" {
@@ -250,10 +256,18 @@ func TestOnlyJSONIsDecoded(t *testing.T) {
 func TestWatchesAreNotLimited(t *testing.T) {
 	t.Parallel()
 	const long = 20 << 20
-	for code, want := range map[int]int{200: long, 202: 2 << 10, 500: 2 << 10} {
+	for _, test := range []struct {
+		code        int
+		contentType string
+		want        int
+	}{
+		{http.StatusOK, "application/json;stream=watch", long},
+		{http.StatusAccepted, "text/plain", 2 << 10},
+		{http.StatusInternalServerError, "text/plain", 2 << 10},
+	} {
 		config := server(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", map[bool]string{true: "application/json;stream=watch", false: "text/plain"}[code == 200])
-			w.WriteHeader(code)
+			w.Header().Set("Content-Type", test.contentType)
+			w.WriteHeader(test.code)
 			_, _ = io.WriteString(w, strings.Repeat("x", long))
 		})
 		client, err := rest.HTTPClientFor(config)
@@ -270,8 +284,8 @@ func TestWatchesAreNotLimited(t *testing.T) {
 		}
 		n, err := io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
-		if int(n) != want || err != nil {
-			t.Errorf("%d: %d bytes, %v, want %d", code, n, err, want)
+		if int(n) != test.want || err != nil {
+			t.Errorf("%d: %d bytes, %v, want %d", test.code, n, err, test.want)
 		}
 	}
 }

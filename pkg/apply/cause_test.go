@@ -51,7 +51,9 @@ func TestClassify(t *testing.T) {
 			err: forbidden(`user "u" (groups=["g"]) is attempting to grant RBAC permissions not currently held:`), kind: bindings,
 			class: Forbidden, want: "may not bind rolebindings.rbac.authorization.k8s.io",
 		},
-		"a bound":               {err: &watch.LimitError{Resource: "x", Bound: "b"}, class: Oversized, want: "the API server sends too much of x: b"},
+		"a bound": {
+			err: &watch.LimitError{Resource: "x", Bound: "b"}, class: Oversized, want: "the API server sends too much of x: b",
+		},
 		"pod security":          {err: forbidden("violates PodSecurity"), class: Denied, want: "denied by admission", detail: "violates PodSecurity"},
 		"namespace terminating": {err: terminating, class: NamespaceTerminating, want: "the namespace is being deleted"},
 		"namespace missing": {

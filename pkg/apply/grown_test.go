@@ -94,7 +94,7 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 // TestLittleIsKeptOfAFailure, whatever the API server says: of the cause, of the error, and of all errors of a call.
 func TestLittleIsKeptOfAFailure(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("long\n\u202e ", 1<<20)
+	long := strings.Repeat("long\n\u202e ", 8<<10)
 	status := metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: long, Details: &metav1.StatusDetails{}}
 	for range 1000 {
 		status.Details.Causes = append(status.Details.Causes,

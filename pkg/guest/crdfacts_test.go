@@ -42,9 +42,15 @@ var embedded = func() func(testing.TB) *charts.Source {
 	}
 }()
 
-// wholeCRD is a CRD as hypergate would install it, after change, as the API server shows it.
-func wholeCRD(tb testing.TB, name string, change ...func(*unstructured.Unstructured)) string {
+// wanted has the CRDs that hypergate installs, by name, as they were read first: reading one takes longer than most tests.
+var wanted sync.Map
+
+// wantedCRD is a copy of a CRD as hypergate would install it.
+func wantedCRD(tb testing.TB, name string) *unstructured.Unstructured {
 	tb.Helper()
+	if known, ok := wanted.Load(name); ok {
+		return known.(*unstructured.Unstructured).DeepCopy()
+	}
 	var u *unstructured.Unstructured
 	var err error
 	if bundle := crds.GatewayAPI(); bundle.Has(name) {
@@ -58,6 +64,14 @@ func wholeCRD(tb testing.TB, name string, change ...func(*unstructured.Unstructu
 	if err != nil {
 		tb.Fatal(err)
 	}
+	wanted.Store(name, u)
+	return u.DeepCopy()
+}
+
+// wholeCRD is a CRD as hypergate would install it, after change, as the API server shows it.
+func wholeCRD(tb testing.TB, name string, change ...func(*unstructured.Unstructured)) string {
+	tb.Helper()
+	u := wantedCRD(tb, name)
 	u.SetUID("u-1")
 	u.SetGeneration(1)
 	set(u, []any{map[string]any{"type": "Established", "status": "True"}}, "status", "conditions")

@@ -21,7 +21,7 @@ func (s streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode >= http.StatusBadRequest {
 		return response, err
 	}
-	response.Body = watch.LimitBody(r.Context(), response.Body) //nolint:contextcheck // the body is that of this request
+	response.Body = watch.LimitBody(r, response.Body)
 	return response, nil
 }
 

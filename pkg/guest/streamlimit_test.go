@@ -45,7 +45,8 @@ func (f flood) RoundTrip(r *http.Request) (*http.Response, error) {
 		return f.RoundTripper.RoundTrip(r)
 	}
 	return &http.Response{
-		StatusCode: http.StatusOK, Status: "200 OK", Request: r, Body: io.NopCloser(&endless{}), ContentLength: -1, Header: http.Header{"Content-Type": {f.contentType}},
+		StatusCode: http.StatusOK, Status: "200 OK", Request: r, Body: io.NopCloser(&endless{}), ContentLength: -1,
+		Header: http.Header{"Content-Type": {f.contentType}},
 	}, nil
 }
 

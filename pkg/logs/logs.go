@@ -186,7 +186,7 @@ func withinCost(s string, most int) string {
 	return out
 }
 
-// clusterKey is the key of the side that a logger's lines are about. It has a few values, none of which a guest decides.
+// clusterKey is the key of the side that a logger's lines are about. It has few values, and a guest decides none of them.
 const clusterKey = "cluster"
 
 // turns are how often each message may be logged, by the place in the code where that is done and the side that it is

@@ -46,7 +46,7 @@ func TestLinesAreShort(t *testing.T) {
 		}
 		return b.String()
 	}
-	for i := range 300 {
+	for i := range 60 {
 		var out bytes.Buffer
 		log := logs.New(&out, 0)
 		var pairs []any

@@ -99,8 +99,11 @@ func (r Result) progressing() metav1.Condition {
 	}
 }
 
-// besides says that everything else is done, where it is.
+// besides says that everything else is done, where it is. Of a side that is not seen, that is not known.
 func (r Result) besides() string {
+	if _, unseen := r.unseen(); unseen {
+		return ""
+	}
 	if r.underWay().Reason == ReasonAsExpected {
 		return " (everything else is up to date)"
 	}

@@ -240,7 +240,7 @@ func TestControlPlane(t *testing.T) {
 				const text = "watching the guest: the API server sends too much of gatewayclasses: a list has more than 64 MiB " +
 					"[make the objects fewer or smaller; hypergate tries again within 5 minutes]"
 				t.available = want{metav1.ConditionUnknown, "Oversized", serves + ", but whether it is of use is not known: " + text}
-				t.progressing = blocked(text)
+				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Oversized", text}
 				t.upgradeable = want{metav1.ConditionUnknown, "Oversized", text}
 			}),

@@ -60,7 +60,7 @@ func TestWhatElseIsWrong(t *testing.T) {
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
 			want{metav1.ConditionFalse, "AsExpected", allWell},
 		},
-		"somebody else has the guest": {refusing(taken), stopped(inUse), degraded("PlanRefused", inUse)},
+		"another hypergate has the guest": {refusing(taken), stopped(inUse), degraded("PlanRefused", inUse)},
 		"and the management side fails": {
 			with(refusing(taken), forbiddenToo), stopped(inUse + "; " + mayNot), degraded("PlanRefused", inUse+"; "+mayNot),
 		},
@@ -69,7 +69,8 @@ func TestWhatElseIsWrong(t *testing.T) {
 				forbiddenToo(r)
 				r.Token, r.Rollout, r.Proof = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
 			}),
-			stopped("planning: no; " + mayNot + "; " + noToken + "; " + stuck), degraded("PlanRefused", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
+			stopped("planning: no; " + mayNot + "; " + noToken + "; " + stuck),
+			degraded("PlanRefused", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -30,9 +31,10 @@ type charge struct {
 	large, done, drains bool
 }
 
-// LimitBody counts and bounds the body of an answer, which is JSON, if the request is one of a metered watch. The
-// transport calls it.
-func LimitBody(ctx context.Context, body io.ReadCloser) io.ReadCloser {
+// LimitBody counts and bounds the body of the answer to a request, which is JSON, if the request is one of a metered
+// watch. The transport calls it.
+func LimitBody(r *http.Request, body io.ReadCloser) io.ReadCloser {
+	ctx := r.Context()
 	c, metered := ctx.Value(chargeKey{}).(*charge)
 	if !metered {
 		return body

@@ -50,6 +50,19 @@ func newLiar(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n
 	return l
 }
 
+// newStreamingLiar answers lists that are streamed, and nothing else. After an answer the stream stays open.
+func newStreamingLiar(t *testing.T, answer func(w http.ResponseWriter, n int)) *liar {
+	t.Helper()
+	return newLiar(t, func(w http.ResponseWriter, r *http.Request, n int) {
+		if r.URL.Query().Get("sendInitialEvents") != "true" {
+			http.Error(w, "no", http.StatusInternalServerError)
+			return
+		}
+		answer(w, n)
+		<-r.Context().Done()
+	})
+}
+
 func (l *liar) asked() []url.Values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +75,7 @@ type counting struct{ http.RoundTripper }
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.RoundTripper.RoundTrip(r)
 	if err == nil && response.StatusCode < http.StatusBadRequest {
-		response.Body = watch.LimitBody(r.Context(), response.Body)
+		response.Body = watch.LimitBody(r, response.Body)
 	}
 	return response, err
 }
@@ -305,17 +318,12 @@ func TestAWatchRecoversFromTooMuchKept(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(hang.Deadline)
-	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, n int) {
-		if r.URL.Query().Get("sendInitialEvents") != "true" {
-			http.Error(w, "no", http.StatusInternalServerError)
-			return
-		}
+	l := newStreamingLiar(t, func(w http.ResponseWriter, n int) {
 		send(w, event("ADDED", 1, `,"kept":3000`))
 		send(w, listEnd)
 		for i := 0; n == 1 && i < 1000; i++ {
 			send(w, event("ADDED", i, `,"kept":3000`))
 		}
-		<-r.Context().Done()
 	})
 	limits := small()
 	limits.Objects, limits.Kept = 10_000, 300<<10
@@ -334,16 +342,11 @@ func TestAllWatchesShareATotal(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(hang.Deadline)
-	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, _ int) {
-		if r.URL.Query().Get("sendInitialEvents") != "true" {
-			http.Error(w, "no", http.StatusInternalServerError)
-			return
-		}
+	l := newStreamingLiar(t, func(w http.ResponseWriter, _ int) {
 		for i := range 100 {
 			send(w, event("ADDED", i, `,"kept":3000`))
 		}
 		send(w, listEnd)
-		<-r.Context().Done()
 	})
 	limits := small()
 	limits.FirstPause, limits.MaxPause = time.Millisecond, time.Millisecond

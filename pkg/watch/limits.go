@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The bounds of all watches of one API server that is not trusted, a guest's. docs/reference/limits.md adds up the memory
-// that they allow.
+// The bounds of all watches of one API server that is not trusted, a guest's. docs/reference/limits.md adds up the
+// memory that they allow.
 const (
 	// MaxMessage is the size of one watch event, or of one page of a list, in bytes. An API server stores no object above 1.5 MiB. A page that
 	// is larger is asked for again with fewer objects. Beyond that the attempt ends.
@@ -23,7 +23,8 @@ const (
 	MaxObjects = 20_000
 	// MaxKeptObject is the estimated memory of what is kept of one object. A GatewayClass has four messages of 8 KiB. Beyond it the attempt ends.
 	MaxKeptObject = 40 << 10
-	// MaxKept is the estimated memory of what one watch keeps, and of a list that is to take its place. Beyond it the attempt ends.
+	// MaxKept is the estimated memory of what one watch keeps, and of a list that is to take its place. Beyond it the
+	// attempt ends.
 	MaxKept = 8 << 20
 	// MaxKeptTotal is the same of all watches of the API server together. Beyond it the attempt ends that asks for more.
 	MaxKeptTotal = 12 << 20

@@ -15,14 +15,7 @@ func TestPausesGrow(t *testing.T) {
 	b.now = func() time.Time { return now }
 	m := b.Meter("things")
 	breaks := func() time.Duration {
-		_, c, err := m.begin(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.mu.Lock()
-		m.trip(c, "enough")
-		m.mu.Unlock()
-		_ = c.end(nil)
+		_ = broken(t, m).end(nil)
 		pause := m.until.Sub(now)
 		if now = m.until.Add(-time.Nanosecond); m.Over() == nil {
 			t.Error("it is not a problem")
@@ -42,6 +35,19 @@ func TestPausesGrow(t *testing.T) {
 	if got := breaks(); got != FirstPause {
 		t.Errorf("after a time within the bounds a pause of %s, want %s", got, FirstPause)
 	}
+}
+
+// broken is a list that went beyond a bound, and has not ended.
+func broken(t *testing.T, m *Meter) *charge {
+	t.Helper()
+	_, c, err := m.begin(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trip(c, "enough")
+	return c
 }
 
 // TestOneLargeMessageAtATime: the second waits until the first request has ended.
@@ -73,7 +79,8 @@ func TestOneLargeMessageAtATime(t *testing.T) {
 	_ = second.end(nil)
 }
 
-// TestALargeMessageEnds in time: others wait for it, also where it is no list's. The time that they wait is not theirs.
+// TestALargeMessageEnds: other requests wait for a large message, so it has a deadline, in an event as in a list. A request that
+// waits for its turn is not charged for that time.
 func TestALargeMessageEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,17 +121,11 @@ func TestALargeMessageEnds(t *testing.T) {
 	})
 }
 
-// TestAListBeyondABoundIsNotTaken.
+// TestAListBeyondABoundIsNotTaken, although the request may have ended without an error.
 func TestAListBeyondABoundIsNotTaken(t *testing.T) {
 	t.Parallel()
 	m := NewBudget(DefaultLimits()).Meter("things")
-	_, c, err := m.begin(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.mu.Lock()
-	m.trip(c, "enough")
-	m.mu.Unlock()
+	broken(t, m)
 	if m.Listed() == nil || m.Over() == nil {
 		t.Error("it was taken")
 	}

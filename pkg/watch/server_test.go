@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -22,12 +23,20 @@ type server struct {
 	version int
 	objects map[string]*corev1.ConfigMap
 	streams []*apiwatch.RaceFreeFakeWatcher
+	// history are the changes that watches show, oldest first. A watch begins with those after the version that it asks for.
+	history []change
 	// from is the version that a stream began at. What is not newer is not sent, as kube-apiserver does it (kubernetes#107457).
 	from     map[*apiwatch.RaceFreeFakeWatcher]int
 	listErr  error
 	watchErr error
 	requests int
 	onWatch  func()
+}
+
+// change is one of history.
+type change struct {
+	version int
+	apiwatch.Event
 }
 
 func newServer(streaming bool) *server {
@@ -77,6 +86,11 @@ func (s *server) watch(_ context.Context, o metav1.ListOptions) (apiwatch.Interf
 		}})
 	}
 	s.from[stream], _ = strconv.Atoi(o.ResourceVersion)
+	for _, c := range s.history {
+		if !isStream && o.ResourceVersion != "" && c.version > s.from[stream] {
+			stream.Action(c.Type, c.Object.DeepCopyObject())
+		}
+	}
 	s.streams = append(s.streams, stream)
 	return stream, nil
 }
@@ -97,13 +111,21 @@ func (s *server) change(name, data string, seen bool) {
 		Data:       map[string]string{"data": data},
 	}
 	s.objects[name] = o
+	switch {
+	case !seen:
+	case exists:
+		s.show(apiwatch.Modified, o)
+	default:
+		s.show(apiwatch.Added, o)
+	}
+}
+
+// show sends a change to the watches. The caller holds the lock.
+func (s *server) show(kind apiwatch.EventType, o *corev1.ConfigMap) {
+	s.history = append(s.history, change{s.version, apiwatch.Event{Type: kind, Object: o.DeepCopy()}})
 	for _, stream := range s.streams {
-		switch {
-		case !seen, s.version <= s.from[stream]:
-		case exists:
-			stream.Modify(o.DeepCopy())
-		default:
-			stream.Add(o.DeepCopy())
+		if s.version > s.from[stream] {
+			stream.Action(kind, o.DeepCopy())
 		}
 	}
 }
@@ -120,10 +142,8 @@ func (s *server) take(name string, seen bool) {
 	o := s.objects[name].DeepCopy()
 	o.ResourceVersion = strconv.Itoa(s.version)
 	delete(s.objects, name)
-	for _, stream := range s.streams {
-		if seen && s.version > s.from[stream] {
-			stream.Delete(o)
-		}
+	if seen {
+		s.show(apiwatch.Deleted, o)
 	}
 }
 
@@ -149,6 +169,7 @@ func (s *server) fail(list, watch error) {
 func (s *server) restore(version int, objects map[string]*corev1.ConfigMap) {
 	s.mu.Lock()
 	s.version, s.objects = version, objects
+	s.history = slices.DeleteFunc(s.history, func(c change) bool { return c.version > version })
 	s.mu.Unlock()
 	s.hangUp()
 }

@@ -16,7 +16,7 @@ const restTime = 5 * time.Minute
 // It is safe for concurrent use.
 type Switch struct {
 	opts Options
-	// rate is that of the bytes of all its watches; nil: there is no bound.
+	// rate bounds the bytes of all its watches together. It is nil if they have no bound.
 	rate *rate.Limiter
 
 	// mu guards what follows. The watch that is on has a lock of its own, and never takes this one.

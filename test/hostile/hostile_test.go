@@ -80,6 +80,7 @@ type world struct {
 	watcher   *watcher
 	elsewhere *adversary.Server // where a guest redirects to
 	honest    map[string]string
+	root      string // of the mesh CA, as the first installation made it
 	// original are the guest's objects as an honest guest has them.
 	original map[string]map[string]any
 	active   []*lie
@@ -153,7 +154,7 @@ func (w *world) installHonestly() {
 	if !installed() {
 		w.t.Fatalf("an honest guest is not installed: %v", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
 	}
-	w.honest, w.original = w.snapshot(), w.g.Objects()
+	w.honest, w.original, w.root = w.snapshot(), w.g.Objects(), w.meshRoot()
 	w.watcher.learn()
 	w.shapes = shapes(w.g)
 	n := 0

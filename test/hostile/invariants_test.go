@@ -46,6 +46,8 @@ type watcher struct {
 	// known are the bodies that hypergate applied on the management side while the guest was honest, by path.
 	known    map[string]map[string]bool
 	learning bool
+	// renewed reports whether the mesh CA was removed, which an uninstallation does. Only then another one may follow.
+	renewed  bool
 	secrets  *leak.Secrets
 	searched map[[32]byte]bool
 	// paused is whether a pause was reported, and writes how many began since one was asked for.
@@ -136,6 +138,9 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	x.wrote(r)
+	if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/secrets/cacerts") {
+		x.renewed = true
+	}
 	shape := planned(body)
 	switch {
 	case x.learning && x.known[r.URL.Path] == nil:
@@ -237,7 +242,7 @@ func normal(o map[string]any) map[string]any {
 }
 
 // hideRoot takes the mesh CA's root out of an object. A guest without a class is uninstalled, and gets another CA later.
-// That all objects have the same one is what sameRoot reports.
+// Which one the objects must have is what rightRoot reports.
 func hideRoot(o any) {
 	switch o := o.(type) {
 	case map[string]any:
@@ -255,12 +260,29 @@ func hideRoot(o any) {
 	}
 }
 
-// sameRoot reports whether the guest's webhook trusts the root of the mesh CA on the management side.
-func (w *world) sameRoot() bool {
+// meshRoot is the root of the mesh CA on the management side, or "".
+func (w *world) meshRoot() string {
 	data, _ := w.m.Get("v1", "secrets", namespace, "cacerts")["data"].(map[string]any)
 	root, _ := data["root-cert.pem"].(string)
+	return root
+}
+
+// rightRoot reports whether the mesh CA is the one of the first installation, unless an uninstallation removed that one, and
+// whether the guest's webhook trusts its root.
+func (w *world) rightRoot() bool {
+	root := w.meshRoot()
+	if root != w.root && !w.watcher.mayRenew() {
+		return false
+	}
 	webhook := text(w.g.Get(webhookAPI, "validatingwebhookconfigurations", "", "istio-validator-rev-openshift-ingress"))
 	return root != "" && strings.Contains(webhook, `"caBundle": "`+root+`"`)
+}
+
+// mayRenew reports whether the mesh CA was removed.
+func (x *watcher) mayRenew() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.renewed
 }
 
 func text(o any) string {
@@ -292,7 +314,7 @@ func (w *world) snapshot() map[string]string {
 
 // asHonest reports whether both sides are as an honest guest has them.
 func (w *world) asHonest() bool {
-	return w.settled() && w.sameRoot() && maps.Equal(w.honest, w.snapshot())
+	return w.settled() && w.rightRoot() && maps.Equal(w.honest, w.snapshot())
 }
 
 // difference is where both sides differ from what an honest guest leads to.
@@ -301,6 +323,7 @@ func (w *world) difference() string {
 	all := maps.Clone(w.honest)
 	maps.Copy(all, now)
 	var out strings.Builder
+	fmt.Fprintln(&out, "the mesh CA is right:", w.rightRoot())
 	fmt.Fprintln(&out, "status:", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if want, got := w.honest[key], now[key]; want != got {

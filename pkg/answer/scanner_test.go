@@ -1,4 +1,4 @@
-package watch
+package answer_test
 
 import (
 	"bytes"
@@ -9,12 +9,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// FuzzMessages checks that what a stream costs does not depend on where it is cut into reads, that each byte is counted, and that a stream of JSON objects
-// has as many messages as objects.
+// FuzzMessages checks that the cost of a stream does not depend on where it is cut into reads, that each byte is counted, and
+// that a stream of JSON objects has as many messages as objects.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED","object":{"a":[1,"}"],"b":"\\\"{"}}{"type":"BOOKMARK"}`), 20)
 	f.Add([]byte(`]]}}"{`), 3)
 	f.Add([]byte(`"\`), 1)
+	f.Add([]byte(`{"a\\":"\\\"","b":"\"\\\\\"","":""}{"c":"\\u0022}"}`), 7)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		cut = max(0, min(cut, len(data)))
 		whole := messages(data)
