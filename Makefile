@@ -34,6 +34,9 @@ IMAGE ?= registry.example.com/hypergate:dev
 UNIT := ./pkg/... ./cmd/... ./hack/...
 # CONCURRENT are the packages that do I/O with goroutines: unit runs them under the race detector, which makes what renders charts take ten times as long.
 CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/watch
+# SLOW are tests of them that take minutes under the race detector, and seconds without. They render charts, or make thousands of connections one after
+# the other. make race runs them, too.
+SLOW := TestNothingIsLeftOfAThousandKubeconfigs|TestPublishingOnEachPlatform
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 # Packages that have a target of their own.
@@ -119,8 +122,9 @@ check-generated: ## Fail if make generate would change a file.
 	@hack/check-generated.sh
 
 .PHONY: unit
-unit: ## Tests that need nothing but Go, under the race detector where there are goroutines.
-	go test -race -short -timeout 30m $(CONCURRENT)
+unit: ## Tests that need nothing but Go, under the race detector where there are goroutines (but for SLOW).
+	go test -race -short -timeout 30m -parallel 8 -skip '^($(SLOW))$$' $(CONCURRENT)
+	go test -short -timeout 30m -run '^($(SLOW))$$' $(CONCURRENT)
 	go test -short -timeout 30m $(filter-out $(shell go list $(CONCURRENT)),$(shell go list $(UNIT)))
 
 .PHONY: race

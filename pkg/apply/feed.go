@@ -104,7 +104,8 @@ func (t *tracker) problem(kind int) *WatchProblem {
 	return nil
 }
 
-// setProblem keeps the problem of a watch, or that there is none, and says whether that is news. The same problem with other words is not.
+// setProblem keeps the problem of a watch, or that there is none, and reports whether that is news. The same problem with other words is not.
+// In another session, the same problem makes the kind known again: it is no news, but wakes a pass that waits for the kind.
 func (t *tracker) setProblem(from source, p *WatchProblem) (changed bool) {
 	t.change(func() bool {
 		f := t.feed(from)
@@ -112,10 +113,12 @@ func (t *tracker) setProblem(from source, p *WatchProblem) (changed bool) {
 		if changed {
 			f.problem = p
 		}
+		wakes := changed
 		if p != nil && !p.Cause.Class().Passes() {
+			wakes = wakes || !f.refused.in(f.begun.session)
 			f.refused = mark{true, f.begun.session}
 		}
-		return changed
+		return wakes
 	})
 	return changed
 }

@@ -112,3 +112,29 @@ func TestAWatchThatWorksDoesNotHideTheProblemOfAnother(t *testing.T) {
 		t.Error("a problem that ended stays")
 	}
 }
+
+// TestARefusalInAnotherSessionWakes: a pass that waits for the kind learns that it is known, though the problem is the same as before.
+func TestARefusalInAnotherSessionWakes(t *testing.T) {
+	t.Parallel()
+	secrets := schema.GroupResource{Resource: "secrets"}
+	err := apierrors.NewForbidden(secrets, "", errors.New(`User "x" cannot list resource "secrets"`))
+	forbidden := &WatchProblem{Cause: Classify(err, "list", secrets), err: err}
+	tr := newTracker([]Kind{{Resource: "secrets"}}, clock.RealClock{})
+	session, woken := uint64(1), 0
+	tr.start(func() { woken++ }, func() uint64 { return session })
+	for _, step := range []struct {
+		session uint64
+		known   bool // before the refusal
+		woken   int  // after it
+	}{{1, false, 1}, {1, true, 1}, {2, false, 2}, {2, true, 2}} {
+		session = step.session
+		tr.begins(source{})
+		if tr.known(0) != step.known {
+			t.Errorf("session %d: known is %t", step.session, !step.known)
+		}
+		tr.setProblem(source{}, forbidden)
+		if !tr.known(0) || woken != step.woken {
+			t.Errorf("session %d: known is %t, and %d passes were woken, want %d", step.session, tr.known(0), woken, step.woken)
+		}
+	}
+}

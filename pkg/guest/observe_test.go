@@ -100,6 +100,7 @@ func forbidden(resource string) *apierrors.StatusError {
 }
 
 func TestAnEmptyGuest(t *testing.T) {
+	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)
@@ -116,6 +117,7 @@ func TestAnEmptyGuest(t *testing.T) {
 }
 
 func TestOnlyOurClasses(t *testing.T) {
+	t.Parallel()
 	const ours, leaving = "openshift.io/gateway-controller/v1", ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [x.example.com/y]"
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
@@ -135,6 +137,7 @@ func TestOnlyOurClasses(t *testing.T) {
 
 // TestCouldNotListIsNotEmpty: only a list that is known to be empty uninstalls.
 func TestCouldNotListIsNotEmpty(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		collection fakeapi.Collection
 		resource   string
@@ -165,6 +168,7 @@ func TestCouldNotListIsNotEmpty(t *testing.T) {
 }
 
 func TestAnOutageChangesNothing(t *testing.T) {
+	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces)
@@ -180,6 +184,7 @@ func TestAnOutageChangesNothing(t *testing.T) {
 }
 
 func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
+	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)
@@ -192,6 +197,7 @@ func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
 
 // TestOtherPeoplesCRDsAreNoNews: a guest may have hundreds, and they come and go.
 func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
+	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)
@@ -216,6 +222,7 @@ func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
 }
 
 func TestHasNamespace(t *testing.T) {
+	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, "{metadata: {name: a, uid: 5f0b}}", "{metadata: {name: b, uid: 77aa}}")
 	})
@@ -230,6 +237,7 @@ func TestHasNamespace(t *testing.T) {
 }
 
 func TestAGuestWithoutACAIsRefused(t *testing.T) {
+	t.Parallel()
 	restConfig := fakeapi.New(t).Config()
 	restConfig.CAData, restConfig.Insecure = nil, true
 	if _, err := guestconn.Fixed(restConfig); err == nil {

@@ -3,6 +3,7 @@ package guest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 // TestAfterAnotherKubeconfigNothingIsKnown until each watch that decides has listed with it, one after another here.
 func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
+	t.Parallel()
 	for _, missing := range []string{"customresourcedefinitions", "namespaces", "leases", "deployments", "configmaps"} {
 		t.Run(missing, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +85,7 @@ func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
 				<-notified
 			}
 			release()
-			g.Eventually(notified).Should(gomega.Receive(), "nobody looks again")
+			g.Eventually(notified).Should(gomega.Receive(), func() string { return fmt.Sprint("nothing wakes the next pass; the guest: ", known()) })
 			g.Eventually(known).Should(gomega.Succeed())
 		})
 	}

@@ -52,6 +52,7 @@ func (f flood) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestEachWatchOfAGuestIsBounded, says which one it is where conditions are made from, and works again once the API server is right again.
 func TestEachWatchOfAGuestIsBounded(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		in       fakeapi.Collection
 		resource string
@@ -111,6 +112,7 @@ func TestEachWatchOfAGuestIsBounded(t *testing.T) {
 
 // TestWatchesAreReadAsJSON alone: nothing else can be bounded.
 func TestWatchesAreReadAsJSON(t *testing.T) {
+	t.Parallel()
 	on := &atomic.Bool{}
 	on.Store(true)
 	f := startWith(t, func(api *fakeapi.Server) {
@@ -129,6 +131,7 @@ func TestWatchesAreReadAsJSON(t *testing.T) {
 
 // TestAnEndlessCRDIsUnreadable: the reader of whole CRDs is bounded, too.
 func TestAnEndlessCRDIsUnreadable(t *testing.T) {
+	t.Parallel()
 	on := &atomic.Bool{}
 	f := startWith(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
