@@ -34,6 +34,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 	// The guest may take long over its statuses: the HostedControlPlane is told before.
 	r.tellControlPlanes(ctx, p, r.reportOf(p))
 	if errors.Is(res.Guest.Err(), errGuestTime) {
+		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly, and what is left of it is done in the next pass", "limit", guestTime.String())
 		p.again(passSpacing)
 	}
 	var untold error

@@ -117,7 +117,7 @@ func (t *trouble) say(ctx context.Context, err error, stands bool, now time.Time
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	if t.untold > 0 {
-		log = log.WithValues("leftOutBefore", t.untold)
+		log = log.WithValues("failuresLeftOut", t.untold)
 	}
 	log.Error(err, "Cannot make both sides as they should be; trying again from time to time")
 	t.budget.spend(now)

@@ -35,7 +35,7 @@ func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
 		if n := len(lines); n < 60 || n > 70 {
 			t.Errorf("%s: %d lines in an hour", name, n)
 		}
-		if !strings.Contains(lines[len(lines)-1], "leftOutBefore") {
+		if !strings.Contains(lines[len(lines)-1], "failuresLeftOut") {
 			t.Errorf("%s: it is not said that lines were left out: %s", name, lines[len(lines)-1])
 		}
 		n := len(lines)
@@ -89,7 +89,7 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 			if len(lines) != said+1 {
 				t.Fatalf("what stands is told in %d lines", len(lines)-said)
 			}
-			if _, leftOut, _ := strings.Cut(lines[said], `"leftOutBefore"=`); leftOut != test.want {
+			if _, leftOut, _ := strings.Cut(lines[said], `"failuresLeftOut"=`); leftOut != test.want {
 				t.Errorf("%q were left out before, want %q: %s", leftOut, test.want, lines[said])
 			}
 		})

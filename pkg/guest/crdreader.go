@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -33,6 +34,13 @@ const (
 	maxReadDelay   = 30 * time.Second
 )
 
+// How many CRDs are read in a row, and how often after that. A CRD that the guest changes all the time would otherwise be read all the time, which
+// takes a whole processor. An installation or an upgrade reads each of 20 CRDs two or three times.
+const (
+	readBurst = 128
+	readEvery = time.Second
+)
+
 // crdReader reads CRDs whole, one after another, when they have changed, and keeps what is weighed of them: some hundred bytes of each, and a few
 // kilobytes of one that differs from ours. It makes no request while nothing changes.
 type crdReader struct {
@@ -43,6 +51,7 @@ type crdReader struct {
 	// changed is called when a CRD was read.
 	changed func()
 	kick    chan struct{}
+	turns   *rate.Limiter
 	// ours are the CRDs that we would install, as far as they were needed: only the reader's goroutine uses it.
 	ours map[string]crds.Definition
 
@@ -77,7 +86,8 @@ type retry struct {
 func newCRDReader(client dynamic.Interface, budget *watch.Budget, source desired.ChartSource, view *crdView, changed func()) *crdReader {
 	return &crdReader{
 		client: client.Resource(crdResource()), budget: budget, source: source, crds: view, changed: changed, kick: make(chan struct{}, 1),
-		ours: map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
+		turns: rate.NewLimiter(rate.Every(readEvery), readBurst),
+		ours:  map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
 	}
 }
 
@@ -153,11 +163,14 @@ func (r *crdReader) sleep(ctx context.Context, wait time.Duration, due bool) boo
 
 // next is the CRD that should be read next, and how long to wait before; false when there is none.
 func (r *crdReader) next() (item crdItem, wait time.Duration, due bool) {
-	all := r.crds.readable()
+	return r.dueOf(r.crds.readable(), time.Now())
+}
+
+// dueOf is next, of the CRDs that are there.
+func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time.Duration, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(all)
-	now := time.Now()
 	quiet := min(r.last.Add(quietTime).Sub(now), r.first.Add(mostQuietTime).Sub(now))
 	for _, candidate := range all {
 		got := r.readings[candidate.Name]
@@ -172,7 +185,14 @@ func (r *crdReader) next() (item crdItem, wait time.Duration, due bool) {
 	if !due {
 		r.first = time.Time{}
 	}
-	return item, wait, due
+	return item, max(wait, r.turn(now)), due
+}
+
+// turn is how long it is until a CRD may be read. To ask takes no turn.
+func (r *crdReader) turn(now time.Time) time.Duration {
+	turn := r.turns.ReserveN(now, 1)
+	defer turn.CancelAt(now)
+	return turn.DelayFrom(now)
 }
 
 // forget lets go what was known of CRDs that are gone.
@@ -186,6 +206,7 @@ func (r *crdReader) forget(there []crdItem) {
 
 // read reads one CRD.
 func (r *crdReader) read(ctx context.Context, item crdItem) {
+	r.turns.Allow()
 	u, err := r.fetch(ctx, item.Name)
 	switch {
 	case ctx.Err() != nil:
