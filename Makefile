@@ -34,9 +34,14 @@ IMAGE ?= registry.example.com/hypergate:dev
 UNIT := ./pkg/... ./cmd/... ./hack/...
 # CONCURRENT are the packages that do I/O with goroutines: unit runs them under the race detector, which makes what renders charts take ten times as long.
 CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/watch
-# SLOW are tests of them that take minutes under the race detector, and seconds without. They render charts, or make thousands of connections one after
-# the other. make race runs them, too.
-SLOW := TestNothingIsLeftOfAThousandKubeconfigs|TestPublishingOnEachPlatform
+# SLOW are tests of them that take minutes under the race detector, and seconds without. They render charts, read whole CRDs or make thousands of
+# connections. make race runs them, too.
+SLOW := TestNothingIsLeftOfAThousandKubeconfigs|TestPublishingOnEachPlatform|TestAClusterIsRead|TestGoldens|TestNamespacesAreLookedAtPageByPage|\
+TestRoutesOfOthersAreTheirs|TestWhatACRDSays|TestManyPackagesAreNotLookedFor|TestClassesGoWithTheirCRD|TestAnotherSpecEndsNoSearch|TestFieldsInVain|\
+TestOfLeasesLittleIsKept|TestObjectsThatAreStillLookedFor|TestWhoStandsBehindALabel|TestOLMComesAndGoes
+WITH_SLOW := ./pkg/guest ./pkg/guestconn ./pkg/mgmt
+# RACES are the tests of test/adversary for the race detector. It makes the others several times as slow, and make race runs them all.
+RACES := TestChecksAndMetricsWhilePassesRun
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 # Packages that have a target of their own.
@@ -123,8 +128,11 @@ check-generated: ## Fail if make generate would change a file.
 
 .PHONY: unit
 unit: ## Tests that need nothing but Go, under the race detector where there are goroutines (but for SLOW).
-	go test -race -short -timeout 30m -parallel 8 -skip '^($(SLOW))$$' $(CONCURRENT)
-	go test -short -timeout 30m -run '^($(SLOW))$$' $(CONCURRENT)
+	@for t in $(subst |, ,$(subst $(space),,$(SLOW))); do \
+		grep -q "^func $$t(" $(addsuffix /*_test.go,$(WITH_SLOW)) || { echo "unit: there is no test $$t; correct SLOW in the Makefile" >&2; exit 1; }; \
+	done
+	go test -race -short -timeout 30m -skip '^($(subst $(space),,$(SLOW)))$$' $(CONCURRENT)
+	go test -short -timeout 30m -run '^($(subst $(space),,$(SLOW)))$$' $(WITH_SLOW)
 	go test -short -timeout 30m $(filter-out $(shell go list $(CONCURRENT)),$(shell go list $(UNIT)))
 
 .PHONY: race
@@ -135,12 +143,13 @@ race: ## All tests of unit and adversary under the race detector, which makes th
 
 .PHONY: adversary
 adversary: ## hypergate against API servers that lie. They need nothing but Go.
-	go test -timeout 30m ./test/adversary
-	go test -race -count=1 -timeout 30m -run '^TestChecksAndMetricsWhilePassesRun$$' ./test/adversary
+	go test -timeout 30m -skip '^($(RACES))$$' ./test/adversary
+	go test -race -count=1 -timeout 30m -run '^($(RACES))$$' ./test/adversary
 
 .PHONY: core
 core: servers build ## The stories of integration and e2e that stand for the rest, and the tests of what they are made of. Needs root.
-	go test -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT) $(OWN_TARGET) $(shell go list ./test/integration),$(TEST_PACKAGES))
+	@# One package at a time: on a slow machine, API servers of two packages at once take minutes to start.
+	go test -p 1 -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT) $(OWN_TARGET) $(shell go list ./test/integration),$(TEST_PACKAGES))
 	@for story in $(subst |, ,$(subst $(space),,$(CORE))); do \
 		grep -q "^func $$story(" test/integration/*_test.go || { echo "core: there is no story $$story; mend CORE in the Makefile" >&2; exit 1; }; \
 	done

@@ -70,7 +70,6 @@ func (u *unwatched) listedAnew() {
 
 // TestAClaimThatCameAndWentUnwatched: no event tells of a Lease that was not there before the watch broke, nor when it began anew.
 func TestAClaimThatCameAndWentUnwatched(t *testing.T) {
-	t.Parallel()
 	t.Run("before the answer", func(t *testing.T) {
 		u := startUnwatched(t)
 		u.answered = func() {
@@ -91,7 +90,6 @@ func TestAClaimThatCameAndWentUnwatched(t *testing.T) {
 
 // TestAClaimIsGivenBackOnce: also while the watch cannot tell that it is gone.
 func TestAClaimIsGivenBackOnce(t *testing.T) {
-	t.Parallel()
 	u := startUnwatched(t)
 	u.claim()
 	defer u.down.Unlock()

@@ -14,7 +14,6 @@ import (
 
 // TestClassesGoWithTheirCRD and come back with it: what was seen before does not count, and while there is none, nobody asks.
 func TestClassesGoWithTheirCRD(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces)
@@ -44,7 +43,6 @@ func TestClassesGoWithTheirCRD(t *testing.T) {
 
 // TestACRDThatIsReplacedUnseenBeginsAnew: between two lists a CRD may go and another one come.
 func TestACRDThatIsReplacedUnseenBeginsAnew(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces)
@@ -61,7 +59,6 @@ func TestACRDThatIsReplacedUnseenBeginsAnew(t *testing.T) {
 
 // TestAClassCRDWithoutOurVersionHoldsUpNothing: it says itself that there is nothing to wait for.
 func TestAClassCRDWithoutOurVersionHoldsUpNothing(t *testing.T) {
-	t.Parallel()
 	old := wholeCRD(t, classCRD, func(u *unstructured.Unstructured) {
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 		for _, v := range versions {

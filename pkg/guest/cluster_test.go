@@ -11,7 +11,6 @@ import (
 
 // TestNamespacedKindsAreWatchedInOneNamespace: in the guest's other namespaces a Role of hypergate's is not needed, and nothing is looked at.
 func TestNamespacedKindsAreWatchedInOneNamespace(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)

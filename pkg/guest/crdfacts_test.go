@@ -146,7 +146,6 @@ func (f *fixture) quiet() {
 }
 
 func TestWhoseACRDIs(t *testing.T) {
-	t.Parallel()
 	managed := func(manager, operation string) string {
 		return ", managedFields: [{manager: " + manager + ", operation: " + operation + ", apiVersion: v1, fieldsV1: {'f:spec': {'f:versions': {}}}}]"
 	}
@@ -184,7 +183,6 @@ func TestWhoseACRDIs(t *testing.T) {
 }
 
 func TestWhatACRDSays(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theClasses)
@@ -232,7 +230,6 @@ func TestWhatACRDSays(t *testing.T) {
 
 // TestReadsWaitForQuiet: an installation makes several events for each CRD, and must not compete with the reading of what it writes.
 func TestReadsWaitForQuiet(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theCRDs)
@@ -259,7 +256,6 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 func TestACRDThatMayNotBeReadIsToldAndTriedAgain(t *testing.T) {
-	t.Parallel()
 	refused := &atomic.Bool{}
 	refused.Store(true)
 	f := startWith(t, func(api *fakeapi.Server) {

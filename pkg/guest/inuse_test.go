@@ -30,7 +30,6 @@ func route(name, spec string) string {
 
 // TestFieldsInVain: an object that sets a field that istiod does not know is told of, and one that does not is not; and with the difference all is over.
 func TestFieldsInVain(t *testing.T) {
-	t.Parallel()
 	other := wholeCRD(t, routeCRD, withField("v1", "secretSauce"), withField("v1", "spice"))
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -70,7 +69,6 @@ func TestFieldsInVain(t *testing.T) {
 
 // TestObjectsThatMayNotBeLookedAt: then it is not known whether something would be lost.
 func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Fail(theRoutes, forbidden("httproutes"))
@@ -86,7 +84,6 @@ func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
 
 // TestGatewaysOfOthersAreTheirs: nobody is told of what another controller may well heed, but what would be lost counts whosever it is.
 func TestGatewaysOfOthersAreTheirs(t *testing.T) {
-	t.Parallel()
 	gateway := func(name, class string) string {
 		return route(name, "spice: hot, gatewayClassName: "+class)
 	}
@@ -104,7 +101,6 @@ func TestGatewaysOfOthersAreTheirs(t *testing.T) {
 
 // TestRoutesOfOthersAreTheirs: a route counts if it may be attached to a Gateway of our classes.
 func TestRoutesOfOthersAreTheirs(t *testing.T) {
-	t.Parallel()
 	to := func(name, parents string) string { return route(name, "spice: hot, parentRefs: ["+parents+"]") }
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -148,7 +144,6 @@ func TestRoutesOfOthersAreTheirs(t *testing.T) {
 
 // TestAFieldOfOneVersionIsSeen, though objects are looked at in another one first.
 func TestAFieldOfOneVersionIsSeen(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		beta := theRoutes
@@ -174,7 +169,6 @@ func meshKind(tb testing.TB) string {
 }
 
 func TestKindsInVain(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theMeshes, route("m", ""))
@@ -201,7 +195,6 @@ func TestKindsInVain(t *testing.T) {
 
 // TestObjectsThatAreStillLookedFor: until all were seen, none that were found before are said to be gone. What may not be listed is not waited for.
 func TestObjectsThatAreStillLookedFor(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theRoutes, route("spiced", "spice: hot"))

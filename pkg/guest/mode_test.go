@@ -22,7 +22,6 @@ func modeObject(spec string) string { return "{metadata: {name: cluster}, spec: 
 
 // TestModesThatTheGuestMaySay: where it says nothing that is known, the flags decide.
 func TestModesThatTheGuestMaySay(t *testing.T) {
-	t.Parallel()
 	for name, tc := range map[string]struct {
 		object string
 		want   crds.Mode
@@ -46,7 +45,6 @@ func TestModesThatTheGuestMaySay(t *testing.T) {
 }
 
 func TestTheModeFollowsItsObjectAndItsCRD(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theCRDs)
@@ -68,7 +66,6 @@ func TestTheModeFollowsItsObjectAndItsCRD(t *testing.T) {
 }
 
 func TestAModeThatCannotBeRead(t *testing.T) {
-	t.Parallel()
 	prepare := func(err *apierrors.StatusError) func(*fakeapi.Server) {
 		return func(api *fakeapi.Server) {
 			api.Put(theNamespaces)
@@ -119,7 +116,6 @@ func (f *fixture) awaited() string {
 
 // TestClassesThatCannotBeListed, although the guest answers: it is not taken for one that is away, nor for one without classes.
 func TestClassesThatCannotBeListed(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theCRDs, crd(classCRD, ""), crd(modeCRD, ""))

@@ -74,7 +74,6 @@ func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestNamespacesAreLookedAtPageByPage: however many there are and however large, little is held, and the look has an
 // end.
 func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
-	t.Parallel()
 	for name, tc := range map[string]struct {
 		guest *manyNamespaces
 		uid   types.UID

@@ -100,7 +100,6 @@ func forbidden(resource string) *apierrors.StatusError {
 }
 
 func TestAnEmptyGuest(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)
@@ -117,7 +116,6 @@ func TestAnEmptyGuest(t *testing.T) {
 }
 
 func TestOnlyOurClasses(t *testing.T) {
-	t.Parallel()
 	const ours, leaving = "openshift.io/gateway-controller/v1", ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [x.example.com/y]"
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
@@ -137,7 +135,6 @@ func TestOnlyOurClasses(t *testing.T) {
 
 // TestCouldNotListIsNotEmpty: only a list that is known to be empty uninstalls.
 func TestCouldNotListIsNotEmpty(t *testing.T) {
-	t.Parallel()
 	for name, tc := range map[string]struct {
 		collection fakeapi.Collection
 		resource   string
@@ -168,7 +165,6 @@ func TestCouldNotListIsNotEmpty(t *testing.T) {
 }
 
 func TestAnOutageChangesNothing(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces)
@@ -184,7 +180,6 @@ func TestAnOutageChangesNothing(t *testing.T) {
 }
 
 func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)
@@ -197,7 +192,6 @@ func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
 
 // TestOtherPeoplesCRDsAreNoNews: a guest may have hundreds, and they come and go.
 func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)
@@ -222,7 +216,6 @@ func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
 }
 
 func TestHasNamespace(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, "{metadata: {name: a, uid: 5f0b}}", "{metadata: {name: b, uid: 77aa}}")
 	})
@@ -237,7 +230,6 @@ func TestHasNamespace(t *testing.T) {
 }
 
 func TestAGuestWithoutACAIsRefused(t *testing.T) {
-	t.Parallel()
 	restConfig := fakeapi.New(t).Config()
 	restConfig.CAData, restConfig.Insecure = nil, true
 	if _, err := guestconn.Fixed(restConfig); err == nil {

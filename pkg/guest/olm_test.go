@@ -36,7 +36,6 @@ func olmObject(namespace, name, labels string) string {
 
 // TestWhoStandsBehindALabel: an object of OLM's with the package's label is an owner; where there is none in any of the three kinds, there is none.
 func TestWhoStandsBehindALabel(t *testing.T) {
-	t.Parallel()
 	const label = meshLabel + ": ''"
 	for name, tc := range map[string]struct {
 		prepare func(*fakeapi.Server)
@@ -88,7 +87,6 @@ func TestWhoStandsBehindALabel(t *testing.T) {
 
 // TestOLMComesAndGoes: what is looked for follows labels, CRDs and objects.
 func TestOLMComesAndGoes(t *testing.T) {
-	t.Parallel()
 	const label = meshLabel + ": ''"
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -129,7 +127,6 @@ func TestOLMComesAndGoes(t *testing.T) {
 
 // TestManyPackagesAreNotLookedFor: labels are the guest's, and each package costs three watches.
 func TestManyPackagesAreNotLookedFor(t *testing.T) {
-	t.Parallel()
 	var labels []string
 	for i := range 20 {
 		labels = append(labels, fmt.Sprintf("operators.coreos.com/p%02d.operators: ''", i))

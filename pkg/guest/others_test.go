@@ -25,7 +25,6 @@ func nobody(api *fakeapi.Server) {
 }
 
 func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		nobody(api)
 		api.Put(theLeases,
@@ -47,7 +46,6 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 // TestAClaimThatIsGoneBeforeTheAnswer: whoever deletes a Lease as soon as it is there may be seen to before the API server's answer to the claim is. The claim
 // is then nobody's, and must be taken again.
 func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
-	t.Parallel()
 	const name = "hypergate-claim-revision-openshift-gateway"
 	lease := `{metadata: {name: ` + name + `, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`
 	var f *fixture
@@ -78,7 +76,6 @@ func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // TestOfLeasesLittleIsKept: a Lease of another name is not even asked for, and its holder's name may be as long as the guest likes.
 func TestOfLeasesLittleIsKept(t *testing.T) {
-	t.Parallel()
 	const own = "hosted/openshift-gateway/0123456789abcdef"
 	long := own + strings.Repeat("x", 1<<20)
 	f := start(t, func(api *fakeapi.Server) {
@@ -93,7 +90,6 @@ func TestOfLeasesLittleIsKept(t *testing.T) {
 }
 
 func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		nobody(api)
 		api.Fail(theLeases, forbidden("leases.coordination.k8s.io"))
@@ -105,7 +101,6 @@ func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
 }
 
 func TestOthersWhoServeWhatIsOurs(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		nobody(api)
 		api.Put(theClasses,
@@ -130,7 +125,6 @@ func TestOthersWhoServeWhatIsOurs(t *testing.T) {
 }
 
 func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
-	t.Parallel()
 	f := start(t, nobody)
 	f.Expect(f.observed().Others.Istios).To(gomega.BeEmpty())
 	f.api.Put(theIstios, "{metadata: {name: openshift-gateway}}", "{metadata: {name: default}}")
@@ -147,7 +141,6 @@ func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
 }
 
 func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
-	t.Parallel()
 	f := start(t, func(api *fakeapi.Server) {
 		nobody(api)
 		api.Put(theCRDs, crd(classCRD, ""), crd(istioCRD, ""))
@@ -164,7 +157,6 @@ func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
 }
 
 func TestWhoElseWroteACondition(t *testing.T) {
-	t.Parallel()
 	entry := func(manager, fields string) string {
 		return "{manager: " + manager + ", operation: Update, subresource: status, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: " + fields + "}"
 	}

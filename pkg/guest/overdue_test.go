@@ -52,7 +52,6 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestIstioResourcesThatAreNeverListed: they are waited for, as somebody else may be here, but not for ever; and they count once they are seen.
 func TestIstioResourcesThatAreNeverListed(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct {
 		answer inProcess
 		told   string

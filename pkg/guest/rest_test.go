@@ -12,7 +12,6 @@ import (
 
 // TestAnotherSpecEndsNoSearch: what is in use is not forgotten, and not looked for anew, when a CRD changes in what does not concern the search.
 func TestAnotherSpecEndsNoSearch(t *testing.T) {
-	t.Parallel()
 	generation := func(i int64) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) { u.SetGeneration(i) }
 	}

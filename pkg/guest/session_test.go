@@ -23,7 +23,6 @@ import (
 
 // TestAfterAnotherKubeconfigNothingIsKnown until each watch that decides has listed with it, one after another here.
 func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
-	t.Parallel()
 	for _, missing := range []string{"customresourcedefinitions", "namespaces", "leases", "deployments", "configmaps"} {
 		t.Run(missing, func(t *testing.T) {
 			t.Parallel()

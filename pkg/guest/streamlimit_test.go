@@ -52,7 +52,6 @@ func (f flood) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestEachWatchOfAGuestIsBounded, says which one it is where conditions are made from, and works again once the API server is right again.
 func TestEachWatchOfAGuestIsBounded(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct {
 		in       fakeapi.Collection
 		resource string
@@ -112,7 +111,6 @@ func TestEachWatchOfAGuestIsBounded(t *testing.T) {
 
 // TestWatchesAreReadAsJSON alone: nothing else can be bounded.
 func TestWatchesAreReadAsJSON(t *testing.T) {
-	t.Parallel()
 	on := &atomic.Bool{}
 	on.Store(true)
 	f := startWith(t, func(api *fakeapi.Server) {
@@ -131,7 +129,6 @@ func TestWatchesAreReadAsJSON(t *testing.T) {
 
 // TestAnEndlessCRDIsUnreadable: the reader of whole CRDs is bounded, too.
 func TestAnEndlessCRDIsUnreadable(t *testing.T) {
-	t.Parallel()
 	on := &atomic.Bool{}
 	f := startWith(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)

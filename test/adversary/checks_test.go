@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -129,11 +130,13 @@ func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 			var asking sync.WaitGroup
 			for _, url := range []string{health + "/readyz/guest", health + "/readyz/management", health + "/healthz", metrics + "/metrics"} {
 				asking.Go(func() {
+					next := time.NewTicker(5 * time.Millisecond) // without a pause, the passes hardly get a processor
+					defer next.Stop()
 					for {
 						select {
 						case <-ended:
 							return
-						default:
+						case <-next.C:
 							ask(t, "http://"+url)
 						}
 					}
