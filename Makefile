@@ -149,7 +149,8 @@ adversary: ## hypergate against API servers that lie. They need nothing but Go.
 .PHONY: core
 core: servers build ## The stories of integration and e2e that stand for the rest, and the tests of what they are made of. Needs root.
 	@# One package at a time: on a slow machine, API servers of two packages at once take minutes to start.
-	go test -p 1 -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT) $(OWN_TARGET) $(shell go list ./test/integration),$(TEST_PACKAGES))
+	@# make integration has the tests of how the stories start and end their servers, which take five minutes.
+	go test -p 1 -count=1 -timeout 30m $(SHELL_PACKAGES) $(filter-out $(NEED_ROOT) $(OWN_TARGET) $(shell go list ./test/integration ./test/cluster/planes),$(TEST_PACKAGES))
 	@for story in $(subst |, ,$(subst $(space),,$(CORE))); do \
 		grep -q "^func $$story(" test/integration/*_test.go || { echo "core: there is no story $$story; mend CORE in the Makefile" >&2; exit 1; }; \
 	done
