@@ -305,18 +305,21 @@ func (w *world) settle() {
 }
 
 // rests waits until the controller makes no request while the test makes so many to each API server, 20 ms apart. On a machine that is busy those take
-// longer, as what the controller has to do does: so it is not taken to rest because it was held up.
+// longer, as what the controller has to do does: so it is not taken to rest because it was held up. After a minute of rest, twenty rounds are enough.
 func (w *world) rests(rounds int) {
 	w.Helper()
-	before, quiet := -1, 0
+	before, quiet, since := -1, 0, time.Now()
 	w.Eventually(func() int {
 		for _, client := range []kubernetes.Interface{w.mgmt, w.guest} {
 			_, _ = client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{}) // any answer will do, or none
 		}
 		if now := w.mgmtRequests.count() + w.guestRequests.count(); now != before {
-			before, quiet = now, 0
+			before, quiet, since = now, 0, time.Now()
 		} else {
 			quiet++
+		}
+		if quiet >= 20 && time.Since(since) > time.Minute {
+			return rounds
 		}
 		return quiet
 	}).Should(gomega.BeNumerically(">=", rounds))

@@ -11,8 +11,9 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// atOnce is how many stories run at the same time, however many cores there are: a story waits for most of its time.
-const atOnce = 4
+// atOnce is how many stories run at the same time, however many cores there are: a story waits for most of its time. Each has two API servers, and on
+// slow machines those that rest take a tenth of a core each.
+const atOnce = 3
 
 // pairs are the two clusters that stories have one after another, as many of them as stories run at once; nil is a pair that nobody has started yet. Each
 // story has its own namespaces, revision and controller name in them, and for as long as it runs nobody else does anything there.
