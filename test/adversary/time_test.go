@@ -208,21 +208,28 @@ func TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther(t *testing.T) {
 
 // conditionOf is the reason of a class's condition; empty when it has none.
 func conditionOf(g *adversary.Server, class, conditionType string) string {
+	reason, _ := findCondition(g, class, conditionType)["reason"].(string)
+	return reason
+}
+
+// findCondition is a class's condition; nil when it has none.
+func findCondition(g *adversary.Server, class, conditionType string) map[string]any {
 	status, _ := g.Get(classAPI, classes, "", class)["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)
 	for _, c := range conditions {
 		if condition, _ := c.(map[string]any); condition["type"] == conditionType {
-			return fmt.Sprint(condition["reason"])
+			return condition
 		}
 	}
-	return ""
+	return nil
 }
 
-// TestClassesBeyondTheBound: of many classes the oldest get defaults for their gateways, and the others a condition that says why not.
+// TestClassesBeyondTheBound: of many classes the oldest get defaults for their gateways, and the others a condition that says why not. 64 of these
+// conditions are written in a row, and then one a second.
 func TestClassesBeyondTheBound(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
-	const more = 20
+	const more, inARow = 80, 64
 	for i := range desired.MaxClasses + more {
 		// The newest come first by name.
 		created := time.Unix(1_700_000_000, 0).Add(-time.Duration(i) * time.Minute).UTC().Format(time.RFC3339)
@@ -244,6 +251,27 @@ func TestClassesBeyondTheBound(t *testing.T) {
 	eventually(t, "those that are served have their defaults", func() bool { return defaults() >= desired.MaxClasses })
 	if n := defaults(); n != desired.MaxClasses {
 		t.Errorf("%d classes have defaults, want %d", n, desired.MaxClasses)
+	}
+	var first, last time.Time
+	eventually(t, "all others have a condition", func() bool {
+		first, last = time.Time{}, time.Time{}
+		for i := range more {
+			condition := findCondition(g, fmt.Sprintf("class-%03d", i), "ControllerInstalled")
+			at, err := time.Parse(time.RFC3339, fmt.Sprint(condition["lastTransitionTime"]))
+			if err != nil || condition["reason"] != "TooManyClasses" {
+				return false
+			}
+			if first.IsZero() || at.Before(first) {
+				first = at
+			}
+			if at.After(last) {
+				last = at
+			}
+		}
+		return true
+	})
+	if took := last.Sub(first); took < (more-inARow-2)*time.Second { // two for times in whole seconds
+		t.Errorf("%d conditions are written within %s", more, took)
 	}
 }
 
