@@ -34,14 +34,17 @@ func boundRequests(next http.RoundTripper) http.RoundTripper { return bounded{ne
 
 // RoundTrip sends a request. Its deadline covers the body of the answer.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	limit := requestLimit
-	if r.URL.Query().Has("watch") {
+	limit, watches := requestLimit, r.URL.Query().Has("watch")
+	if watches {
 		limit = watchLimit
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	response, err := b.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()
+		if watches && (net.IsProbableEOF(err) || net.IsTimeout(err)) {
+			err = noWatchError{err}
+		}
 		return nil, err
 	}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > int(longestRetryAfter/time.Second) {
@@ -50,6 +53,20 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	response.Body = boundedBody{response.Body, cancel}
 	return response, nil
 }
+
+// noWatchError is the error of a watch that was not opened, because its connection ended or the time ran out. client-go
+// takes such an error for the end of a watch without events, and opens the next one (rest/request.go, Request.Watch).
+// It would do so for as long as a network drops all packets, and no watch would ever fail. It does not recognize this
+// error: its text is its own, and it has no method Timeout.
+type noWatchError struct{ cause error }
+
+// Error does not quote the cause: client-go looks for texts in it.
+func (noWatchError) Error() string {
+	return "the watch was not opened: the connection ended without an answer"
+}
+
+// Unwrap is the cause.
+func (e noWatchError) Unwrap() error { return e.cause }
 
 // WrappedRoundTripper is the transport inside: client-go looks there for idle connections to close.
 func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }

@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -84,6 +91,33 @@ func TestEachRequestHasADeadline(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAWatchThatIsNotOpenedFails: client-go would make a watch without events of it, and nothing would show that the API
+// server is lost.
+func TestAWatchThatIsNotOpenedFails(t *testing.T) {
+	inTime := &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, cause := range []error{
+		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, net.ErrClosed, syscall.ECONNREFUSED, inTime, context.DeadlineExceeded,
+		errors.New("http: can't write HTTP request on broken connection"),
+	} {
+		asked := 0
+		config := clientConfig(&rest.Config{Host: "http://api", Transport: transport(func(*http.Request) (*http.Response, error) {
+			asked++
+			return nil, cause
+		})})
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := client.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+		if !errors.Is(err, cause) || stream != nil || asked != 1 {
+			t.Errorf("%v becomes %v after %d requests", cause, err, asked)
+		}
+		if class := apply.Classify(err, "watch", schema.GroupResource{}).Class(); class != apply.Unreachable {
+			t.Errorf("%v is %v", cause, class)
+		}
 	}
 }
 
