@@ -1,10 +1,15 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -66,10 +71,10 @@ func (c hangingClock) Now() time.Time {
 	return c.RealClock.Now()
 }
 
-// TestLivenessNoticesAPassThatHangs, and one that failed because neither API server answers is none.
-func TestLivenessNoticesAPassThatHangs(t *testing.T) {
-	api := fakeapi.New(t)
-	conn, err := guestconn.Fixed(api.Config())
+// newTestReconciler makes one whose two sides are the same API server.
+func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Reconciler {
+	t.Helper()
+	conn, err := guestconn.Fixed(api)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +87,17 @@ func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := mgmt.New(api.Config(), cfg)
+	m, err := mgmt.New(api, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newReconciler(Options{Config: cfg, Source: source, Clock: c}, m, g)
+}
+
+// TestLivenessNoticesAPassThatHangs, and one that failed because neither API server answers is none.
+func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	hangs := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}
-	r := newReconciler(Options{Config: cfg, Source: source, Clock: hangs}, m, g)
+	r := newTestReconciler(t, hangs, fakeapi.New(t).Config())
 	r.planes.reporting = ReportNothing
 
 	ended := make(chan struct{})
@@ -110,5 +120,38 @@ func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	<-ended
 	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err != nil {
 		t.Errorf("a pass that ended: %v", err)
+	}
+}
+
+// TestAnEventAsksForAPass: an event of either side asks for one pass, which liveness waits for, and ends the pass under
+// way if there is a reason to.
+func TestAnEventAsksForAPass(t *testing.T) {
+	r := newTestReconciler(t, clock.RealClock{}, fakeapi.New(t).Config())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	context.AfterFunc(ctx, queue.ShutDown)
+	if err := r.startWatches(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	if _, shutdown := queue.Get(); shutdown {
+		t.Fatal("no pass was asked for")
+	}
+	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err == nil {
+		t.Error("liveness does not wait for the pass that was asked for")
+	}
+
+	pass, over := r.term.begin(ctx)
+	defer over()
+	var paused atomic.Bool
+	r.term.until(func() error {
+		if paused.Load() {
+			return errors.New("paused")
+		}
+		return nil
+	})
+	paused.Store(true)
+	if r.reach.wake(); pass.Err() == nil {
+		t.Error("the pass goes on")
 	}
 }

@@ -139,7 +139,6 @@ func clientConfig(config *rest.Config) *rest.Config {
 
 // addToManager adds the controller: one key, one worker, and the watches of both sides as its one source.
 func (r *Reconciler) addToManager(mgr manager.Manager) error {
-	theKey := reconcile.Request{}
 	c, err := controller.New("hypergate", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: 1,
@@ -151,17 +150,7 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
 	}
-	// The queue keeps the key once, however many events come.
-	watches := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		r.pace.ask = func(after time.Duration) { queue.AddAfter(theKey, after) }
-		notify := func() {
-			r.worker.ask(time.Now())
-			r.term.look()
-			r.pace.notify()
-		}
-		r.reach.wake = notify
-		return errors.Join(r.mgmt.Start(ctx, notify), r.guest.Start(ctx, notify))
-	})
+	watches := source.Func(func(ctx context.Context, queue passQueue) error { return r.startWatches(ctx, queue) })
 	if err := c.Watch(watches); err != nil {
 		return fmt.Errorf("watching both sides: %w", err)
 	}
@@ -169,6 +158,23 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 		return fmt.Errorf("adding the metrics: %w", err)
 	}
 	return nil
+}
+
+// passQueue is the controller's queue. It keeps its one key once, however many events come.
+type passQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// startWatches starts the watches of both sides, whose events ask for passes through queue.
+func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
+	r.pace.ask = func(after time.Duration) { queue.AddAfter(reconcile.Request{}, after) }
+	r.reach.wake = r.notify
+	return errors.Join(r.mgmt.Start(ctx, r.notify), r.guest.Start(ctx, r.notify))
+}
+
+// notify takes an event of either side, from any goroutine.
+func (r *Reconciler) notify() {
+	r.worker.ask(time.Now())
+	r.term.look()
+	r.pace.notify()
 }
 
 // checkAtStart finds what could never work.

@@ -1,0 +1,124 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// slowStatuses answers each write of a status after a while, and counts.
+type slowStatuses struct {
+	takes time.Duration
+
+	mu        sync.Mutex
+	now, most int
+	// written are the names of the classes, in the order in which the writes began.
+	written []string
+}
+
+// config leads to it instead of to the server that known leads to: a kubeconfig must name a CA.
+func (s *slowStatuses) config(known *rest.Config) *rest.Config {
+	out := rest.CopyConfig(known)
+	out.Wrap(func(http.RoundTripper) http.RoundTripper { return s })
+	return out
+}
+
+// RoundTrip answers a write.
+func (s *slowStatuses) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.written = append(s.written, path.Base(path.Dir(r.URL.Path)))
+	s.mu.Unlock()
+	select {
+	case <-time.After(s.takes):
+	case <-r.Context().Done():
+	}
+	s.mu.Lock()
+	s.now--
+	s.mu.Unlock()
+	header := http.Header{"Content-Type": {"application/json"}}
+	body := `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass"}`
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, r.Context().Err()
+}
+
+// TestStatusesOfAPassAreBounded: how many are written in a pass, how many at the same time, and for how long one begins
+// to write them. What is left is written first in the next pass.
+func TestStatusesOfAPassAreBounded(t *testing.T) {
+	known := fakeapi.New(t).Config()
+	for name, tc := range map[string]struct {
+		takes, lasts time.Duration
+		written      int
+	}{
+		"the API server is quick": {time.Millisecond, statusesPerPass / statusesAtOnce * time.Millisecond, statusesPerPass},
+		// The limit passes while the fifth lot is under way. One of the sixth has been begun by then: it waits for its turn.
+		"each write takes its time": {2400 * time.Millisecond, 14400 * time.Millisecond, 5*statusesAtOnce + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &slowStatuses{takes: tc.takes}
+				r := newTestReconciler(t, clock.RealClock{}, api.config(known))
+				var classes []desired.GatewayClass
+				for i := range 2 * tc.written {
+					classes = append(classes, desired.GatewayClass{Name: fmt.Sprintf("class-%03d", i)})
+				}
+				r.guarded = true
+				seen := map[string]bool{}
+				for range 2 {
+					began, before := time.Now(), len(api.written)
+					p := newPass(status.Result{Classes: classes})
+					if err := r.writeConditions(t.Context(), p); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(began); took != tc.lasts || len(api.written)-before != tc.written || api.most != statusesAtOnce {
+						t.Errorf("%d were written in %s, %d of them at the same time, want %d in %s", len(api.written)-before, took, api.most, tc.written, tc.lasts)
+					}
+					if p.next != passSpacing {
+						t.Errorf("the next pass comes after %s, want %s", p.next, passSpacing)
+					}
+				}
+				for _, class := range api.written {
+					seen[class] = true
+				}
+				if len(seen) != len(classes) {
+					t.Errorf("%d of %d classes were written in two passes", len(seen), len(classes))
+				}
+			})
+		})
+	}
+}
+
+// TestStatusesStopWithThePass: no write begins once the pass has ended.
+func TestStatusesStopWithThePass(t *testing.T) {
+	known := fakeapi.New(t).Config()
+	synctest.Test(t, func(t *testing.T) {
+		api := &slowStatuses{takes: time.Second}
+		r := newTestReconciler(t, clock.RealClock{}, api.config(known))
+		var due []dueStatus
+		for i := range statusesPerPass {
+			name := fmt.Sprint(i)
+			due = append(due, dueStatus{name: name, said: r.classes.of(name)})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		err := r.writeStatuses(ctx, newPass(status.Result{}), due)
+		if !errors.Is(err, context.DeadlineExceeded) || len(api.written) > 2*statusesAtOnce {
+			t.Errorf("%d were written: %v", len(api.written), err)
+		}
+	})
+}
