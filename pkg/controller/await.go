@@ -85,6 +85,7 @@ func (r *Reconciler) keepUnguarded(ctx context.Context, p *pass, seen desired.Gu
 	if err != nil || r.hold(ctx, hosted, nil) != nil {
 		return
 	}
+	r.term.until(func() error { return r.lostNow(hosted) })
 	p.hosted, p.seen = hosted, seen
 	_, held := desired.TenureOf(r.config, hosted, seen.Claims).(desired.Held)
 	if held && r.mgmt.Credential().Token != "" && r.guest.Reaches(r.mgmt.Credential()) {
