@@ -28,6 +28,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
@@ -231,7 +232,7 @@ func (w *world) start(by way, hostname string) *hypergate {
 		w.binary, "run", "--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", mgmt, "--guest-kubeconfig", guest,
 		"--istiod-guest-server", w.guest.plane.Config.Host, "--webhook-host", w.cfg.WebhookHost,
 		"--xds-address", "istiod.apps.example.com:443", "--publish-probe", w.kubelet.xds,
-		"--pilot-image", "registry.example.com/pilot:1.29.1", "--proxy-image", "registry.example.com/proxyv2:1.29.1",
+		"--pilot-image", "registry.example.com/pilot:" + charts.EmbeddedVersion, "--proxy-image", "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		"--health-address", h.health, "--metrics-address", "0", "--v", "1",
 	}
 	p, err := proc.Spec{
