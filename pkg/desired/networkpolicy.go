@@ -181,7 +181,7 @@ func (c Config) validatePolicies(add func(ok bool, flag, format string, args ...
 }
 
 // networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg Config, plane ControlPlane, guest Guest, way Way) ([]*unstructured.Unstructured, error) {
+func networkPolicies(cfg Config, plane ControlPlane, guest Guest, by strategy) ([]*unstructured.Unstructured, error) {
 	peers, fenced := cfg.fenced()
 	if !fenced {
 		return nil, nil
@@ -195,7 +195,7 @@ func networkPolicies(cfg Config, plane ControlPlane, guest Guest, way Way) ([]*u
 		allow("from", peers.XDS, port("TCP", xdsPort)),
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
-	if way.fromAnywhere() {
+	if by.direct {
 		in = append(in, map[string]any{"from": clients(plane), "ports": []any{port("TCP", xdsPort)}})
 	}
 	out := slices.Concat(
@@ -216,8 +216,8 @@ func networkPolicies(cfg Config, plane ControlPlane, guest Guest, way Way) ([]*u
 }
 
 // addNetworkPolicies adds what fences istiod's pod in.
-func (p *draft) addNetworkPolicies(way Way) error {
-	policies, err := networkPolicies(p.cfg, p.hosted.ControlPlane, p.guest, way)
+func (p *draft) addNetworkPolicies(by strategy) error {
+	policies, err := networkPolicies(p.cfg, p.hosted.ControlPlane, p.guest, by)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))
 	}

@@ -163,23 +163,14 @@ func publication(cfg Config, hosted Hosted) Publication {
 	if problem := hosted.Exposure.Problem; problem != "" {
 		return Impossible{problem}
 	}
-	var out Publication
-	switch way {
-	case WayRoute:
-		out = routePublication(cfg, hosted)
-	case WayTLSRoute:
-		if hosted.Exposure.TLSRouteVersion == "" {
-			return Awaited{"TLSRoutes on the management side"}
-		}
-		out = Published{HostPort{cfg.Publish.At.Host, orPort(cfg.Publish.At.Port, routerPort)}}
-	case WayLoadBalancer:
-		out = loadBalancerPublication(cfg, hosted)
-	case WayNodePort:
-		out = nodePortPublication(cfg, hosted)
-	default:
-		return Published{cfg.XDS}
+	by, known := strategyOf(way)
+	if !known {
+		return Impossible{fmt.Sprintf("there is no publish strategy %q: give one of %v, or --xds-address", way, PublishWays())}
 	}
-	return checked(cfg, hosted, out)
+	if way == WayAddress {
+		return by.at(cfg, hosted) // it is checked with the flags
+	}
+	return checked(cfg, hosted, by.at(cfg, hosted))
 }
 
 // checked refuses a place that gateways could not use, or that tells them too much.
@@ -249,6 +240,13 @@ func (c Config) routeHost(plane ControlPlane) string {
 		return c.Publish.At.Host
 	}
 	return plane.derivedHost()
+}
+
+func tlsRoutePublication(cfg Config, hosted Hosted) Publication {
+	if hosted.Exposure.TLSRouteVersion == "" {
+		return Awaited{"TLSRoutes on the management side"}
+	}
+	return Published{HostPort{cfg.Publish.At.Host, orPort(cfg.Publish.At.Port, routerPort)}}
 }
 
 func loadBalancerPublication(cfg Config, hosted Hosted) Publication {

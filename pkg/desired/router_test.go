@@ -21,7 +21,7 @@ func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) // the same combinations at each run
 	for i := range 60 {
 		cfg, hosted, guest := anyInput(t, random)
-		version := one(random, "1.28.2", "1.29.1", "1.29.1")
+		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion)
 		t.Run(fmt.Sprintf("%d-%s-%s", i, version, cfg.Topology), func(t *testing.T) {
 			recorded := &recordingSource{ChartSource: sources[version]}
 			state := compute(t, cfg, recorded, hosted, guest)

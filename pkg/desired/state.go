@@ -301,7 +301,8 @@ func (p *draft) addOwn() error {
 		}
 	}
 	way, err := p.cfg.PublishingWay(p.hosted.ControlPlane)
-	if err := errors.Join(err, p.addNetworkPolicies(way), p.addWebhookService(), p.addExposure(way, p.plan.Publication)); err != nil {
+	by, _ := strategyOf(way) // without a row, Publication has refused the plan
+	if err := errors.Join(err, p.addNetworkPolicies(by), p.addWebhookService(), p.addExposure(by, p.plan.Publication)); err != nil {
 		return err
 	}
 	return p.addCA()

@@ -16,7 +16,7 @@ func TestValidateAcceptsWhatIsOrdinary(t *testing.T) {
 		"a digest": func(c *desired.Config) {
 			c.PilotImage = "registry.example.com:5000/a/b/pilot@sha256:" + strings.Repeat("0f", 32)
 		},
-		"a tag and a digest": func(c *desired.Config) { c.ProxyImage = "localhost/proxyv2:1.29.1@sha256:" + strings.Repeat("0f", 32) },
+		"a tag and a digest": func(c *desired.Config) { c.ProxyImage = "localhost/proxyv2:1.20.3@sha256:" + strings.Repeat("0f", 32) },
 		"no tag":             func(c *desired.Config) { c.PilotImage = "quay.io/istio/pilot" },
 		"no Istio resources": func(c *desired.Config) { c.IstioResources = nil },
 		"another controller": func(c *desired.Config) { c.ControllerName = "example.com/a/b-c.d_e~f" },
@@ -54,7 +54,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"the default revision":           {func(c *desired.Config) { c.Revision = "default" }, []string{"--revision", `not "default"`}},
 		"revision with dots":             {func(c *desired.Config) { c.Revision = "1.29" }, []string{"--revision", `"1.29"`}},
 		"revision too long for a label":  {func(c *desired.Config) { c.Revision = strings.Repeat("r", 53) }, []string{"--revision", "at most 52"}},
-		"pilot image without a registry": {func(c *desired.Config) { c.PilotImage = "pilot:1.29.1" }, []string{"--pilot-image", `"pilot:1.29.1"`, "registry"}},
+		"pilot image without a registry": {func(c *desired.Config) { c.PilotImage = "pilot:1.20.3" }, []string{"--pilot-image", `"pilot:1.20.3"`, "registry"}},
 		"proxy image with a bad digest":  {func(c *desired.Config) { c.ProxyImage = "example.com/proxyv2@sha256:beef" }, []string{"--proxy-image", "beef"}},
 		"image with a space":             {func(c *desired.Config) { c.ProxyImage = "example.com/proxyv2 --privileged" }, []string{"--proxy-image"}},
 		"webhook host that HyperShift deletes": {

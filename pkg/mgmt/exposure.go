@@ -127,7 +127,7 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 
 // findTLSRoutes finds out which version of TLSRoutes the cluster serves, where those are the way.
 func (e *exposure) findTLSRoutes(ctx context.Context, way desired.Way) error {
-	if way != desired.WayTLSRoute {
+	if way.Evidence() != desired.EvidenceTLSRoutes {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -150,16 +150,12 @@ func (e *exposure) findTLSRoutes(ctx context.Context, way desired.Way) error {
 		"install them, or give another --publish")
 }
 
-// watches are what tells whether a way leads anywhere.
+// watches show the evidence of a way.
 func (e *exposure) watches(way desired.Way) []*watch.Switch {
-	switch way {
-	case desired.WayRoute:
-		return []*watch.Switch{e.theirs, e.ours}
-	case desired.WayLoadBalancer, desired.WayNodePort:
-		return []*watch.Switch{e.service}
-	default:
-		return nil
-	}
+	return map[desired.Evidence][]*watch.Switch{
+		desired.EvidenceRoutes:  {e.theirs, e.ours},
+		desired.EvidenceService: {e.service},
+	}[way.Evidence()]
 }
 
 // observe takes the way that the HostedControlPlane leads to, unless one was taken before, and adds what there is to see of it. A way that cannot be found
@@ -198,21 +194,18 @@ func (e *exposure) observe(ctx context.Context, into *desired.Hosted) error {
 	if err := e.open(way); err != nil {
 		return err
 	}
-	into.Exposure = e.seen(way)
+	into.Exposure = e.seen()
 	into.Exposure.TLSRouteVersion = e.tlsRoutes
 	return nil
 }
 
-// seen is what the watches of a way show.
-func (e *exposure) seen(way desired.Way) (out desired.Exposure) {
-	if way != desired.WayRoute {
-		obj, _ := e.service.Get(e.key(e.cfg.XDSService()))
-		if s, is := obj.(*corev1.Service); is {
-			out.NodePort, out.LoadBalancer = handedOut(s)
-		}
-		return out
+// seen is what the watches show; those of other ways are off, and show nothing.
+func (e *exposure) seen() (out desired.Exposure) {
+	obj, _ := e.service.Get(e.key(e.cfg.XDSService()))
+	if s, is := obj.(*corev1.Service); is {
+		out.NodePort, out.LoadBalancer = handedOut(s)
 	}
-	obj, _ := e.theirs.Get(e.key(desired.ControlPlaneRoute))
+	obj, _ = e.theirs.Get(e.key(desired.ControlPlaneRoute))
 	if u, is := obj.(*unstructured.Unstructured); is && u.GetDeletionTimestamp() == nil {
 		host, _, _ := unstructured.NestedString(u.Object, "spec", "host")
 		for _, ingress := range ingresses(u) {
@@ -315,16 +308,7 @@ func (e *exposure) others() []desired.Kind {
 	if e.taken != nil {
 		taken = *e.taken
 	}
-	out := []desired.Kind{}
-	if taken != desired.WayRoute {
-		out = append(out, e.cfg.ExposureKinds(desired.WayRoute, "")...)
-	}
-	if taken != desired.WayTLSRoute {
-		for _, version := range desired.TLSRouteVersions() {
-			out = append(out, e.cfg.ExposureKinds(desired.WayTLSRoute, version)...)
-		}
-	}
-	return out
+	return e.cfg.OtherExposureKinds(taken)
 }
 
 // clear deletes the routes of an earlier run that went another way, once. A kind that is not served, or may not be looked at, has none.

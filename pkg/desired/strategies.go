@@ -1,0 +1,139 @@
+package desired
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// strategy is all that hypergate knows of one way to publish istiod. To add a strategy, add a constant and a row of strategies. Nothing else
+// distinguishes between them: a strategy without a row is refused by Config.Validate, and publishes nothing.
+type strategy struct {
+	way Way
+	// flag: the user can ask for it by --publish. The others follow from something else.
+	flag bool
+	// at is where istiod is published.
+	at func(Config, Hosted) Publication
+	// expose makes the Service that leads to istiod's xDS reachable; nil: hypergate makes no such Service. port is the
+	// Service's one port.
+	expose func(cfg Config, plane ControlPlane, service *unstructured.Unstructured, port map[string]any)
+	// direct: clients reach istiod's pod without a pod of the cluster in between, so that the network policy must admit
+	// their addresses.
+	direct bool
+	// route is the object that leads to the Service; the zero value: there is none.
+	route routeKind
+	// evidence is what of the management cluster at is computed from.
+	evidence Evidence
+	// host is what --publish-host may and must be.
+	host hostRule
+	// parent: --publish-gateway names the parent of the route.
+	parent bool
+}
+
+// routeKind is a kind of route, and how an object of it is made.
+type routeKind struct {
+	gvk      schema.GroupVersionKind // without a version where the cluster decides it
+	resource string
+	spec     func(cfg Config, host string) map[string]any
+}
+
+// hostRule is what --publish-host may and must be.
+type hostRule struct{ required, address bool }
+
+// Evidence is what of the management cluster an address of istiod is computed from.
+type Evidence int
+
+const (
+	// EvidenceNone: nothing.
+	EvidenceNone Evidence = iota
+	// EvidenceService is what the cluster allocates to Service Config.XDSService.
+	EvidenceService
+	// EvidenceRoutes are the Route of the control plane operator and hypergate's own.
+	EvidenceRoutes
+	// EvidenceTLSRoutes is the version of TLSRoutes that the cluster serves.
+	EvidenceTLSRoutes
+)
+
+// strategies are all ways to publish istiod.
+func strategies() []strategy {
+	return []strategy{
+		{way: WayAddress, at: func(cfg Config, _ Hosted) Publication { return Published{cfg.XDS} }},
+		{
+			way: WayRoute, flag: true, at: routePublication, expose: asClusterIP, evidence: EvidenceRoutes,
+			route: routeKind{schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}, "routes", routeSpec},
+		},
+		{
+			way: WayTLSRoute, flag: true, at: tlsRoutePublication, expose: asClusterIP, evidence: EvidenceTLSRoutes,
+			route: routeKind{schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}, "tlsroutes", tlsRouteSpec},
+			host:  hostRule{required: true}, parent: true,
+		},
+		{way: WayLoadBalancer, flag: true, at: loadBalancerPublication, expose: asLoadBalancer, direct: true, evidence: EvidenceService},
+		{
+			way: WayNodePort, flag: true, at: nodePortPublication, expose: asNodePort, direct: true, evidence: EvidenceService,
+			host: hostRule{address: true},
+		},
+	}
+}
+
+// strategyOf is the row of a way; false if there is none. WayAuto has none: it stands for one of the others.
+func strategyOf(way Way) (strategy, bool) {
+	all := strategies()
+	if i := slices.IndexFunc(all, func(s strategy) bool { return s.way == way }); i >= 0 {
+		return all[i], true
+	}
+	return strategy{}, false
+}
+
+// PublishWays are the values of --publish, the default first.
+func PublishWays() []Way {
+	out := []Way{WayAuto}
+	for _, s := range strategies() {
+		if s.flag {
+			out = append(out, s.way)
+		}
+	}
+	return out
+}
+
+// Evidence is what of the management cluster the address of istiod is computed from.
+func (w Way) Evidence() Evidence {
+	s, _ := strategyOf(w)
+	return s.evidence
+}
+
+// kind is that of the route, in the version that the cluster serves where that decides.
+func (s strategy) kind(cfg Config, version string) []Kind {
+	if s.route.spec == nil {
+		return nil
+	}
+	gvk := s.route.gvk
+	if gvk.Version == "" {
+		gvk.Version = version
+	}
+	return []Kind{{GVK: gvk, Resource: s.route.resource, Namespaced: true, Names: []string{cfg.XDSService()}}}
+}
+
+// ExposureKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
+// MgmtKinds: a management cluster that is asked for another way need not serve them.
+func (c Config) ExposureKinds(way Way, tlsRouteVersion string) []Kind {
+	s, _ := strategyOf(way)
+	return s.kind(c, tlsRouteVersion)
+}
+
+// OtherExposureKinds are those of all ways but one, in each version that a cluster may serve.
+func (c Config) OtherExposureKinds(way Way) []Kind {
+	out := []Kind{}
+	for _, s := range strategies() {
+		switch {
+		case s.way == way:
+		case s.route.gvk.Version != "":
+			out = append(out, s.kind(c, "")...)
+		default:
+			for _, version := range TLSRouteVersions() {
+				out = append(out, s.kind(c, version)...)
+			}
+		}
+	}
+	return out
+}
