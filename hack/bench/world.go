@@ -90,7 +90,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	w = &world{opts: o, cfg: desired.Config{
 		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway",
-		PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
 		NetworkPolicies: desired.HyperShiftPeers(),
 	}}

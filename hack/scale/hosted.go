@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/hack/internal/istiod"
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -139,7 +140,7 @@ func (h *hosted) start() (err error) {
 		"--guest-namespace", h.revision, "--revision", h.revision, "--controller-name", "example.com/"+h.revision,
 		"--istiod-guest-server", "https://kube-apiserver:6443", "--webhook-host", h.webhook.Host,
 		"--publish-probe", "off", // no istiod answers where it is published
-		"--pilot-image", h.image(), "--proxy-image", "registry.example.com/proxyv2:1.29.1",
+		"--pilot-image", h.image(), "--proxy-image", "registry.example.com/proxyv2:"+charts.EmbeddedVersion,
 		"--leader-elect=true", "--metrics-address", "0", "--health-address", "0")
 	return err
 }

@@ -11,7 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 kubernetes_version=1.36.3
-istio_version=1.29.1
+# The version that is embedded, see pkg/charts.
+istio_version=$(sed -n 's/^const EmbeddedVersion = "\(.*\)"$/\1/p' ../../pkg/charts/source.go)
 # name, module folder, package, linker flags
 kube_ld="-X k8s.io/component-base/version.gitVersion=v$kubernetes_version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 istio_ld="-X istio.io/istio/pkg/version.buildVersion=$istio_version -X istio.io/istio/pkg/version.buildTag=$istio_version"
@@ -24,7 +25,7 @@ kube-proxy|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
 coredns|coredns|.|
 pilot-discovery|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld"
 
-key=$({ cat build.sh ./*/go.mod ./*/*.go; go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-12)
+key=$({ cat build.sh ./*/go.mod ./*/*.go; echo "$istio_version"; go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-12)
 dir=${HYPERGATE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypergate}/servers-$key
 if [ "${1:-}" = --dir ]; then echo "$dir"; exit; fi
 

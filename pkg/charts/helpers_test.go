@@ -37,7 +37,7 @@ func fromFS(tb testing.TB, fsys fs.FS, name string) *charts.Source {
 func bothVersions(tb testing.TB) map[string]*charts.Source {
 	tb.Helper()
 	dir := testcharts.Dir1282(tb)
-	return map[string]*charts.Source{"1.29.1": embedded(tb), "1.28.2": fromFS(tb, os.DirFS(dir), dir)}
+	return map[string]*charts.Source{charts.EmbeddedVersion: embedded(tb), "1.28.2": fromFS(tb, os.DirFS(dir), dir)}
 }
 
 func values(tb testing.TB, file string) map[string]any {

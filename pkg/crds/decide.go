@@ -277,7 +277,7 @@ const (
 	newer
 )
 
-// compareVersions reads versions such as v1.4.1, 1.29.1-rc.0, and v1.5 or 1.28, which people write and the standard does not know.
+// compareVersions reads versions such as v1.4.1, 1.20.3-rc.0, and v1.5 or 1.28, which people write and the standard does not know.
 func compareVersions(claimed, wanted string) order {
 	have, err := parseVersion(claimed)
 	if err != nil {

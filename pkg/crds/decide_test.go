@@ -49,19 +49,19 @@ func TestVersions(t *testing.T) {
 		claimed, wanted string
 		newer           bool
 	}{
-		{"1.29.1", "1.29.1", false},
-		{"1.29.0", "1.29.1", false},
-		{"1.29.2", "1.29.1", true},
-		{"1.100.0", "1.29.1", true},
-		{"1.29.1", "1.28", true}, // charts of a folder may not say more
+		{"1.29.7", "1.29.7", false},
+		{"1.29.6", "1.29.7", false},
+		{"1.29.8", "1.29.7", true},
+		{"1.100.0", "1.29.7", true},
+		{"1.29.7", "1.28", true}, // charts of a folder may not say more
 		{"1.28", "1.28", false},
-		{"1.28", "1.29.1", false},
-		{"1.30", "1.29.1", true},
-		{"v2", "1.29.1", false}, // not a version
-		{"1.29.1", "latest", false},
-		{"1.29.1-rc.0", "1.29.1", false},
-		{"1.29.1", "1.29.1-rc.0", true},
-		{"1.30.0-alpha", "1.29.1", true},
+		{"1.28", "1.29.7", false},
+		{"1.30", "1.29.7", true},
+		{"v2", "1.29.7", false}, // not a version
+		{"1.29.7", "latest", false},
+		{"1.29.7-rc.0", "1.29.7", false},
+		{"1.29.7", "1.29.7-rc.0", true},
+		{"1.30.0-alpha", "1.29.7", true},
 	} {
 		fact := crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Version: tc.claimed}, Content: crds.Read, Difference: crds.Difference{Changed: v1("spec")}}
 		got := crds.Decide(fact, crds.Wanted{Version: tc.wanted}, crds.Policy{})

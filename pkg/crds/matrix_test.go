@@ -98,7 +98,7 @@ func (c cell) is(dimension string, values ...string) bool {
 func wanted() map[string]crds.Wanted {
 	return map[string]crds.Wanted{
 		"gateway-api": {Version: crds.GatewayAPI().Version(), Channel: crds.GatewayAPI().Channel()},
-		"istio":       {Version: "1.29.1"},
+		"istio":       {Version: "1.20.3"},
 	}
 }
 

@@ -72,11 +72,11 @@ func TestMarksOf(t *testing.T) {
 		},
 		{"being deleted", metav1.ObjectMeta{DeletionTimestamp: &deleted}, crds.Marks{Phase: crds.Terminating}},
 		{"the Gateway API's claims", metav1.ObjectMeta{Name: routes, Annotations: map[string]string{
-			"gateway.networking.k8s.io/bundle-version": "v1.4.0", "gateway.networking.k8s.io/channel": "experimental", crds.IstioVersionAnnotation: "1.29.1",
+			"gateway.networking.k8s.io/bundle-version": "v1.4.0", "gateway.networking.k8s.io/channel": "experimental", crds.IstioVersionAnnotation: "1.20.3",
 		}}, crds.Marks{Version: "v1.4.0", Channel: "experimental"}},
 		{"Istio's claim", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
-			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.29.1",
-		}}, crds.Marks{Version: "1.29.1"}},
+			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.20.3",
+		}}, crds.Marks{Version: "1.20.3"}},
 		{"OLM's packages, sorted", metav1.ObjectMeta{Labels: map[string]string{
 			"operators.coreos.com/z.openshift-operators": "", "operators.coreos.com/a.ns": "", "olm.managed": "true", "operators.coreos.com.example.com/b.ns": "",
 		}}, crds.Marks{Packages: []string{"a.ns", "z.openshift-operators"}}},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
@@ -94,7 +95,7 @@ func TestDecideCRDs(t *testing.T) {
 	for _, c := range want {
 		names = append(names, c.Name)
 		istio := strings.HasSuffix(c.Name, ".istio.io")
-		if c.Wanted != (crds.Wanted{Version: "v1.4.1", Channel: "standard"}) && c.Wanted != (crds.Wanted{Version: "1.29.1"}) || istio != (c.Wanted.Channel == "") {
+		if c.Wanted != (crds.Wanted{Version: "v1.4.1", Channel: "standard"}) && c.Wanted != (crds.Wanted{Version: charts.EmbeddedVersion}) || istio != (c.Wanted.Channel == "") {
 			t.Errorf("%s is wanted as %+v", c.Name, c.Wanted)
 		}
 	}

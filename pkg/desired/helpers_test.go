@@ -32,8 +32,8 @@ func config(topology desired.Topology) desired.Config {
 		GuestNamespace: "openshift-ingress",
 		ControllerName: "openshift.io/gateway-controller/v1",
 		Revision:       "openshift-gateway",
-		PilotImage:     "registry.example.com/pilot:1.29.1",
-		ProxyImage:     "registry.example.com/proxyv2:1.29.1",
+		PilotImage:     "registry.example.com/pilot:" + charts.EmbeddedVersion,
+		ProxyImage:     "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
 		WebhookHost:    "gw-webhook-openshift-gateway",
 		IstioResources: desired.LayeredProductResources(),
@@ -202,7 +202,7 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return map[string]desired.ChartSource{"1.29.1": embedded(tb), "1.28.2": keep(source)}
+	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": keep(source)}
 }
 
 func compute(tb testing.TB, cfg desired.Config, source desired.ChartSource, hosted desired.Hosted, guest desired.Guest) desired.State {

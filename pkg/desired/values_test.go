@@ -30,8 +30,8 @@ func istioDirs(t *testing.T) map[string]string {
 		t.Fatalf("finding module istio.io/istio: %v", err)
 	}
 	return map[string]string{
-		"1.29.1": strings.TrimSpace(string(out)),
-		"1.28.2": filepath.Dir(filepath.Dir(testcharts.Dir1282(t))),
+		charts.EmbeddedVersion: strings.TrimSpace(string(out)),
+		"1.28.2":               filepath.Dir(filepath.Dir(testcharts.Dir1282(t))),
 	}
 }
 

@@ -85,7 +85,7 @@ func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.Guest)
 	}
 	cfg := desired.Config{
 		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
-		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
 	}
 	guest := desired.Guest{Classes: []desired.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}

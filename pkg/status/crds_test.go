@@ -107,7 +107,7 @@ func decided(mode crds.Mode, facts map[string]crds.Fact) desired.State {
 		}
 		wanted := crds.Wanted{Version: "v1.4.1", Channel: "standard"}
 		if name == filters {
-			wanted = crds.Wanted{Version: "1.29.1"}
+			wanted = crds.Wanted{Version: "1.20.3"}
 		}
 		state.Decisions = append(state.Decisions, crds.CRD{Name: name, Fact: fact, Wanted: wanted, Decision: crds.Decide(fact, wanted, crds.Policy{Mode: mode})})
 	}
@@ -414,7 +414,7 @@ func TestSettling(t *testing.T) {
 	}
 }
 
-const builtWith = "v1.4.1 of the Gateway API (standard channel), which istiod 1.29.1 was built with"
+const builtWith = "v1.4.1 of the Gateway API (standard channel), which istiod 1.20.3 was built with"
 
 func TestSupportedVersion(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -511,13 +511,13 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 		}
 	}
 	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}}, status.UnsupportedFieldsInUse,
-		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "ignored by istiod 1.29.1: " + routes + " demo/a: spec.retry (v1)"})
+		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "ignored by istiod 1.20.3: " + routes + " demo/a: spec.retry (v1)"})
 	checkCondition(t, status.Result{InUse: []crds.InUse{
 		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
 		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
 	}}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "ignored by istiod 1.29.1, which may leave open what they are to close: " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "ignored by istiod 1.20.3, which may leave open what they are to close: " +
 			routes + " demo/b: spec.rules.filters.auth (v1), spec.retry (v1); " +
 			"things.gateway.networking.k8s.io c: the whole object, a kind that it does not know; " + routes + " demo/a: spec.retry (v1)",
 	})

@@ -32,7 +32,7 @@ func FuzzConditions(f *testing.F) {
 		fact := another(read(crds.Fact{Marks: crds.Marks{Version: version, Channel: version, Writers: []string{name}}}))
 		fact.Owner.Name, fact.Difference.Lost = name, []crds.Field{{Path: path, Versions: []string{version}}}
 		r := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: fact, filters: own()}), crdFailed(filters, err))
-		r.Version, r.Istiod, r.Since = "1.29.1", desired.Available, since
+		r.Version, r.Istiod, r.Since = "1.20.3", desired.Available, since
 		r.Mgmt = apply.ReportOf(failed(deployment, err))
 		r.GuestWatches = []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(err, "list", deployments)}}
 		r.InUse = []crds.InUse{{CRD: routes, Namespace: name, Name: name, Fields: fact.Difference.Lost}}

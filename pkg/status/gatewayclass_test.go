@@ -31,7 +31,7 @@ const unmanaged = "hypergate leaves this cluster's gateways to somebody else: it
 	"their proxies stay as they are, and nobody of hypergate's updates them. To come back, set spec.gatewayAPI.managementMode: Managed in " +
 	"ingresses.operator.openshift.io cluster where the cluster has it, or else hypergate's flag --crd-management=Managed"
 
-const serves = "istiod 1.29.1 serves since 2026-11-21T10:00:00Z"
+const serves = "istiod 1.20.3 serves since 2026-11-21T10:00:00Z"
 
 // id is an object with names that a message for the guest must not have when it stands on the management side.
 func id(gvk, name string) apply.ID {
@@ -105,11 +105,11 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"the next version is on its way": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.29.1"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"},
 		},
 		"the next version does not become ready": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, but version 1.29.1, which is to replace it, does not become ready (management side)"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, but version 1.20.3, which is to replace it, does not become ready (management side)"},
 		},
 		"refused while istiod serves": {
 			status.Result{Refused: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
@@ -263,7 +263,7 @@ func TestControllerInstalled(t *testing.T) {
 // checkCondition compares one of the conditions of a result.
 func checkCondition(t *testing.T, o status.Result, kind string, w want) {
 	t.Helper()
-	o.Version = "1.29.1"
+	o.Version = "1.20.3"
 	got := find(t, status.Conditions(desired.GatewayClass{Name: "c", Generation: 7}, o, nil, now), kind)
 	wanted := metav1.Condition{
 		Type: kind, Status: w.status, Reason: w.reason, Message: w.message, ObservedGeneration: 7,

@@ -23,7 +23,7 @@ import (
 // serving is an installation in which everything is as it should be.
 func serving() status.Result {
 	return status.Result{
-		Version: "1.29.1", Classes: []desired.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: desired.Available, Since: since,
+		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: desired.Available, Since: since,
 		Mgmt: apply.ReportOf(apply.Unchanged(deployment)),
 	}
 }
@@ -98,7 +98,7 @@ func stopped(text string) want {
 }
 
 func TestControlPlane(t *testing.T) {
-	idle := status.Result{Version: "1.29.1", Plan: desired.State{Mode: crds.Managed}}
+	idle := status.Result{Version: "1.20.3", Plan: desired.State{Mode: crds.Managed}}
 	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	httpRoutes := crdOf("httproutes.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
@@ -145,7 +145,7 @@ func TestControlPlane(t *testing.T) {
 		"istiod is being replaced": {
 			with(serving(), func(r *status.Result) { r.Rollout = desired.Rolling }),
 			but(func(t *tell) {
-				t.available.message = "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.29.1"
+				t.available.message = "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"
 				t.progressing = want{metav1.ConditionTrue, "RollingOut", t.available.message}
 			}),
 		},

@@ -145,7 +145,7 @@ func (h hostile) refused() error {
 
 func (h hostile) result() status.Result {
 	r := status.Result{
-		Version: "1.29.1", Classes: []desired.GatewayClass{{Name: evil}}, Refused: h.refused(), Mgmt: h.report(), Guest: h.report(),
+		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: evil}}, Refused: h.refused(), Mgmt: h.report(), Guest: h.report(),
 		Istiod: desired.Availability(h.IntN(3)), Rollout: desired.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: evil,
 		Rotation: []string{"", evil}[h.IntN(2)], GuestTrouble: h.errOrNil(), Kubeconfig: h.errOrNil(), Token: h.errOrNil(), Proof: h.errOrNil(), Unseen: h.errOrNil(),
 		UnseenSide: []desired.Side{"", desired.SideMgmt, desired.SideGuest}[h.IntN(3)],

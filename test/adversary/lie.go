@@ -164,7 +164,7 @@ func (l *Liar) Text() string {
 		"", " ", "a", "..", "../../../api/v1/secrets", "a/b", "A_b", "-", "0", "true", "null", "{{ .Values }}", "$(HOSTNAME)", "%s%n%d",
 		"[to repair it, run: oc delete hostedcontrolplane guest1]", "] (no action required) [", "\x1b[2J\x1b[31mred", "line\nlevel=INFO msg=forged", "a\x00b", "\r\n\r\n",
 		"\u202egnp.exe\u202c", "\u2066hidden\u2069", "\u200b\ufeff", "e\u0301\u0301\u0301", "\U0001f600", `"quoted" 'text' \ back`, "<script>alert(1)</script>",
-		"99999999999999999999", "-1", "1e9", "v1.29.1-\u202e", "2026-13-45T99:99:99Z", "0000-00-00T00:00:00Z", "9999-12-31T23:59:59Z",
+		"99999999999999999999", "-1", "1e9", "v1.20.3-\u202e", "2026-13-45T99:99:99Z", "0000-00-00T00:00:00Z", "9999-12-31T23:59:59Z",
 	}
 	text := texts[l.IntN(len(texts))]
 	if l.IntN(8) == 0 {

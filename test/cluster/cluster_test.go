@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -45,7 +46,7 @@ func TestRealClusters(t *testing.T) {
 	before := sysctls(t)
 	begin := time.Now()
 	c, err := cluster.Start(t.Context(), cluster.Options{
-		Name: "story", Guest: true, Dir: t.TempDir(), StandIns: []string{"registry.example.com/proxyv2:1.29.1"}, Progress: progress{t},
+		Name: "story", Guest: true, Dir: t.TempDir(), StandIns: []string{"registry.example.com/proxyv2:" + charts.EmbeddedVersion}, Progress: progress{t},
 	})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() {
@@ -101,11 +102,11 @@ func imagesWork(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
 	}
 	t.Log("istiod's image is there, and works with a read-only root and a mount below /etc")
 	create(istiodVersionPod())
-	g.Eventually(func() string { return podLog(ctx, mgmt, "istiod-version") }).Should(gomega.ContainSubstring("1.29.1"))
+	g.Eventually(func() string { return podLog(ctx, mgmt, "istiod-version") }).Should(gomega.ContainSubstring(charts.EmbeddedVersion))
 
 	t.Log("a stand-in passes for a ready gateway, and this machine reaches its pod")
 	create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gateway"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name: "istio-proxy", Image: "registry.example.com/proxyv2:1.29.1", Args: []string{"proxy", "router", "--domain", "x"},
+		Name: "istio-proxy", Image: "registry.example.com/proxyv2:" + charts.EmbeddedVersion, Args: []string{"proxy", "router", "--domain", "x"},
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(15021)},
 		}},

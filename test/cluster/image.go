@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/hack/image/oci"
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
@@ -27,7 +28,7 @@ const (
 	kubeImage  = "docker.io/local/kube:1"
 	// IstiodImage is the reference under which istiod's image is on the node: what the chart renders for hub registry.example.com and
 	// this tag. No such registry exists; a pull is never tried because the tag is not "latest".
-	IstiodImage = "registry.example.com/pilot:1.29.1"
+	IstiodImage = "registry.example.com/pilot:" + charts.EmbeddedVersion
 	// layoutVersion is to be raised when write changes what it makes, so that no older tar is used.
 	layoutVersion = 2
 	// stale is how long the tar of an older build is kept for runs that may be importing it.

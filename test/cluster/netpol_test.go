@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -112,7 +113,7 @@ func (n *network) egress(client, server *corev1.Pod) {
 	n.reaches(server, api)
 }
 
-const standIn = "registry.example.com/proxyv2:1.29.1"
+const standIn = "registry.example.com/proxyv2:" + charts.EmbeddedVersion
 
 type network struct {
 	t    *testing.T

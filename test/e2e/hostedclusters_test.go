@@ -21,8 +21,8 @@ import (
 const (
 	usersNamespace = "istio-system"
 	// nextIstiod and nextProxy are what an upgrade brings.
-	nextIstiod = "registry.example.com/pilot:1.29.2"
-	nextProxy  = "registry.example.com/proxyv2:1.29.2"
+	nextIstiod = "registry.example.com/pilot:next"
+	nextProxy  = "registry.example.com/proxyv2:next"
 )
 
 // TestHostedClusters has clusters of its own: three hosted ones on one management cluster, all with the same names in them, where a user runs Istio too.
@@ -200,7 +200,7 @@ func (t *teller) runUsersIstio() {
 	objects, err := source.CRDs(usersCRDs())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	istio, err := source.Render(charts.Release{Name: "istiod", Namespace: usersNamespace, Values: map[string]any{
-		"global": map[string]any{"hub": "registry.example.com", "tag": "1.29.1"},
+		"global": map[string]any{"hub": "registry.example.com", "tag": charts.EmbeddedVersion},
 		"pilot": map[string]any{
 			"autoscaleEnabled": false, "resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "100Mi"}},
 			"env": map[string]any{"ENABLE_LEADER_ELECTION": "false"}, // it would write all the time

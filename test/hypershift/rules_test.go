@@ -76,7 +76,7 @@ func newPlanner(t *testing.T) *desired.Planner {
 	}
 	return desired.NewPlanner(desired.Config{
 		Topology: desired.TopologyHosted, MgmtNamespace: namespace, GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
-		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
 	}, source)
 }

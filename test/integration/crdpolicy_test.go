@@ -60,7 +60,7 @@ func TestCRDPolicy(t *testing.T) {
 	g.cfg = desired.Config{
 		Topology: desired.TopologyStandalone, MgmtNamespace: "ingress", GuestNamespace: "ingress",
 		ControllerName: "example.com/gateway-controller", Revision: "policy",
-		PilotImage: "registry.example.com/pilot:1.29.1", ProxyImage: "registry.example.com/proxyv2:1.29.1",
+		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS:        desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
 		CRDWriters: []string{givenWriter},
 	}

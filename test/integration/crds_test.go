@@ -64,7 +64,7 @@ func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
 	h.Expect(err).NotTo(gomega.HaveOccurred())
 	h.mustKeep("Istio 1.28.2", istioCRDs(t, before)...)
 	objects := h.createIstioObjects()
-	h.mustKeep("Istio 1.29.1", istioCRDs(t, now)...)
+	h.mustKeep("Istio "+charts.EmbeddedVersion, istioCRDs(t, now)...)
 	for _, u := range objects {
 		got, err := h.client.Resource(resourceOf(u)).Namespace("default").Get(t.Context(), u.GetName(), metav1.GetOptions{})
 		h.Expect(err).NotTo(gomega.HaveOccurred())

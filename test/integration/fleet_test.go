@@ -43,7 +43,7 @@ func TestAFleetOfHostedClusters(t *testing.T) {
 
 	before = fleet.settled(second)
 	stop[second]()
-	second.cfg.PilotImage = "registry.example.com/pilot:1.29.2"
+	second.cfg.PilotImage = "registry.example.com/pilot:next"
 	second.run()
 	second.Eventually(func() string { return second.istiod().Spec.Template.Spec.Containers[0].Image }).Should(gomega.Equal(second.cfg.PilotImage))
 	second.playIstiod(corev1.ConditionTrue)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -128,7 +129,7 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
 	w.install("demo2")
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "AsExpected", "istiod 1.29.1 serves since"))
+	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" serves since"))
 	w.tells("guest1", status.ControlPlaneProgressing, provingWebhook())
 	w.isWell("guest1")
 	w.settle()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
@@ -140,7 +141,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	t.Log("the HostedControlPlane cannot change its ways while hypergate runs")
 	w.publishAPIServer(`{"type":"LoadBalancer"}`)
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
-	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod 1.29.1 serves"))
+	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " serves"))
 	again()
 }
 
@@ -163,7 +164,7 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	assign(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.44"}]}}}`)
 	w.Eventually(w.publishedAt("192.0.2.44", 15012)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod 1.29.1 serves"))
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " serves"))
 
 	t.Log("it takes its address back: istiod stays as it is")
 	w.settle()

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
@@ -33,7 +34,7 @@ const (
 	GuestNamespace = deploy.GuestNamespace
 	ControllerName = "openshift.io/gateway-controller/v1"
 	Revision       = "openshift-gateway"
-	ProxyImage     = "registry.example.com/proxyv2:1.29.1"
+	ProxyImage     = "registry.example.com/proxyv2:" + charts.EmbeddedVersion
 )
 
 // Folders of deploy/ for the management side of a hosted cluster.

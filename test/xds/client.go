@@ -13,10 +13,12 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/structpb"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hypergate/hypergate/pkg/charts"
 )
 
 // istioVersion is what the client claims to be; istiod adapts what it sends to the proxy's version.
-const istioVersion = "1.29.1"
+const istioVersion = charts.EmbeddedVersion
 
 // Options say where istiod is and who asks.
 type Options struct {

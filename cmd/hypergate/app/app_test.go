@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
+	"github.com/hypergate/hypergate/pkg/charts"
 )
 
 // result is what a command line ended with.
@@ -42,7 +43,7 @@ func fails(t *testing.T, args []string, want ...string) {
 func flags(others ...string) []string {
 	return append([]string{
 		"--namespace=clusters-guest1", "--xds-address=istiod.apps.example.com:443",
-		"--pilot-image=registry.example.com/pilot:1.29.1", "--proxy-image=registry.example.com/proxyv2:1.29.1",
+		"--pilot-image=registry.example.com/pilot:" + charts.EmbeddedVersion, "--proxy-image=registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 	}, others...)
 }
 
@@ -203,7 +204,7 @@ func TestHelp(t *testing.T) {
 		"run":     {[]string{"run", "--help"}, []string{"Examples:", "hypergate run --namespace", "--guest-kubeconfig", "--topology standalone", "default \"openshift.io/gateway-controller/v1\""}},
 		"render":  {[]string{"render", "--help"}, []string{"Examples:", "hypergate render --side management", "--side dropped"}},
 		"crds":    {[]string{"crds", "--help"}, []string{"Examples:", "hypergate crds --guest-kubeconfig", "--dry-run adopt", "Exit codes:", "2  somebody must act"}},
-		"version": {[]string{"version"}, []string{"hypergate ", "(Istio 1.29.1)"}},
+		"version": {[]string{"version"}, []string{"hypergate ", "(Istio " + charts.EmbeddedVersion + ")"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, tc.args...)

@@ -32,14 +32,14 @@ func findings() crdFindings {
 	served := crds.Definition{State: crds.Established}
 	third := crds.Owner{Kind: crds.ThirdParty, Name: "argocd-controller"}
 	return crdFindings{
-		istio: "1.29.1", mode: crds.Managed,
+		istio: "1.20.3", mode: crds.Managed,
 		crds: []crds.CRD{
 			decided("backendtlspolicies.gateway.networking.k8s.io", standard, crds.Fact{}),
-			decided("destinationrules.networking.istio.io", crds.Wanted{Version: "1.29.1"}, crds.Fact{
+			decided("destinationrules.networking.istio.io", crds.Wanted{Version: "1.20.3"}, crds.Fact{
 				Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "openshift-operators"}, Content: crds.Read, Definition: served,
 				Difference: crds.Difference{Gained: fields("spec.trafficPolicy.retryBudget")},
 			}),
-			decided("envoyfilters.networking.istio.io", crds.Wanted{Version: "1.29.1"}, crds.Fact{
+			decided("envoyfilters.networking.istio.io", crds.Wanted{Version: "1.20.3"}, crds.Fact{
 				Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "servicemesh.openshift-operators"}, Content: crds.Read, Definition: served,
 			}),
 			decided("gatewayclasses.gateway.networking.k8s.io", standard, crds.Fact{
@@ -90,7 +90,7 @@ func TestCRDReports(t *testing.T) {
 		"clean":      {clean().report(), 0},
 		"unmanaged":  {unmanaged.report(), 0},
 		"adopt":      {answered, 2},
-		"nothing":    {crdFindings{istio: "1.29.1", mode: crds.Managed, crds: findings().crds[:1]}.takeovers(), 0},
+		"nothing":    {crdFindings{istio: "1.20.3", mode: crds.Managed, crds: findings().crds[:1]}.takeovers(), 0},
 	} {
 		for _, format := range []string{"table", "json", "yaml"} {
 			t.Run(name+"."+format, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
 			Lost: fields, Gained: fields, Changed: fields, Other: []string{evil}, Unkept: []string{evil}, Fixed: []string{evil},
 		},
 	}
-	found := crdFindings{istio: "1.29.1", mode: crds.Mode(evil), unserved: []string{evil}, inUse: []crds.InUse{{CRD: evil, Namespace: evil, Name: evil, Fields: fields}}}
+	found := crdFindings{istio: "1.20.3", mode: crds.Mode(evil), unserved: []string{evil}, inUse: []crds.InUse{{CRD: evil, Namespace: evil, Name: evil, Fields: fields}}}
 	found.crds = []crds.CRD{{Name: "httproutes.gateway.networking.k8s.io", Fact: fact, Decision: crds.Decide(fact, crds.Wanted{}, crds.Policy{Mode: crds.Managed})}}
 	takeovers := found.takeovers()
 	takeovers.Takeovers[0].APIServer = answer{Result: refused, Message: evil}

@@ -103,8 +103,8 @@ func (o *planOptions) config() (desired.Config, error) {
 func (o *planOptions) missing() error {
 	var errs []error
 	for _, f := range []struct{ flag, value, example string }{
-		{"--pilot-image", o.pilotImage, "registry.example.com/pilot:1.29.1"},
-		{"--proxy-image", o.proxyImage, "registry.example.com/proxyv2:1.29.1"},
+		{"--pilot-image", o.pilotImage, "registry.example.com/pilot:" + charts.EmbeddedVersion},
+		{"--proxy-image", o.proxyImage, "registry.example.com/proxyv2:" + charts.EmbeddedVersion},
 	} {
 		if f.value == "" {
 			errs = append(errs, fmt.Errorf("%s must be given, such as %s", f.flag, f.example))

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
@@ -33,14 +35,17 @@ func newRender() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render",
 		Short: "Print what run would apply to each side, and what it drops and why; no cluster needed",
-		Example: `  # What goes to the management cluster
+		Example: `  # What an installation looks like, with example images and addresses
+  hypergate render
+
+  # What goes to the management cluster
   hypergate render --side management --namespace clusters-guest1 --xds-address istiod.apps.example.com:443 \
-    --pilot-image registry.example.com/pilot:1.29.1 --proxy-image registry.example.com/proxyv2:1.29.1
+    --pilot-image registry.example.com/pilot:` + charts.EmbeddedVersion + ` --proxy-image registry.example.com/proxyv2:` + charts.EmbeddedVersion + `
 
   # What goes nowhere, and why
   hypergate render --side dropped --topology standalone --pilot-image ... --proxy-image ...`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&o.side, "side", "all", "management, guest, dropped or all")
@@ -51,19 +56,19 @@ func newRender() *cobra.Command {
 	return cmd
 }
 
-func (o *renderOptions) run(out io.Writer) error {
+func (o *renderOptions) run(cmd *cobra.Command) error {
 	if !slices.Contains([]string{"management", "guest", "dropped", "all"}, o.side) {
 		return fmt.Errorf("--side: %q is none of management, guest, dropped, all", o.side)
 	}
 	if o.output != "yaml" && o.output != "json" {
 		return fmt.Errorf("--output: %q is neither yaml nor json", o.output)
 	}
-	cfg, err := o.config()
-	if err != nil {
-		return err
+	source, sourceErr := chartSource(o.chartsDir)
+	if sourceErr == nil {
+		o.fillIn(cmd, source.Version())
 	}
-	source, err := chartSource(o.chartsDir)
-	if err != nil {
+	cfg, err := o.config()
+	if err = cmp.Or(err, sourceErr); err != nil {
 		return err
 	}
 	root, err := o.root()
@@ -89,7 +94,32 @@ func (o *renderOptions) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return o.print(out, objects)
+	return o.print(cmd.OutOrStdout(), objects)
+}
+
+// fillIn sets the flags that run requires and that were not given to examples, and says so on stderr.
+func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
+	hosted := o.topology != string(desired.TopologyStandalone)
+	var filled []string
+	for _, example := range []struct {
+		flag, value string
+		applies     bool
+	}{
+		{"namespace", "clusters-guest1", hosted},
+		{"xds-address", "istiod.apps.example.com:443", hosted && !cmd.Flags().Changed("publish")},
+		{"pilot-image", "registry.example.com/pilot:" + version, true},
+		{"proxy-image", "registry.example.com/proxyv2:" + version, true},
+	} {
+		if !example.applies || cmd.Flags().Changed(example.flag) {
+			continue
+		}
+		if err := cmd.Flags().Set(example.flag, example.value); err == nil {
+			filled = append(filled, "--"+example.flag+"="+example.value)
+		}
+	}
+	if len(filled) > 0 {
+		cmd.PrintErrln("hypergate: using examples for flags that were not given: " + strings.Join(filled, " "))
+	}
 }
 
 // credentialOf is istiod's guest kubeconfig, which is no part of a plan because only a guest can give its token. There is none without istiod.

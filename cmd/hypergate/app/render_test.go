@@ -94,6 +94,36 @@ func TestRenderSides(t *testing.T) {
 	}
 }
 
+// TestRenderFillsInExamples for flags that were not given, and names them on stderr.
+func TestRenderFillsInExamples(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given, filled []string
+	}{
+		"no flags":    {nil, []string{"--namespace=clusters-guest1", "--xds-address=istiod.apps.example.com:443", "--pilot-image=", "--proxy-image="}},
+		"one flag":    {[]string{"--namespace=clusters-guest2"}, []string{"--xds-address=", "--pilot-image=", "--proxy-image="}},
+		"standalone":  {[]string{"--topology=standalone"}, []string{"--pilot-image=", "--proxy-image="}},
+		"an address":  {[]string{"--xds-address=a.example.com:443"}, []string{"--namespace=", "--pilot-image=", "--proxy-image="}},
+		"both images": {flags("--proxy-image=registry.example.com/other:1")[1:], []string{"--namespace="}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, append([]string{"render", "--side=management"}, tc.given...)...)
+			_, filled, said := strings.Cut(r.errOut, "hypergate: using examples for flags that were not given: ")
+			if r.code != 0 || !said || !strings.Contains(r.out, "kind: Deployment") {
+				t.Fatalf("code %d, error %q", r.code, r.errOut)
+			}
+			got := strings.Fields(filled)
+			if len(got) != len(tc.filled) {
+				t.Fatalf("it fills in %q, want %q", got, tc.filled)
+			}
+			for i, want := range tc.filled {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("it fills in %q, want %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
 func TestRenderCRDs(t *testing.T) {
 	with, without := describe(render(t, flags("--side=guest")...)), describe(render(t, flags("--side=guest", "--crds=false")...))
 	crds := with[:len(with)-len(without)]
