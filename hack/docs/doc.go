@@ -7,4 +7,7 @@
 // # Invariants
 //
 //   - A number in docs/reference/limits.md is the value of the constant that its row names.
+//   - A relative link of a page leads to a file, and to a heading of it.
+//   - The README is short.
+//   - The examples of deploy/ are objects of the Gateway API that fit together.
 package docs

@@ -1,0 +1,84 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// readmeWords is the most words that the README may have. Reference tables are in docs/reference.
+const readmeWords = 900
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	// unanchored is what GitHub leaves out of a heading's anchor.
+	unanchored = regexp.MustCompile(`[^\w\- ]`)
+)
+
+// TestLinksLeadSomewhere: each relative link of a page names a file of the checkout, and a heading of it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, page := range pages(t) {
+		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target, anchor, _ := strings.Cut(found[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			file := filepath.Join(filepath.Dir(page), target)
+			if target == "" {
+				file = page
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: the link %s leads nowhere: %v", page, found[1], err)
+			} else if anchor != "" && !anchors(read(t, file))[anchor] {
+				t.Errorf("%s: the link %s: %s has no such heading", page, found[1], file)
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+// TestTheREADMEIsShort: it is the front door, and the rest is behind it.
+func TestTheREADMEIsShort(t *testing.T) {
+	if words := len(strings.Fields(read(t, filepath.Join(root, "README.md")))); words > readmeWords {
+		t.Errorf("README.md has %d words, want at most %d: move what is reference to docs/reference", words, readmeWords)
+	}
+}
+
+// pages are the Markdown files that people read.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/*.md", "deploy/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, found...)
+	}
+	return out
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// anchors are those of a page's headings, as GitHub makes them.
+func anchors(page string) map[string]bool {
+	out := map[string]bool{}
+	for _, found := range heading.FindAllStringSubmatch(page, -1) {
+		out[strings.ReplaceAll(strings.ToLower(unanchored.ReplaceAllString(found[1], "")), " ", "-")] = true
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+)
+
+// versioned are the files that are no code and name the Istio version, in one of these forms. UPDATE=1 writes the constant into them.
+var (
+	versioned = []string{
+		"README.md", "docs/hypershift.md", "deploy/cluster-api/example/kustomization.yaml", "deploy/hosted/example/kustomization.yaml",
+		"deploy/standalone/deployment.yaml",
+	}
+	versionForms = regexp.MustCompile(`(pilot:|proxyv2:|istiod |\| Istio \| )(\d+\.\d+\.\d+)\b`)
+)
+
+// TestOneConstantNamesTheIstioVersion: a new Istio changes pkg/charts, go.mod, and what UPDATE=1 writes.
+func TestOneConstantNamesTheIstioVersion(t *testing.T) {
+	for _, file := range versioned {
+		path := filepath.Join(root, file)
+		before := read(t, path)
+		after := versionForms.ReplaceAllString(before, "${1}"+charts.EmbeddedVersion)
+		switch {
+		case !versionForms.MatchString(before):
+			t.Errorf("%s does not name the Istio version any more: take it off the list", file)
+		case before == after:
+		case os.Getenv("UPDATE") != "":
+			if err := os.WriteFile(path, []byte(after), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s names another Istio version than pkg/charts: run UPDATE=1 go test ./hack/docs", file)
+		}
+	}
+	for _, file := range otherFiles(t) {
+		if strings.Contains(read(t, filepath.Join(root, file)), charts.EmbeddedVersion) {
+			t.Errorf("%s names the Istio version: take it from charts.EmbeddedVersion", file)
+		}
+	}
+}
+
+// otherFiles are the files of the checkout that must not name the Istio version.
+func otherFiles(t *testing.T) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if slices.Contains([]string{".git", "bin", "testdata"}, name) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		text := slices.Contains([]string{".go", ".sh", ".yaml", ".md", ""}, filepath.Ext(name))
+		if text && name != "CHANGELOG.md" && file != "pkg/charts/source.go" && !slices.Contains(versioned, file) {
+			out = append(out, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 300 {
+		t.Fatalf("only %d files were found", len(out))
+	}
+	return out
+}
