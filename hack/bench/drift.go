@@ -141,7 +141,7 @@ func (w *world) members(ctx context.Context) ([]body, error) {
 				return nil, fmt.Errorf("listing what is managed: %w", err)
 			}
 			for _, u := range list.Items {
-				if k.Kept && !strings.HasSuffix(u.GetName(), istioCRDs) {
+				if k.NeverPrune && !strings.HasSuffix(u.GetName(), istioCRDs) {
 					continue
 				}
 				change, err := changeOf(&u)

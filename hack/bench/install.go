@@ -108,7 +108,7 @@ func (w *world) installation() ([]body, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := desired.Compute(w.cfg, w.source, desired.Hosted{CA: ca}, w.seen())
+	state, err := desired.Compute(w.cfg, w.source, desired.ManagementObservation{CA: ca}, w.seen())
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +132,12 @@ func (w *world) installation() ([]body, error) {
 }
 
 // seen is what the guest shows when the GatewayClass comes.
-func (w *world) seen() desired.Guest {
+func (w *world) seen() desired.GuestObservation {
 	facts := map[string]crdbundle.Fact{}
 	for _, name := range crdbundle.GatewayAPI().Names() {
-		facts[name] = crdbundle.Fact{Owner: crdbundle.Owner{Kind: crdbundle.Ours}, Marks: crdbundle.Marks{Membership: crdbundle.Member}}
+		facts[name] = crdbundle.Fact{Owner: crdbundle.Owner{Kind: crdbundle.Ours}, Metadata: crdbundle.Metadata{Membership: crdbundle.Member}}
 	}
-	return desired.Guest{API: w.guestAPI(), Classes: []desired.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: desired.Present}
+	return desired.GuestObservation{API: w.guestAPI(), Classes: []desired.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: desired.Present}
 }
 
 func (w *world) guestAPI() desired.GuestAPI {

@@ -346,7 +346,9 @@ func (w *world) clearSide(ctx context.Context, s *side) error {
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return k.Kept && !strings.HasSuffix(o.Name, istioCRDs) }), nil
+		return slices.DeleteFunc(list.Items, func(o metav1.PartialObjectMetadata) bool {
+			return k.NeverPrune && !strings.HasSuffix(o.Name, istioCRDs)
+		}), nil
 	}
 	for _, k := range s.kinds {
 		objects, err := members(ctx, k)

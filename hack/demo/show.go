@@ -124,7 +124,7 @@ func showDropped(_ context.Context, w *world.World, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	state, err := desired.Compute(cfg, source, desired.Hosted{CA: ca}, desired.Guest{Classes: []desired.GatewayClass{{Name: class}}})
+	state, err := desired.Compute(cfg, source, desired.ManagementObservation{CA: ca}, desired.GuestObservation{Classes: []desired.GatewayClass{{Name: class}}})
 	if err != nil {
 		return err
 	}

@@ -35,16 +35,16 @@ type job struct {
 // one outcome per object, in the order of objs. A call with an object that must not be applied here is refused as a whole, before anything
 // is sent. Objects that are not in objs are left alone; see Prune.
 func Apply[O Object](ctx context.Context, c *Cluster, objs []O) Report {
-	return At(ctx, c, objs, nil)
+	return AtVersion(ctx, c, objs, nil)
 }
 
-// NotThere is the resourceVersion of what is not there. No object has it: etcd's first revision is that of an empty store.
-const NotThere = "1"
+// Absent is the resourceVersion of what is not there. No object has it: etcd's first revision is that of an empty store.
+const Absent = "1"
 
-// At is Apply where the caller has looked at objects, whosever they are, and decided on that to write them: at has the resourceVersion that
+// AtVersion is Apply where the caller has looked at objects, whosever they are, and decided on that to write them: at has the resourceVersion that
 // it saw of each, or NotThere. Such an object is written if it is still the same, and fields are taken from whoever has them: it is ours from
 // then on. One that has changed is left as it is, and Waiting: the caller should look again when its own watch shows the change.
-func At[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]string) Report {
+func AtVersion[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]string) Report {
 	jobs := make([]job, 0, len(objs))
 	for _, o := range objs {
 		id := ID{o.GVK(), o.Key()}
@@ -186,7 +186,7 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 			outcomes[i] = Unchanged(j.id)
 		case planWait:
 			outcomes[i] = Waiting(j.id)
-		case planDamped, planRefused:
+		case planRateLimited, planRefused:
 			outcomes[i] = pause.outcome(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:
 			running.Go(func() error {
@@ -335,7 +335,7 @@ func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.Part
 	at := ""
 	switch w { //nolint:exhaustive // the others ask for no version
 	case wayNew:
-		at = NotThere
+		at = Absent
 	case wayDecided:
 		at = j.at
 	}

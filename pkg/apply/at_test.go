@@ -29,7 +29,7 @@ func TestApplyAtAdopts(t *testing.T) {
 		t.Fatalf("applied and not adopted: %s", r)
 	}
 	version := at(objs[0], w.live(theirs).GetResourceVersion())
-	if r := apply.At(t.Context(), c, objs, version); !r.Complete() || r.Writes() != 1 {
+	if r := apply.AtVersion(t.Context(), c, objs, version); !r.Complete() || r.Writes() != 1 {
 		t.Fatalf("adopted: %s, %d writes: %v", r, r.Writes(), r.Err())
 	}
 	got := w.live(theirs)
@@ -41,7 +41,7 @@ func TestApplyAtAdopts(t *testing.T) {
 	}
 	w.settle(c, objs)
 	w.requests.reset()
-	if r := apply.At(t.Context(), c, objs, version); r.Writes() != 0 {
+	if r := apply.AtVersion(t.Context(), c, objs, version); r.Writes() != 0 {
 		t.Errorf("adopted once more: %s", r)
 	}
 	w.patch(objs[0], `{"metadata":{"labels":{"both":"theirs"}}}`)
@@ -65,7 +65,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			ours := w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}, annotations: {new: ours}}}`)
-			version := apply.NotThere
+			version := apply.Absent
 			if test.before != "" {
 				create := w.create
 				if test.ours {
@@ -87,7 +87,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 				}
 			}
 			w.requests.before.Store(&meanwhile)
-			r := apply.At(t.Context(), c, []object{ours}, at(ours, version))
+			r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, version))
 			if r.Count(apply.VerdictWaiting) != 1 || r.Writes() != 1 || r.Err() != nil || w.logged.Load() != 0 {
 				t.Fatalf("%s, %d writes: %v", r, r.Writes(), r.Err())
 			}
@@ -95,7 +95,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 			if got.GetLabels()["both"] != "newer" || metav1.HasAnnotation(metav1.ObjectMeta{Annotations: got.GetAnnotations()}, "new") {
 				t.Errorf("it was written: %v %v", got.GetLabels(), got.GetAnnotations())
 			}
-			if r := apply.At(t.Context(), c, []object{ours}, at(ours, got.GetResourceVersion())); !r.Complete() {
+			if r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, got.GetResourceVersion())); !r.Complete() {
 				t.Errorf("looked at again: %s: %v", r, r.Err())
 			}
 		})
@@ -108,8 +108,8 @@ func TestApplyAtMakesWhatIsGone(t *testing.T) {
 	w := newWorld(t)
 	c := w.started()
 	ours := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`)
-	for _, version := range []string{apply.NotThere, "123"} {
-		if r := apply.At(t.Context(), c, []object{ours}, at(ours, version)); !r.Complete() || r.Writes() != 1 {
+	for _, version := range []string{apply.Absent, "123"} {
+		if r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, version)); !r.Complete() || r.Writes() != 1 {
 			t.Fatalf("at %s: %s: %v", version, r, r.Err())
 		}
 		w.remove(ours)

@@ -23,12 +23,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// Class is the kind of a cause, ordered from what heals by itself to what somebody must put right.
-type Class int
+// ErrorClass is the kind of a cause, ordered from what heals by itself to what somebody must put right.
+type ErrorClass int
 
 const (
 	// NoCause is the class of the zero Cause.
-	NoCause Class = iota
+	NoCause ErrorClass = iota
 	// Cancelled means that the caller's context ended while the request ran.
 	Cancelled
 	// Unreachable means no answer, or one that says that the API server cannot answer now (5xx, 429).
@@ -60,7 +60,7 @@ const (
 )
 
 // String is the class's name in CamelCase, fit for a condition's reason.
-func (c Class) String() string {
+func (c ErrorClass) String() string {
 	names := []string{
 		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied", "Invalid",
 		"Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "Other",
@@ -71,8 +71,8 @@ func (c Class) String() string {
 	return names[c]
 }
 
-// Passes says whether a cause goes away without anybody putting it right.
-func (c Class) Passes() bool {
+// IsTransient says whether a cause goes away without anybody putting it right.
+func (c ErrorClass) IsTransient() bool {
 	switch c {
 	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
 		return true
@@ -95,7 +95,7 @@ const (
 // Cause is why an object could not be applied, deleted or watched. What it says names no host, object, namespace or user, so that anybody
 // may read it; the error beside it is for logs.
 type Cause struct {
-	class    Class
+	class    ErrorClass
 	text     string
 	verb     string
 	resource schema.GroupResource
@@ -103,13 +103,13 @@ type Cause struct {
 }
 
 // as is the cause with a class and a sentence.
-func (c Cause) as(class Class, format string, args ...any) Cause {
+func (c Cause) as(class ErrorClass, format string, args ...any) Cause {
 	c.class, c.text = class, text.Line(fmt.Sprintf(format, args...), sentenceLimit)
 	return c
 }
 
 // Class says what kind of cause it is.
-func (c Cause) Class() Class { return c.class }
+func (c Cause) Class() ErrorClass { return c.class }
 
 // Detail is what the API server said. Unlike the rest of a Cause it may name objects.
 func (c Cause) Detail() string { return c.detail }

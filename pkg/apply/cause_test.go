@@ -35,7 +35,7 @@ func TestClassify(t *testing.T) {
 	tests := map[string]struct {
 		err    error
 		kind   Kind
-		class  Class
+		class  ErrorClass
 		want   string
 		detail string // expected in the detail, when not empty
 	}{
@@ -159,7 +159,7 @@ func TestEveryClassAndVerdictHasAName(t *testing.T) {
 		}
 		seen[v.String()] = true
 	}
-	for _, beyond := range []fmt.Stringer{Class(-1), Other + 1, Verdict(-1), VerdictFailed + 1} {
+	for _, beyond := range []fmt.Stringer{ErrorClass(-1), Other + 1, Verdict(-1), VerdictFailed + 1} {
 		if beyond.String() == "" {
 			t.Errorf("%d has no name", beyond)
 		}

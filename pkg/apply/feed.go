@@ -114,7 +114,7 @@ func (t *tracker) setProblem(from source, p *WatchProblem) (changed bool) {
 			f.problem = p
 		}
 		wakes := changed
-		if p != nil && !p.Cause.Class().Passes() {
+		if p != nil && !p.Cause.Class().IsTransient() {
 			wakes = wakes || !f.refused.in(f.begun.session)
 			f.refused = mark{true, f.begun.session}
 		}

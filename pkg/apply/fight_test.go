@@ -111,13 +111,13 @@ func TestAFightIsDamped(t *testing.T) {
 	}
 	w.requests.reset()
 	r := fight()
-	if r.Count(apply.VerdictDamped) != 1 || r.Complete() || r.Err() != nil || r.Writes() != 0 || r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
+	if r.Count(apply.VerdictRateLimited) != 1 || r.Complete() || r.Err() != nil || r.Writes() != 0 || r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
 		t.Errorf("after a burst: %s, complete %t, again after %v: %v", r, r.Complete(), r.RetryAfter(), r.Err())
 	}
-	if rival := r.Outcomes()[0].Rival(); !strings.HasSuffix(rival, "(data.key)") {
+	if rival := r.Outcomes()[0].OtherManager(); !strings.HasSuffix(rival, "(data.key)") {
 		t.Errorf("the rival is %q, want the name of the enemy and the field", rival)
 	}
-	if p := c.Prune(t.Context()); p.Count(apply.VerdictDamped) != 1 || p.Count(apply.VerdictDeleted) != 1 || p.RetryAfter() != 10*time.Second || p.Complete() {
+	if p := c.Prune(t.Context()); p.Count(apply.VerdictRateLimited) != 1 || p.Count(apply.VerdictDeleted) != 1 || p.RetryAfter() != 10*time.Second || p.Complete() {
 		t.Errorf("prune after a burst: %s, again after %v", p, p.RetryAfter())
 	}
 	if got := w.requests.String(); got != "0 reads, 1 writes" {
@@ -151,7 +151,7 @@ func TestFlappingIsDamped(t *testing.T) {
 	}
 	before := writes
 	up, _ := flap()
-	if before < 10 || up.Count(apply.VerdictDamped) != 1 || up.RetryAfter() != 10*time.Second || writes != before {
+	if before < 10 || up.Count(apply.VerdictRateLimited) != 1 || up.RetryAfter() != 10*time.Second || writes != before {
 		t.Errorf("after %d writes: %s, again after %v, %d more", before, up, up.RetryAfter(), writes-before)
 	}
 	if live := w.live(o.u); live != nil {

@@ -25,9 +25,9 @@ const (
 	// VerdictWaiting cannot be dealt with until the watch says more: the object is being deleted, or, when it stands for a kind, the kind's
 	// objects are not known yet. There will be a notification.
 	VerdictWaiting
-	// VerdictDamped was left as it is, because it was written too often: somebody undoes what we write. Nothing will tell when it may be
+	// VerdictRateLimited was left as it is, because it was written too often: somebody undoes what we write. Nothing will tell when it may be
 	// written again but Report.RetryAfter.
-	VerdictDamped
+	VerdictRateLimited
 	// VerdictSkipped was not tried, or got no answer, because the call was refused or its context ended. A request that was sent may have been
 	// carried out all the same: the watch shows it.
 	VerdictSkipped
@@ -46,13 +46,13 @@ func (v Verdict) String() string {
 
 // Outcome is what became of one object, or of a kind where Prune could not begin.
 type Outcome struct {
-	id      ID
-	verdict Verdict
-	cause   Cause
-	err     error
-	writes  int
-	retry   time.Duration
-	rival   string
+	id           ID
+	verdict      Verdict
+	cause        Cause
+	err          error
+	writes       int
+	retry        time.Duration
+	otherManager string
 }
 
 // Unchanged says that the object was as it should be, or is no longer ours to prune.
@@ -67,19 +67,19 @@ func Deleted(id ID) Outcome { return Outcome{id: id, verdict: VerdictDeleted} }
 // Waiting says that the watch must show something first.
 func Waiting(id ID) Outcome { return Outcome{id: id, verdict: VerdictWaiting} }
 
-// Damped says that the object was written too often, and may be written again after a while.
-func Damped(id ID, retry time.Duration) Outcome {
-	return Outcome{id: id, verdict: VerdictDamped, retry: retry}
+// RateLimited says that the object was written too often, and may be written again after a while.
+func RateLimited(id ID, retry time.Duration) Outcome {
+	return Outcome{id: id, verdict: VerdictRateLimited, retry: retry}
 }
 
 // By says who changes an object that was damped, as far as it shows: a field manager, and a field in brackets.
 func (o Outcome) By(rival string) Outcome {
-	o.rival = rival
+	o.otherManager = rival
 	return o
 }
 
-// Rival is who changes an object that was damped; empty when it does not show.
-func (o Outcome) Rival() string { return o.rival }
+// OtherManager is who changes an object that was damped; empty when it does not show.
+func (o Outcome) OtherManager() string { return o.otherManager }
 
 // Skipped says that nothing was tried, or that the call ended before the answer.
 func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }

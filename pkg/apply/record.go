@@ -17,11 +17,11 @@ const (
 
 // sighting is what the watch showed last of one object. Gone covers an object that lost our label: the watch cannot tell the difference.
 type sighting struct {
-	state  state
-	rv     string
-	uid    types.UID
-	fields uint64 // hash of our entry in managedFields, with its time; 0 when there is none
-	rival  string // who wrote it after us
+	state        state
+	rv           string
+	uid          types.UID
+	fields       uint64 // hash of our entry in managedFields, with its time; 0 when there is none
+	otherManager string // who wrote it after us
 }
 
 // exists says that there is an object with our label.
@@ -81,7 +81,7 @@ const (
 	planWriteOurs         // it is ours
 	planWriteNew          // the watch shows no object of ours, and we wrote none: nothing is there, or somebody else's object
 	planWriteUnknown      // we wrote it, and it is gone or lost our label; or there is no watch
-	planDamped            // it was written too often
+	planRateLimited       // it was written too often
 	planRefused           // it came back too large, and has not changed since
 )
 

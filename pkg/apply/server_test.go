@@ -26,7 +26,7 @@ func TestRealCauses(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(*world)
 		object  string
-		class   apply.Class
+		class   apply.ErrorClass
 		want    string
 	}{
 		"invalid": {
@@ -131,7 +131,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change func(*rest.Config)
-		class  apply.Class
+		class  apply.ErrorClass
 		want   string
 	}{
 		"nobody listens": {func(c *rest.Config) { c.Host = "https://127.0.0.1:1" }, apply.Unreachable, "the API server cannot be reached: connection refused"},

@@ -16,7 +16,7 @@ import (
 type tracker struct {
 	mu      sync.Mutex
 	kinds   []kindRecords
-	damper  damper
+	limiter rateLimiter
 	clock   clock.PassiveClock
 	session func() uint64
 	// answered is how many writes and deletions were answered.
@@ -34,7 +34,7 @@ type kindRecords struct {
 
 func newTracker(kinds []Kind, now clock.PassiveClock) *tracker {
 	t := &tracker{
-		kinds: make([]kindRecords, len(kinds)), damper: damper{buckets: map[place]bucket{}, swept: now.Now()}, clock: now,
+		kinds: make([]kindRecords, len(kinds)), limiter: rateLimiter{buckets: map[place]bucket{}, swept: now.Now()}, clock: now,
 		session: func() uint64 { return 0 }, notify: func() {},
 	}
 	for i, k := range kinds {
@@ -100,9 +100,9 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 		return p, pause{failure: r.memo.refusal}
 	default:
 	}
-	if pause := t.damper.take(place{kind, key}, t.clock.Now()); pause.wait > 0 {
-		pause.rival = r.seen.rival
-		return planDamped, pause
+	if pause := t.limiter.take(place{kind, key}, t.clock.Now()); pause.wait > 0 {
+		pause.otherManager = r.seen.otherManager
+		return planRateLimited, pause
 	}
 	r.busy, r.stirred = true, false
 	t.kinds[kind].records[key] = r
@@ -113,14 +113,14 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 func (t *tracker) beginDelete(kind int, key types.NamespacedName) pause {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.damper.take(place{kind, key}, t.clock.Now())
+	return t.limiter.take(place{kind, key}, t.clock.Now())
 }
 
 // ended takes what a write or a deletion came to.
 func (t *tracker) ended(kind int, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.damper.ended(place{kind, o.id.Key}, o)
+	t.limiter.ended(place{kind, o.id.Key}, o)
 }
 
 // uid is that of the object that we wrote last; empty when there is none.
@@ -148,7 +148,7 @@ func (t *tracker) shown(kind int, key types.NamespacedName) any {
 	if !ok || !r.seen.exists() {
 		return nil
 	}
-	return &member{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv}, rival: r.seen.rival}
+	return &member{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv}, otherManager: r.seen.otherManager}
 }
 
 // wrote ends a write that succeeded.

@@ -256,19 +256,19 @@ func (s store) shrink(obj any) (watch.Small, error) {
 // member is an object's metadata without all that we do not need.
 type member struct {
 	metav1.ObjectMeta
-	fields uint64
-	rival  string
+	fields       uint64
+	otherManager string
 }
 
 // KeptBytes is what is kept beside the metadata.
-func (m *member) KeptBytes() int { return len(m.rival) }
+func (m *member) KeptBytes() int { return len(m.otherManager) }
 
 func (m *member) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
 }
 
 func (m *member) sighting() sighting {
-	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields, rival: m.rival}
+	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields, otherManager: m.otherManager}
 	if m.DeletionTimestamp != nil {
 		s.state = terminating
 	}
@@ -284,9 +284,9 @@ func (s store) strip(obj any) (*member, error) {
 		return o, nil
 	case *metav1.PartialObjectMetadata:
 		return &member{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp},
-			fields:     s.fields.hash(o.ManagedFields),
-			rival:      rival(s.fields.manager, o.ManagedFields),
+			ObjectMeta:   metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp},
+			fields:       s.fields.hash(o.ManagedFields),
+			otherManager: otherManager(s.fields.manager, o.ManagedFields),
 		}, nil
 	default:
 		return nil, fmt.Errorf("a watch showed a %T where object metadata was expected", obj)

@@ -23,20 +23,20 @@ type meshCA struct {
 	// trusted is whether the last pass found or made everything as it should be that says which roots are trusted.
 	trusted bool
 	// waiting is what a rotation waits for.
-	waiting waitingRotation
+	waiting rotationDelay
 }
 
-// lookAfterCA has a mesh CA for the classes, and rotates it. Unmanaged, one that is there is kept as it is.
-func (r *Reconciler) lookAfterCA(ctx context.Context, p *pass) error {
+// ensureCA has a mesh CA for the classes, and rotates it. Unmanaged, one that is there is kept as it is.
+func (r *Reconciler) ensureCA(ctx context.Context, p *pass) error {
 	switch {
-	case len(p.seen.Classes) == 0:
+	case len(p.guest.Classes) == 0:
 		return nil
-	case p.hosted.SpoiledCA != nil:
-		return p.hosted.SpoiledCA // in each mode: a plan without the CA would delete it
+	case p.mgmt.InvalidCA != nil:
+		return p.mgmt.InvalidCA // in each mode: a plan without the CA would delete it
 	case !r.managed(p):
 		return nil
 	}
-	if err := r.haveCA(p); err != nil {
+	if err := r.loadOrCreateCA(p); err != nil {
 		return err
 	}
 	if err := r.rotate(ctx, p); err != nil {
@@ -45,19 +45,19 @@ func (r *Reconciler) lookAfterCA(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// haveCA makes the mesh CA where there is none, and refuses one that cannot be used.
-func (r *Reconciler) haveCA(p *pass) error {
+// loadOrCreateCA makes the mesh CA where there is none, and refuses one that cannot be used.
+func (r *Reconciler) loadOrCreateCA(p *pass) error {
 	now := r.clock.Now()
-	if !p.hosted.CA.Exists() {
+	if !p.mgmt.CA.Exists() {
 		ca, err := r.newCA()
 		if err != nil {
 			return err
 		}
-		r.mgmt.KeepCA(ca, pki.Rotation{})
-		p.hosted.CA = ca
+		r.mgmt.CacheCA(ca, pki.Rotation{})
+		p.mgmt.CA = ca
 	}
-	if err := cmp.Or(p.hosted.CA.Check(now), p.hosted.Rotation.Check(p.hosted.CA, now)); err != nil {
-		r.mgmt.DoubtCA()
+	if err := cmp.Or(p.mgmt.CA.Check(now), p.mgmt.Rotation.Check(p.mgmt.CA, now)); err != nil {
+		r.mgmt.RereadCA()
 		return fmt.Errorf("the mesh CA in Secret %s cannot be used: %w", desired.CASecretName, err)
 	}
 	return nil
@@ -82,52 +82,52 @@ const (
 // with it, the guest's API server trusts it, and the guest's gateways are told of it. That moment is written down, so that a restart does not
 // prolong the phase.
 func (r *Reconciler) rotate(ctx context.Context, p *pass) error {
-	if p.hosted.CAOwner == desired.Theirs {
+	if p.mgmt.CAOwner == desired.Theirs {
 		return nil
 	}
-	now, options := r.clock.Now(), pki.RotationOptions{Overlap: r.ca.overlap, Request: p.hosted.RotationRequest}
-	due, at, err := p.hosted.Rotation.Due(p.hosted.CA, now, options)
+	now, options := r.clock.Now(), pki.RotationOptions{Overlap: r.ca.overlap, Request: p.mgmt.RotationRequest}
+	due, at, err := p.mgmt.Rotation.Due(p.mgmt.CA, now, options)
 	if err != nil {
 		return err
 	}
 	if !due {
-		r.ca.waiting = waitingRotation{}
-		p.again(max(at.Sub(now), time.Second))
+		r.ca.waiting = rotationDelay{}
+		p.requeueAfter(max(at.Sub(now), time.Second))
 		return nil
 	}
-	spreading := p.hosted.Rotation.Phase != pki.Steady && p.hosted.Rotation.Effective.IsZero()
+	spreading := p.mgmt.Rotation.Phase != pki.Steady && p.mgmt.Rotation.Effective.IsZero()
 	why := r.unsettled(p)
 	if why == "" && spreading {
 		why = r.unpublished(ctx, p)
 	}
 	if why != "" {
-		p.again(r.ca.waiting.tell(ctx, why))
+		p.requeueAfter(r.ca.waiting.tell(ctx, why))
 		return nil
 	}
-	r.ca.waiting = waitingRotation{}
+	r.ca.waiting = rotationDelay{}
 	if spreading {
-		p.hosted.Rotation.Effective = now
-		r.mgmt.KeepCA(p.hosted.CA, p.hosted.Rotation)
+		p.mgmt.Rotation.Effective = now
+		r.mgmt.CacheCA(p.mgmt.CA, p.mgmt.Rotation)
 	}
-	ca, rotation, err := p.hosted.Rotation.Step(p.hosted.CA, now, options)
+	ca, rotation, err := p.mgmt.Rotation.Step(p.mgmt.CA, now, options)
 	if err != nil {
 		return err
 	}
-	if rotation.Phase != p.hosted.Rotation.Phase {
+	if rotation.Phase != p.mgmt.Rotation.Phase {
 		logr.FromContextOrDiscard(ctx).Info("Rotating the mesh CA", "phase", cmp.Or(string(rotation.Phase), "done"), "overlap", r.ca.overlap.String())
-		r.mgmt.KeepCA(ca, rotation)
-		p.hosted.CA, p.hosted.Rotation = ca, rotation
-		p.again(firstRotationDelay)
+		r.mgmt.CacheCA(ca, rotation)
+		p.mgmt.CA, p.mgmt.Rotation = ca, rotation
+		p.requeueAfter(firstRotationDelay)
 		return nil
 	}
-	p.again(max(rotation.Effective.Add(r.ca.overlap).Sub(now), time.Second))
+	p.requeueAfter(max(rotation.Effective.Add(r.ca.overlap).Sub(now), time.Second))
 	return nil
 }
 
 // unsettled says what a step of a rotation must not be taken before; empty when it may be.
 func (r *Reconciler) unsettled(p *pass) string {
 	switch {
-	case p.hosted.Istiod != desired.Available || p.hosted.Rollout != desired.RolledOut:
+	case p.mgmt.Istiod != desired.Available || p.mgmt.Rollout != desired.RolledOut:
 		return "istiod to be rolled out and available"
 	case !r.ca.trusted:
 		return "everything that says which roots are trusted to be applied: the management side, and the guest's webhooks"
@@ -138,7 +138,7 @@ func (r *Reconciler) unsettled(p *pass) string {
 
 // unpublished says what keeps the guest's gateways from knowing the roots that are trusted; empty when nothing does.
 func (r *Reconciler) unpublished(ctx context.Context, p *pass) string {
-	switch all, err := r.guest.HasRoots(ctx, p.hosted.CA.Root); {
+	switch all, err := r.guest.HasRoots(ctx, p.mgmt.CA.Root); {
 	case err != nil:
 		// The cause, and not the text, which tells of ports: what is the same from try to try is told once.
 		return "the guest to show the roots that its gateways trust: " + apply.Classify(err, "get", schema.GroupResource{Resource: "configmaps"}).String()
@@ -149,15 +149,15 @@ func (r *Reconciler) unpublished(ctx context.Context, p *pass) string {
 	}
 }
 
-// waitingRotation is what a rotation waits for, and how often that was looked at.
-type waitingRotation struct {
-	told  notice
+// rotationDelay is what a rotation waits for, and how often that was looked at.
+type rotationDelay struct {
+	told  lastLogged
 	delay backoff
 }
 
 // tell logs what a rotation waits for, unless it was told last, and says when to look again.
-func (w *waitingRotation) tell(ctx context.Context, why string) time.Duration {
-	if w.told.isNews(why) {
+func (w *rotationDelay) tell(ctx context.Context, why string) time.Duration {
+	if w.told.isNew(why) {
 		logr.FromContextOrDiscard(ctx).Info("The rotation of the mesh CA waits", "for", why)
 	}
 	return w.delay.next(firstRotationDelay, maxRotationDelay)

@@ -22,8 +22,8 @@ import (
 
 // The status of a class is written ten times in a row, and then once in a while: somebody else may rewrite it, and each write wakes istiod.
 const (
-	sayBurst = 10
-	sayEvery = 10 * time.Second
+	statusBurst = 10
+	statusEvery = 10 * time.Second
 	// beyondBurst and beyondEvery are for all classes together that are not looked after because there are too many.
 	beyondBurst = 64
 	beyondEvery = time.Second
@@ -42,7 +42,7 @@ const (
 
 // classes is what was said to the GatewayClasses that ask for us, by their names.
 type classes struct {
-	said map[string]*class
+	byName map[string]*class
 	// beyond is for those that are not looked after.
 	beyond limit
 	// turn counts the statuses that were tried to be written.
@@ -50,23 +50,23 @@ type classes struct {
 }
 
 type class struct {
-	says limit
+	writes limit
 	// contested is what was said of who else writes its status.
-	contested notice
+	contested lastLogged
 	// tried is the turn of the last try; 0: there was none.
 	tried uint64
 }
 
 func newClasses() classes {
-	return classes{said: map[string]*class{}, beyond: newLimit(beyondBurst, beyondEvery)}
+	return classes{byName: map[string]*class{}, beyond: newLimit(beyondBurst, beyondEvery)}
 }
 
 // of is what was said to one of them.
 func (c *classes) of(name string) *class {
-	if c.said[name] == nil {
-		c.said[name] = &class{says: newLimit(sayBurst, sayEvery)}
+	if c.byName[name] == nil {
+		c.byName[name] = &class{writes: newLimit(statusBurst, statusEvery)}
 	}
-	return c.said[name]
+	return c.byName[name]
 }
 
 // keep forgets all but those that still ask.
@@ -75,22 +75,22 @@ func (c *classes) keep(asking []desired.GatewayClass) {
 	for _, class := range asking {
 		still[class.Name] = true
 	}
-	maps.DeleteFunc(c.said, func(name string, _ *class) bool { return !still[name] })
+	maps.DeleteFunc(c.byName, func(name string, _ *class) bool { return !still[name] })
 }
 
 // try notes that the status of a class is written.
 func (c *classes) try(said *class, now time.Time) {
 	c.turn++
 	said.tried = c.turn
-	said.says.take(now)
+	said.writes.take(now)
 }
 
-// tell tells, once, that the status is written again and again. Those who change it as we do, by a patch of their own, are named; hypergate's own name is
+// logContested tells, once, that the status is written again and again. Those who change it as we do, by a patch of their own, are named; hypergate's own name is
 // none of them.
-func (c *class) tell(ctx context.Context, name string, writers map[string]string) {
-	if who := strings.Join(status.OtherWriters(writers), ", "); c.contested.isNews(who) {
+func (c *class) logContested(ctx context.Context, name string, writers map[string]string) {
+	if who := strings.Join(status.OtherWriters(writers), ", "); c.contested.isNew(who) {
 		logr.FromContextOrDiscard(ctx).Info("Somebody else changes the conditions of a GatewayClass again and again; they are put right once in a while only",
-			"class", name, "fieldManagers", who, "every", sayEvery.String())
+			"class", name, "fieldManagers", who, "every", statusEvery.String())
 	}
 }
 
@@ -103,14 +103,14 @@ type dueStatus struct {
 
 // writeConditions writes the conditions of the classes that are not as they should be, as many as a pass may.
 func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
-	if !r.guarded {
+	if !r.twoClusters {
 		return nil
 	}
 	due := r.dueStatuses(ctx, p)
 	slices.SortStableFunc(due, func(a, b dueStatus) int { return cmp.Compare(a.said.tried, b.said.tried) })
 	if len(due) > statusesPerPass {
 		due = due[:statusesPerPass]
-		p.again(passSpacing)
+		p.requeueAfter(passSpacing)
 	}
 	return r.writeStatuses(ctx, p, due)
 }
@@ -123,24 +123,24 @@ func (r *Reconciler) dueStatuses(ctx context.Context, p *pass) []dueStatus {
 	wanted := status.OfClasses(res)
 	var due []dueStatus
 	for i, class := range all {
-		previous, writers := r.guest.Conditions(class.Name), r.guest.Writers(class.Name)
+		previous, writers := r.guest.Conditions(class.Name), r.guest.StatusWriters(class.Name)
 		of := wanted.Of
 		if i >= len(res.Classes) {
 			of = wanted.Beyond
 		}
-		previous, conditions := status.Yield(previous, of(class, previous, now), res.Refused, writers)
+		previous, conditions := status.KeepForeignConditions(previous, of(class, previous, now), res.PlanProblem, writers)
 		if status.Same(previous, conditions) {
 			continue
 		}
 		said := r.classes.of(class.Name)
-		if said.says.wait(now) > 0 {
-			said.tell(ctx, class.Name, writers)
-			p.again(sayEvery)
+		if said.writes.wait(now) > 0 {
+			said.logContested(ctx, class.Name, writers)
+			p.requeueAfter(statusEvery)
 			continue
 		}
 		if i >= len(res.Classes) {
 			if wait := r.classes.beyond.wait(now); wait > 0 {
-				p.again(wait)
+				p.requeueAfter(wait)
 				continue
 			}
 			r.classes.beyond.take(now)
@@ -162,13 +162,13 @@ func (r *Reconciler) writeStatuses(ctx context.Context, p *pass, due []dueStatus
 			break
 		}
 		if time.Since(begun) > statusTime {
-			p.again(passSpacing)
+			p.requeueAfter(passSpacing)
 			break
 		}
 		r.classes.try(d.said, r.clock.Now())
 		writing.Go(func() error {
 			errs[i] = r.guest.ApplyConditions(ctx, d.name, d.conditions)
-			if errs[i] != nil && apply.Classify(errs[i], "patch", schema.GroupResource{}).Class().Passes() {
+			if errs[i] != nil && apply.Classify(errs[i], "patch", schema.GroupResource{}).Class().IsTransient() {
 				stopped.Store(true)
 			}
 			return nil

@@ -77,7 +77,7 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 				for i := range 2 * tc.written {
 					classes = append(classes, desired.GatewayClass{Name: fmt.Sprintf("class-%03d", i)})
 				}
-				r.guarded = true
+				r.twoClusters = true
 				seen := map[string]bool{}
 				for range 2 {
 					began, before := time.Now(), len(api.written)

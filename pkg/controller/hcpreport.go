@@ -28,24 +28,24 @@ const (
 // lookEvery is how often it is looked at what the watches of a guest say that does not answer.
 const lookEvery = 3 * time.Second
 
-// planes is what was said, and is to be said, to the HostedControlPlanes.
-type planes struct {
-	reporting  Reporting
-	says       budget
-	ailment    status.Ailment
-	steady     steady
-	unreported unreported
+// hcpReporter is what was said, and is to be said, to the HostedControlPlanes.
+type hcpReporter struct {
+	reporting Reporting
+	writes    budget
+	degraded  status.DegradedSince
+	debounce  debounce
+	failure   unreported
 }
 
 // reportOf is what a HostedControlPlane is told of a pass that ended with a report.
 func (r *Reconciler) reportOf(p *pass) status.Result {
 	out := p.result
-	out.GuestTrouble, out.Kubeconfig, out.Rotation = r.guest.WatchTrouble(), kubeconfigProblem(r.guest.KubeconfigProblem()), string(p.hosted.Rotation.Phase)
+	out.GuestWatchProblem, out.KubeconfigProblem, out.Rotation = r.guest.WatchTrouble(), kubeconfigProblem(r.guest.KubeconfigProblem()), string(p.mgmt.Rotation.Phase)
 	if len(p.result.Classes) > 0 {
-		out.Token, out.Proof = r.tokens.err, r.proof.err
+		out.TokenProblem, out.WebhookProbe = r.tokens.err, r.webhookProbe.err
 	}
-	if !r.guarded {
-		out.Unseen = out.Refused
+	if !r.twoClusters {
+		out.ObservationProblem = out.PlanProblem
 	}
 	return out
 }
@@ -60,53 +60,53 @@ func kubeconfigProblem(err error) error {
 	return err
 }
 
-// tellControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
+// reportToControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
 // is an event, upon which there is nothing to tell.
-func (r *Reconciler) tellControlPlanes(ctx context.Context, p *pass, res status.Result) {
-	h, now := &r.planes, r.clock.Now()
-	all := r.mgmt.Addressees()
+func (r *Reconciler) reportToControlPlanes(ctx context.Context, p *pass, res status.Result) {
+	h, now := &r.hcpReporter, r.clock.Now()
+	all := r.mgmt.StatusTargets()
 	if h.reporting == ReportNothing || len(all) == 0 {
 		return
 	}
-	if res.Blind() {
-		p.again(lookEvery)
+	if res.GuestUnseen() {
+		p.requeueAfter(lookEvery)
 	}
 	var again time.Duration
 	res.APIServer = all[0].APIServer
-	h.ailment, again = h.ailment.Ailing(res, now)
-	p.again(again)
+	h.degraded, again = h.degraded.Observe(res, now)
+	p.requeueAfter(again)
 
-	letters, gist := h.letters(res, all, now)
-	wait := h.steady.wait(gist, now)
-	if _, paused := res.Life.(desired.Paused); wait > 0 && !paused {
-		p.again(wait)
+	letters, gist := h.pendingPatches(res, all, now)
+	wait := h.debounce.wait(gist, now)
+	if _, paused := res.Lifecycle.(desired.Paused); wait > 0 && !paused {
+		p.requeueAfter(wait)
 		return
 	}
 	for _, l := range letters {
-		if wait := max(h.unreported.wait(now), h.says.wait(now)); wait > 0 {
-			p.again(wait)
+		if wait := max(h.failure.wait(now), h.writes.wait(now)); wait > 0 {
+			p.requeueAfter(wait)
 			return
 		}
-		if err := r.mgmt.Report(ctx, l.to, l.conditions); err != nil {
+		if err := r.mgmt.ReportConditions(ctx, l.to, l.conditions); err != nil {
 			if ctx.Err() != nil {
 				return // the pass has ended
 			}
-			p.again(h.unreported.log(ctx, err, now))
+			p.requeueAfter(h.failure.log(ctx, err, now))
 			return
 		}
-		h.unreported = unreported{}
-		h.says.spend(now)
+		h.failure = unreported{}
+		h.writes.spend(now)
 	}
-	h.steady = steady{}
+	h.debounce = debounce{}
 }
 
-// letters are those to the HostedControlPlanes that do not say what they should, and what they say, without times.
-func (h *planes) letters(res status.Result, all []mgmt.Addressee, now time.Time) ([]letter, string) {
-	var letters []letter
+// pendingPatches are those to the HostedControlPlanes that do not say what they should, and what they say, without times.
+func (h *hcpReporter) pendingPatches(res status.Result, all []mgmt.StatusTarget, now time.Time) ([]pendingPatch, string) {
+	var letters []pendingPatch
 	var gist strings.Builder
 	for _, to := range all {
-		l := h.letter(res, to, now)
-		if status.Told(to.Conditions, l.conditions) {
+		l := h.patchFor(res, to, now)
+		if status.Undated(to.Conditions, l.conditions) {
 			continue
 		}
 		letters = append(letters, l)
@@ -117,19 +117,19 @@ func (h *planes) letters(res status.Result, all []mgmt.Addressee, now time.Time)
 	return letters, gist.String()
 }
 
-// letter is what one HostedControlPlane is to be told.
-type letter struct {
-	to         mgmt.Addressee
+// pendingPatch is what one HostedControlPlane is to be told.
+type pendingPatch struct {
+	to         mgmt.StatusTarget
 	conditions []metav1.Condition
 }
 
-func (h *planes) letter(res status.Result, to mgmt.Addressee, now time.Time) letter {
+func (h *hcpReporter) patchFor(res status.Result, to mgmt.StatusTarget, now time.Time) pendingPatch {
 	res.APIServer = to.APIServer
-	if res.Life == nil {
-		res.Life = to.Phase(now)
+	if res.Lifecycle == nil {
+		res.Lifecycle = to.Lifecycle(now)
 	}
 	if to.Deleting {
-		res.Life = desired.Deleting{}
+		res.Lifecycle = desired.Deleting{}
 	}
-	return letter{to, status.ControlPlane(res, h.ailment, to.Conditions, now)}
+	return pendingPatch{to, status.ControlPlane(res, h.degraded, to.Conditions, now)}
 }

@@ -98,7 +98,7 @@ func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Re
 func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	hangs := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}
 	r := newTestReconciler(t, hangs, fakeapi.New(t).Config())
-	r.planes.reporting = ReportNothing
+	r.hcpReporter.reporting = ReportNothing
 
 	ended := make(chan struct{})
 	go func() {
@@ -141,17 +141,17 @@ func TestAnEventAsksForAPass(t *testing.T) {
 		t.Error("liveness does not wait for the pass that was asked for")
 	}
 
-	pass, over := r.term.begin(ctx)
+	pass, over := r.passContext.begin(ctx)
 	defer over()
 	var paused atomic.Bool
-	r.term.until(func() error {
+	r.passContext.endWhen(func() error {
 		if paused.Load() {
 			return errors.New("paused")
 		}
 		return nil
 	})
 	paused.Store(true)
-	if r.reach.wake(); pass.Err() == nil {
+	if r.endpointProbe.wake(); pass.Err() == nil {
 		t.Error("the pass goes on")
 	}
 }

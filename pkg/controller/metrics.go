@@ -36,7 +36,7 @@ func (m *crdMetrics) keep(res status.Result) {
 
 func crdInfoDesc() *prometheus.Desc {
 	return prometheus.NewDesc("hypergate_guest_crd_info", "What hypergate has decided about a CRD of the guest, and why. Always 1.",
-		[]string{"crd", "owner", "verdict", "because", "installed_version", "wanted_version"}, nil)
+		[]string{"crd", "owner", "verdict", "reason", "installed_version", "wanted_version"}, nil)
 }
 
 func unsupportedObjectsDesc() *prometheus.Desc {
@@ -73,7 +73,7 @@ func (m *crdMetrics) Collect(series chan<- prometheus.Metric) {
 		gauge(managementModeDesc(), 1, string(last.mode))
 	}
 	for _, crd := range last.decisions {
-		gauge(crdInfoDesc(), 1, crd.Name, ownerLabel(crd.Owner.Kind), string(crd.Verdict), string(crd.Because), versionLabel(crd.Marks.Version), crd.Wanted.Version)
+		gauge(crdInfoDesc(), 1, crd.Name, ownerLabel(crd.Owner.Kind), string(crd.Verdict), string(crd.Reason), versionLabel(crd.Metadata.Version), crd.Wanted.Version)
 	}
 	for crd, count := range last.inUse {
 		gauge(unsupportedObjectsDesc(), count, crd)
@@ -82,8 +82,8 @@ func (m *crdMetrics) Collect(series chan<- prometheus.Metric) {
 
 // ownerLabel is the kind of an owner. Its name is not told: the guest has many.
 func ownerLabel(kind crds.OwnerKind) string {
-	if kind == crds.Nobody {
-		return "nobody"
+	if kind == crds.Unowned {
+		return "none"
 	}
 	return string(kind)
 }

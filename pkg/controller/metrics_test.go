@@ -43,15 +43,15 @@ func gathered(t *testing.T, from prometheus.Gatherer) []string {
 	return out
 }
 
-func crd(name string, owner crds.Owner, version string, verdict crds.Verdict, because crds.Because) crds.CRD {
+func crd(name string, owner crds.Owner, version string, verdict crds.Verdict, because crds.Reason) crds.CRD {
 	return crds.CRD{
-		Name: name, Fact: crds.Fact{Owner: owner, Marks: crds.Marks{Version: version}}, Wanted: crds.Wanted{Version: "v1.4.1"},
-		Decision: crds.Decision{Verdict: verdict, Because: because},
+		Name: name, Fact: crds.Fact{Owner: owner, Metadata: crds.Metadata{Version: version}}, Wanted: crds.Wanted{Version: "v1.4.1"},
+		Decision: crds.Decision{Verdict: verdict, Reason: because},
 	}
 }
 
 func resultWith(mode crds.Mode, inUse map[string]int, decisions ...crds.CRD) status.Result {
-	return status.Result{Plan: desired.State{Mode: mode, Decisions: decisions}, InUseTotals: inUse}
+	return status.Result{Plan: desired.Plan{Mode: mode, Decisions: decisions}, InUseTotals: inUse}
 }
 
 // TestMetricsShowTheLastOutcome, and nothing of the one before.
@@ -65,14 +65,14 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 		want   []string
 	}{
 		{"without a GatewayClass", resultWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)), []string{
-			`hypergate_guest_crd_info{because="Absent",crd="a",installed_version="",owner="nobody",verdict="Install",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_crd_info{crd="a",installed_version="",owner="none",reason="Absent",verdict="Install",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
 		}},
 		{"with some", resultWith(crds.Managed, map[string]int{"a": 250, "b": 1},
 			crd("a", crds.Owner{Kind: crds.Ours}, "v1.4.1", crds.Update, crds.IsOurs),
 			crd("b", crds.Owner{Kind: crds.ThirdParty, Name: "somebody's own name"}, strings.Repeat("v", 9999), crds.Blocked, crds.NeedsConsent)), []string{
-			`hypergate_guest_crd_info{because="NeedsConsent",crd="b",installed_version="other",owner="third party",verdict="Blocked",wanted_version="v1.4.1"} 1`,
-			`hypergate_guest_crd_info{because="Ours",crd="a",installed_version="v1.4.1",owner="hypergate",verdict="Update",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_crd_info{crd="a",installed_version="v1.4.1",owner="hypergate",reason="Ours",verdict="Update",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_crd_info{crd="b",installed_version="other",owner="third party",reason="NeedsConsent",verdict="Blocked",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
 			`hypergate_guest_unsupported_objects{crd="a"} 250`,
 			`hypergate_guest_unsupported_objects{crd="b"} 1`,

@@ -49,15 +49,15 @@ func (t *tries) failed(at time.Time, first, longest time.Duration) time.Duration
 // wait is how long it is until the next try; zero means now.
 func (t *tries) wait(now time.Time) time.Duration { return max(0, t.next.Sub(now)) }
 
-// notice is what was said last, so that what lasts is said once. The zero value: nothing was said.
-type notice struct {
+// lastLogged is what was said last, so that what lasts is said once. The zero value: nothing was said.
+type lastLogged struct {
 	said bool
 	text string
 }
 
-// isNews says that a text is not what was said last, and takes it as said.
-func (n *notice) isNews(text string) bool {
-	news := *n != notice{true, text}
-	*n = notice{true, text}
+// isNew says that a text is not what was said last, and takes it as said.
+func (n *lastLogged) isNew(text string) bool {
+	news := *n != lastLogged{true, text}
+	*n = lastLogged{true, text}
 	return news
 }

@@ -26,8 +26,8 @@ type Reconciler struct {
 	guest  *guest.Cluster
 	clock  clock.PassiveClock
 	// pace is when passes begin, term how long the one under way may go on.
-	pace *pacer
-	term term
+	pace        *pacer
+	passContext passContext
 	// blank is the result of a pass that has come to nothing yet.
 	blank status.Result
 	// worker is for /healthz, which looks at it from another goroutine.
@@ -35,39 +35,39 @@ type Reconciler struct {
 
 	// What was computed, made or found out, and holds until something changes.
 
-	plans  plans
-	ca     meshCA
-	tokens tokens
-	claims claims
-	proof  proof
-	reach  reach
-	// guarded is whether the two sides were found to be different clusters.
-	guarded bool
-	// met is whether istiod and its RBAC of this version were applied: then there is nothing left that CRDs of the version before could meet.
-	met bool
+	planCache     planCache
+	ca            meshCA
+	tokens        tokens
+	ownership     ownership
+	webhookProbe  webhookProbe
+	endpointProbe endpointProbe
+	// twoClusters is whether the two sides were found to be different clusters.
+	twoClusters bool
+	// istiodCurrent is whether istiod and its RBAC of this version were applied: then there is nothing left that CRDs of the version before could meet.
+	istiodCurrent bool
 
 	// What was told, so that nothing is told twice, too soon or too often.
 
-	classes  classes
-	planes   planes
-	life     life
-	awaiting awaiting
-	passing  passing
-	trouble  trouble
-	metrics  crdMetrics
+	classes     classes
+	hcpReporter hcpReporter
+	lifecycle   lifecycle
+	notSynced   notSyncedSince
+	transient   transientSince
+	failures    failureLog
+	metrics     crdMetrics
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	r := &Reconciler{
 		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
-		blank:   status.Result{Version: o.Source.Version(), Weakened: len(o.weakened())},
-		plans:   plans{planner: desired.NewPlanner(o.Config, o.Source)},
-		ca:      meshCA{overlap: o.CAOverlap},
-		tokens:  tokens{lifetime: o.TokenLifetime, mints: newLimit(mintBurst, mintEvery)},
-		claims:  newClaims(),
-		reach:   reach{probe: o.Probe},
-		classes: newClasses(),
-		planes:  planes{reporting: o.Reporting, says: newBudget()},
+		blank:         status.Result{Version: o.Source.Version(), InsecureSettings: len(o.weakened())},
+		planCache:     planCache{planner: desired.NewPlanner(o.Config, o.Source)},
+		ca:            meshCA{overlap: o.CAOverlap},
+		tokens:        tokens{lifetime: o.TokenLifetime, requests: newLimit(tokenBurst, tokenEvery)},
+		ownership:     newOwnership(),
+		endpointProbe: endpointProbe{probe: o.Probe},
+		classes:       newClasses(),
+		hcpReporter:   hcpReporter{reporting: o.Reporting, writes: newBudget()},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
@@ -77,11 +77,11 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 
 // pass is what one reconcile finds and does.
 type pass struct {
-	hosted desired.Hosted
-	seen   desired.Guest
+	mgmt   desired.ManagementObservation
+	guest  desired.GuestObservation
 	result status.Result
-	// stopped is whether most of the plan was not applied, because CRDs could not be.
-	stopped bool
+	// crdsBlocked is whether most of the plan was not applied, because CRDs could not be.
+	crdsBlocked bool
 	// credential is istiod's Secret as this pass has applied it.
 	credential []desired.MgmtObject
 	// guestUntil is until when the guest may be asked for anything.
@@ -107,8 +107,8 @@ func (p *pass) inGuest(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadlineCause(ctx, p.guestUntil, errGuestTime)
 }
 
-// again asks for a further pass after some time; zero asks for nothing.
-func (p *pass) again(after time.Duration) {
+// requeueAfter asks for a further pass after some time; zero asks for nothing.
+func (p *pass) requeueAfter(after time.Duration) {
 	if p.next == 0 || (after != 0 && after < p.next) {
 		p.next = after
 	}
@@ -121,23 +121,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	defer r.pace.end()
 	r.worker.begin(time.Now()) // after the pacer: what it still ignores is a part of this pass
 	defer r.worker.end()
-	inPass, over := r.term.begin(ctx)
+	inPass, over := r.passContext.begin(ctx)
 	defer over()
-	result, err := r.once(inPass)
-	if hold, held := errors.AsType[heldError](cmp.Or(err, context.Cause(inPass))); held {
-		return r.rest(ctx, hold), nil
+	result, err := r.reconcile(inPass)
+	if hold, held := errors.AsType[onHoldError](cmp.Or(err, context.Cause(inPass))); held {
+		return r.requeueHeld(ctx, hold), nil
 	}
 	return result, nil
 }
 
-// once is one pass, as far as its context lets it go. An error is why nothing may be written.
-func (r *Reconciler) once(ctx context.Context) (reconcile.Result, error) {
-	p, err := r.converge(ctx)
+// reconcile is one pass, as far as its context lets it go. An error is why nothing may be written.
+func (r *Reconciler) reconcile(ctx context.Context) (reconcile.Result, error) {
+	p, err := r.reconcileOnce(ctx)
 	if unknown(err) {
-		return r.await(ctx, p, err), nil
+		return r.waitForSync(ctx, p, err), nil
 	}
-	r.awaiting = awaiting{}
-	if hold, held := errors.AsType[heldError](err); held {
+	r.notSynced = notSyncedSince{}
+	if hold, held := errors.AsType[onHoldError](err); held {
 		return reconcile.Result{}, hold
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -159,40 +159,40 @@ func unknown(err error) bool {
 	return mgmtUnknown && apply.Classify(err, "", schema.GroupResource{}).Class() != apply.Forbidden
 }
 
-// converge observes, computes and applies. An error means that there is no plan.
-func (r *Reconciler) converge(ctx context.Context) (*pass, error) {
+// reconcileOnce observes, computes and applies. An error means that there is no plan.
+func (r *Reconciler) reconcileOnce(ctx context.Context) (*pass, error) {
 	p := newPass(r.blank)
 	if err := r.observe(ctx, p); err != nil {
 		return p, err
 	}
-	plan, err := r.claimedPlan(ctx, p)
+	plan, err := r.ownedPlan(ctx, p)
 	if err != nil {
 		// What serves goes on serving: it needs its token.
-		if r.livesOn(p, err) {
+		if r.keepsCredential(p, err) {
 			r.keepCredential(ctx, p)
 		}
 		return p, err
 	}
 	p.result.Plan = plan
-	before := p.hosted
-	r.term.until(func() error { return r.lostNow(before) })
+	before := p.mgmt
+	r.passContext.endWhen(func() error { return r.lostNow(before) })
 	r.applyAll(ctx, p)
 	r.prune(ctx, p)
-	r.disclaim(ctx, p)
-	r.conclude(ctx, p)
+	r.release(ctx, p)
+	r.finish(ctx, p)
 	return p, nil
 }
 
-// conclude notes what is known of an installation once its plan was applied.
-func (r *Reconciler) conclude(ctx context.Context, p *pass) {
+// finish notes what is known of an installation once its plan was applied.
+func (r *Reconciler) finish(ctx context.Context, p *pass) {
 	res := &p.result
 	if res.Waiting == "" {
-		res.Waiting = r.proof.why()
+		res.Waiting = r.webhookProbe.why()
 	}
 	var retry time.Duration
-	res.Reach, retry = r.reach.of(ctx, p.hosted, res.Plan, r.clock.Now())
-	p.again(retry)
-	r.ca.trusted = !p.stopped && res.Mgmt.Complete() && res.Guest.Holds(desired.HoldsRoots)
+	res.Endpoint, retry = r.endpointProbe.observe(ctx, p.mgmt, res.Plan, r.clock.Now())
+	p.requeueAfter(retry)
+	r.ca.trusted = !p.crdsBlocked && res.Mgmt.Complete() && res.Guest.Holds(desired.HoldsRoots)
 	res.MgmtWatches, res.GuestWatches = r.mgmt.WatchProblems(), r.guest.WatchProblems()
 	if !res.Plan.Installed && res.Complete() {
 		r.prepare(ctx, p)
@@ -205,26 +205,26 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	if notSynced, is := errors.AsType[guest.NotSyncedError](unseen); unseen != nil && (!is || !notSynced.Answers) {
 		return unseen
 	}
-	if !r.guarded {
-		if err := guard(ctx, r.config, r.mgmt, r.guest.HasNamespace); err != nil {
+	if !r.twoClusters {
+		if err := checkTwoClusters(ctx, r.config, r.mgmt, r.guest.HasNamespace); err != nil {
 			r.keepUnguarded(ctx, p, seen, err)
 			return err // no classes: not even a status may be written there
 		}
-		r.guarded = true
+		r.twoClusters = true
 	}
 	hosted, err := r.mgmt.Observe(ctx)
-	if held := r.hold(ctx, hosted, err); held != nil {
+	if held := r.checkHold(ctx, hosted, err); held != nil {
 		return held // nothing may be written, not even a status
 	}
-	r.term.until(func() error { return r.heldNow(hosted.ControlPlane) })
+	r.passContext.endWhen(func() error { return r.onHoldNow(hosted.ControlPlane) })
 	seen.Classes, p.result.Beyond = desired.Served(seen.Classes)
-	if p.hosted, p.seen = hosted, seen; unseen != nil {
+	if p.mgmt, p.guest = hosted, seen; unseen != nil {
 		r.keepAwaited(ctx, p, unseen, err)
 		return unseen
 	}
 	res := &p.result
 	res.Istiod, res.Rollout = hosted.Istiod, hosted.Rollout
-	res.Classes, res.InUse, res.InUseTotals, res.Searching = seen.Classes, seen.InUse, seen.InUseTotals, seen.Searching
+	res.Classes, res.InUse, res.InUseTotals, res.Searching = seen.Classes, seen.InUse, seen.InUseTotals, seen.SearchingInUse
 	if err != nil {
 		if !unknown(err) && r.managed(p) {
 			r.keepUnseen(ctx, p)
@@ -233,8 +233,8 @@ func (r *Reconciler) observe(ctx context.Context, p *pass) (err error) {
 	}
 	if len(seen.Classes) > 0 {
 		var retry time.Duration
-		p.seen.Webhook, retry = r.proof.of(ctx, r.guest, hosted, r.clock.Now())
-		p.again(retry)
+		p.guest.WebhookProbe, retry = r.webhookProbe.observe(ctx, r.guest, hosted, r.clock.Now())
+		p.requeueAfter(retry)
 	}
 	return nil
 }

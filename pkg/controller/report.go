@@ -19,12 +19,12 @@ import (
 // report logs what was done, writes the conditions that changed, and says when to try again what failed. refused is why there is no plan.
 func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconcile.Result {
 	res := &p.result
-	if res.Refused = refused; refused != nil {
-		res.Reach = r.reach.last(p.hosted)
+	if res.PlanProblem = refused; refused != nil {
+		res.Endpoint = r.endpointProbe.last(p.mgmt)
 	}
 	var again time.Duration
-	res.Since, again = r.tokens.since(p.hosted.IstiodSince, r.clock.Now())
-	p.again(again)
+	res.Since, again = r.tokens.since(p.mgmt.IstiodSince, r.clock.Now())
+	p.requeueAfter(again)
 	r.metrics.keep(*res)
 	logApplied(ctx, *res)
 	if res.Mgmt.Writes()+res.Guest.Writes() > 0 {
@@ -32,26 +32,26 @@ func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconci
 		defer debug.FreeOSMemory()
 	}
 	// The guest may take long over its statuses: the HostedControlPlane is told before.
-	r.tellControlPlanes(ctx, p, r.reportOf(p))
+	r.reportToControlPlanes(ctx, p, r.reportOf(p))
 	if errors.Is(res.Guest.Err(), errGuestTime) {
 		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly, and what is left of it is done in the next pass", "limit", guestTime.String())
-		p.again(passSpacing)
+		p.requeueAfter(passSpacing)
 	}
 	var untold error
-	if wait := r.passing.wait(*res, r.clock.Now()); wait > 0 {
-		p.again(wait)
+	if wait := r.transient.wait(*res, r.clock.Now()); wait > 0 {
+		p.requeueAfter(wait)
 	} else {
 		untold = r.writeConditions(ctx, p)
 	}
-	p.again(res.Mgmt.And(res.Guest).RetryAfter())
-	p.again(r.trouble.tell(ctx, failureOf(*res, untold), r.clock.Now()))
+	p.requeueAfter(res.Mgmt.And(res.Guest).RetryAfter())
+	p.requeueAfter(r.failures.report(ctx, failureOf(*res, untold), r.clock.Now()))
 	return reconcile.Result{RequeueAfter: p.next}
 }
 
 // logApplied logs what was changed.
 func logApplied(ctx context.Context, res status.Result) {
 	if changes(res.Mgmt)+changes(res.Guest) > 0 {
-		logr.FromContextOrDiscard(ctx).Info("Applied", "management", told(res.Mgmt), "guest", told(res.Guest))
+		logr.FromContextOrDiscard(ctx).Info("Applied", "management", describeChanges(res.Mgmt), "guest", describeChanges(res.Guest))
 	}
 }
 
@@ -63,8 +63,8 @@ func changes(report apply.Report) int {
 	return report.Count(apply.VerdictApplied) + report.Count(apply.VerdictDeleted)
 }
 
-// told is what was done to a side, in words.
-func told(report apply.Report) string {
+// describeChanges is what was done to a side, in words.
+func describeChanges(report apply.Report) string {
 	var done []string
 	for _, o := range report.Outcomes() {
 		if o.Verdict() == apply.VerdictApplied || o.Verdict() == apply.VerdictDeleted {
@@ -77,29 +77,29 @@ func told(report apply.Report) string {
 	return report.String() + ": " + strings.Join(done, ", ")
 }
 
-// passing is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, a rollout of istiod, and
+// transientSince is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, a rollout of istiod, and
 // CRDs that settle, and the proof that istiod answers where it is published. Zero: it is not.
-type passing struct{ deleting, rolling, settling, proving time.Time }
+type transientSince struct{ deleting, rolling, settling, proving time.Time }
 
-// passingTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
+// transientTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
 // and made anew.
-const passingTime = 10 * time.Second
+const transientTime = 10 * time.Second
 
 // readingTime is the same for CRDs while istiod is on its way: all are read within it, and each would change the status.
 const readingTime = 3 * time.Second
 
 // wait is how long to wait before the status is written; zero means that it should be written now. Each of them has its own time: a rollout
 // that lasts does not make the next deletion news.
-func (s *passing) wait(res status.Result, now time.Time) time.Duration {
+func (s *transientSince) wait(res status.Result, now time.Time) time.Duration {
 	deleting := res.Plan.Waiting()+res.Mgmt.Count(apply.VerdictWaiting)+res.Guest.Count(apply.VerdictWaiting) > 0
 	rolling := res.Istiod == desired.Available && res.Rollout == desired.Rolling
 	// While istiod is on its way, too, the status is waited for.
-	settlingTime := passingTime
+	settlingTime := transientTime
 	if res.Istiod != desired.Available {
 		settlingTime = readingTime
 	}
-	return max(waitFor(&s.deleting, deleting, passingTime, now), waitFor(&s.rolling, rolling, passingTime, now),
-		waitFor(&s.settling, res.Settling(), settlingTime, now), waitFor(&s.proving, res.Reach.Settles(), passingTime, now))
+	return max(waitFor(&s.deleting, deleting, transientTime, now), waitFor(&s.rolling, rolling, transientTime, now),
+		waitFor(&s.settling, res.Settling(), settlingTime, now), waitFor(&s.proving, res.Endpoint.IsProbing(), transientTime, now))
 }
 
 // waitFor keeps since when a state is under way, and says for how long it need not be told yet.

@@ -46,14 +46,14 @@ func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 		"forbidden":                             {status.Result{Mgmt: failed(forbidden())}, nil, time.Second},
 		"no answer":                             {status.Result{Guest: failed(away())}, nil, 100 * time.Millisecond},
 		"forbidden here, no answer there":       {status.Result{Mgmt: failed(forbidden()), Guest: failed(away())}, nil, 100 * time.Millisecond},
-		"a plan that is refused":                {status.Result{Refused: errors.New("it would leak")}, nil, time.Second},
-		"a plan that is not known for an error": {status.Result{Refused: away()}, nil, 100 * time.Millisecond},
+		"a plan that is refused":                {status.Result{PlanProblem: errors.New("it would leak")}, nil, time.Second},
+		"a plan that is not known for an error": {status.Result{PlanProblem: away()}, nil, 100 * time.Millisecond},
 		"a status that may not be written":      {status.Result{}, forbidden(), time.Second},
 		"a status that got no answer":           {status.Result{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
 		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
-		var trouble trouble
-		if got := trouble.tell(t.Context(), failureOf(tc.result, tc.untold), time.Unix(0, 0)); got != tc.want {
+		var trouble failureLog
+		if got := trouble.report(t.Context(), failureOf(tc.result, tc.untold), time.Unix(0, 0)); got != tc.want {
 			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
 	}
@@ -95,18 +95,18 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		},
 	} {
 		ctx, lines := counting(t)
-		var trouble trouble
+		var trouble failureLog
 		var delays []time.Duration
 		for try := range tc.delays {
-			delays = append(delays, trouble.tell(ctx, failureOf(tc.trouble(try), nil), time.Unix(0, 0)))
+			delays = append(delays, trouble.report(ctx, failureOf(tc.trouble(try), nil), time.Unix(0, 0)))
 		}
 		if diff := cmp.Diff(tc.delays, delays); diff != "" || *lines != 1 {
 			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, *lines, diff)
 		}
 		t.Log("another trouble is told, and one that comes back is")
-		trouble.tell(ctx, failureOf(status.Result{Refused: errors.New("it would leak")}, nil), time.Unix(0, 0))
-		trouble.tell(ctx, failureOf(status.Result{}, nil), time.Unix(0, 0))
-		if got := trouble.tell(ctx, failureOf(tc.trouble(0), nil), time.Unix(0, 0)); got != tc.delays[0] || *lines != 3 {
+		trouble.report(ctx, failureOf(status.Result{PlanProblem: errors.New("it would leak")}, nil), time.Unix(0, 0))
+		trouble.report(ctx, failureOf(status.Result{}, nil), time.Unix(0, 0))
+		if got := trouble.report(ctx, failureOf(tc.trouble(0), nil), time.Unix(0, 0)); got != tc.delays[0] || *lines != 3 {
 			t.Errorf("%s: new trouble: after %s, %d lines", name, got, *lines)
 		}
 	}
@@ -118,9 +118,9 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 	rolling := status.Result{Istiod: desired.Available, Rollout: desired.Rolling}
 	both := status.Result{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
 	coming := status.Result{Istiod: desired.Unavailable, Rollout: desired.Rolling}
-	settling := status.Result{Istiod: desired.Available, Plan: desired.State{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.HandsOff, crds.IsUnread)}}}
+	settling := status.Result{Istiod: desired.Available, Plan: desired.Plan{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.Undetermined, crds.IsUnread)}}}
 	early := status.Result{Istiod: desired.Unavailable, Plan: settling.Plan}
-	var passing passing
+	var passing transientSince
 	for i, step := range []struct {
 		result status.Result
 		after  time.Duration
@@ -149,14 +149,14 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 
 func TestARepairIsToldByNameAndAnInstallationByNumber(t *testing.T) {
 	few := apply.ReportOf(apply.Unchanged(object("a")), apply.Applied(object("b")), apply.Deleted(object("c")))
-	if diff := cmp.Diff("1 unchanged, 1 applied, 1 deleted: Service ns/b applied, Service ns/c deleted", told(few)); diff != "" {
+	if diff := cmp.Diff("1 unchanged, 1 applied, 1 deleted: Service ns/b applied, Service ns/c deleted", describeChanges(few)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	many := apply.Report{}
 	for range 9 {
 		many = many.And(apply.ReportOf(apply.Applied(object("a"))))
 	}
-	if diff := cmp.Diff("9 applied", told(many)); diff != "" {
+	if diff := cmp.Diff("9 applied", describeChanges(many)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -107,7 +107,7 @@ const shortOverlap = 24 * time.Hour
 
 // weakened are the settings that weaken what hypergate promises. The log names them; a class's condition says how many there are.
 func (o Options) weakened() []string {
-	out := o.Config.Weakened()
+	out := o.Config.InsecureSettings()
 	if o.CAOverlap < shortOverlap {
 		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than that after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
 	}
@@ -166,14 +166,14 @@ type passQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // startWatches starts the watches of both sides, whose events ask for passes through queue.
 func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
 	r.pace.ask = func(after time.Duration) { queue.AddAfter(reconcile.Request{}, after) }
-	r.reach.wake = r.notify
+	r.endpointProbe.wake = r.notify
 	return errors.Join(r.mgmt.Start(ctx, r.notify), r.guest.Start(ctx, r.notify))
 }
 
 // notify takes an event of either side, from any goroutine.
 func (r *Reconciler) notify() {
 	r.worker.ask(time.Now())
-	r.term.look()
+	r.passContext.check()
 	r.pace.notify()
 }
 
@@ -181,7 +181,7 @@ func (r *Reconciler) notify() {
 func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
 	checkCtx, cancel := context.WithTimeout(ctx, startupCheck)
 	defer cancel()
-	err := guard(checkCtx, cfg, m, g.HasNamespace)
+	err := checkTwoClusters(checkCtx, cfg, m, g.HasNamespace)
 	if errors.Is(err, ErrSameCluster) || errors.Is(err, mgmt.ErrNoNamespace) {
 		return err
 	}

@@ -27,16 +27,16 @@ func (r *Reconciler) applyAll(ctx context.Context, p *pass) {
 	}
 	<-work.ready
 	// What has no versions to meet was kept as it should be all the same: the fence, the CA, the Service.
-	if p.stopped = work.stopped; !p.stopped && res.Plan.Installed {
+	if p.crdsBlocked = work.stopped; !p.crdsBlocked && res.Plan.Installed {
 		r.applyWorkload(ctx, p, work.needed)
 	}
 	<-work.done
 	res.Guest = work.crds.And(work.needed).And(work.rest)
 	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
-	if !p.stopped && res.Plan.Installed && (p.hosted.Istiod == desired.Available && res.Mgmt.Complete() || r.guest.HasWebhook()) {
+	if !p.crdsBlocked && res.Plan.Installed && (p.mgmt.Istiod == desired.Available && res.Mgmt.Complete() || r.guest.HasWebhook()) {
 		admission := r.guest.Apply(inGuest, res.Plan.Admission)
 		if res.Guest = res.Guest.And(admission); admission.Count(apply.VerdictApplied) > 0 {
-			p.again(r.proof.applied())
+			p.requeueAfter(r.webhookProbe.applied())
 		}
 	}
 }
@@ -53,22 +53,22 @@ type guestWork struct {
 }
 
 // beginInGuest begins to write to the guest.
-func (r *Reconciler) beginInGuest(ctx context.Context, plan desired.State) *guestWork {
+func (r *Reconciler) beginInGuest(ctx context.Context, plan desired.Plan) *guestWork {
 	w := &guestWork{ready: make(chan struct{}), done: make(chan struct{})}
-	go w.run(ctx, r.guest, plan, r.met)
+	go w.run(ctx, r.guest, plan, r.istiodCurrent)
 	return w
 }
 
 // run writes. The API server takes longest over CRDs, and where there are none yet, nothing waits for them but the webhooks: istiod waits for
 // each by itself. One that is there and another one must not be met by istiod and RBAC of this version, unless they were met before.
-func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.State, met bool) {
+func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, met bool) {
 	defer close(w.done)
 	var crds sync.WaitGroup
 	defer crds.Wait()
 	crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
-	if plan.CRDsFirst() || plan.CRDsUnread() {
+	if plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet() {
 		crds.Wait()
-		if w.stopped = (plan.CRDsUnread() || unfinished(w.crds)) && !met; w.stopped {
+		if w.stopped = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !met; w.stopped {
 			close(w.ready)
 			return
 		}
@@ -90,9 +90,9 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Stat
 func (r *Reconciler) publish(ctx context.Context, p *pass) {
 	res := &p.result
 	if res.Mgmt.Holds(func(gvk schema.GroupVersionKind) bool { return gvk.Kind == "Service" }) {
-		res.Mgmt = res.Mgmt.And(r.mgmt.Publish(ctx, res.Plan.Exposure))
+		res.Mgmt = res.Mgmt.And(r.mgmt.Publish(ctx, res.Plan.Routes))
 	}
-	if awaited, is := res.Plan.Publication.(desired.Awaited); is {
+	if awaited, is := res.Plan.Endpoint.(desired.EndpointPending); is {
 		res.Waiting = awaited.Why
 	}
 }
@@ -103,8 +103,8 @@ func unfinished(report apply.Report) bool {
 	return slices.ContainsFunc(report.Outcomes(), func(o apply.Outcome) bool {
 		switch o.Verdict() {
 		case apply.VerdictFailed:
-			return o.Cause().Class().Passes()
-		case apply.VerdictWaiting, apply.VerdictDamped, apply.VerdictSkipped:
+			return o.Cause().Class().IsTransient()
+		case apply.VerdictWaiting, apply.VerdictRateLimited, apply.VerdictSkipped:
 			return true
 		default:
 			return false
@@ -113,7 +113,7 @@ func unfinished(report apply.Report) bool {
 }
 
 // applyCRDs writes the CRDs, and then what protects them: those that are adopted are protected by nothing of ours before.
-func applyCRDs(ctx context.Context, g *guest.Cluster, plan desired.State) apply.Report {
+func applyCRDs(ctx context.Context, g *guest.Cluster, plan desired.Plan) apply.Report {
 	report := g.WriteCRDs(ctx, slices.Concat(plan.CRDs, plan.Adopted))
 	return report.And(g.Apply(ctx, plan.Protection))
 }
@@ -122,7 +122,7 @@ func applyCRDs(ctx context.Context, g *guest.Cluster, plan desired.State) apply.
 // the guest it would start and not be able to work, and one that serves would be replaced by one that does not.
 func (r *Reconciler) applyWorkload(ctx context.Context, p *pass, inGuest apply.Report) {
 	res := &p.result
-	if !res.Plan.Whole() {
+	if !res.Plan.IsWhole() {
 		r.keepCredential(ctx, p) // its account may be another by now
 		return
 	}
@@ -132,7 +132,7 @@ func (r *Reconciler) applyWorkload(ctx context.Context, p *pass, inGuest apply.R
 	case !res.Mgmt.Holds(desired.NeededOnMgmt), !inGuest.Holds(desired.NeededInGuest), !r.guest.Reaches(r.mgmt.Credential()):
 		// Rolled now, for another way to the guest, its pod would take the way of before once more.
 		r.applyCredential(ctx, p, secret)
-	case p.hosted.Istiod == desired.Absent:
+	case p.mgmt.Istiod == desired.Absent:
 		r.applyIstiod(ctx, p, append(secret, res.Plan.Workload...))
 	default:
 		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
@@ -161,7 +161,7 @@ func (r *Reconciler) applyCredential(ctx context.Context, p *pass, secret []desi
 // applyIstiod applies istiod, with what goes with it, and notes when it is there as it should be.
 func (r *Reconciler) applyIstiod(ctx context.Context, p *pass, objects []desired.MgmtObject) {
 	report := r.mgmt.Apply(ctx, objects)
-	p.result.Mgmt, r.met = p.result.Mgmt.And(report), r.met || report.Complete()
+	p.result.Mgmt, r.istiodCurrent = p.result.Mgmt.And(report), r.istiodCurrent || report.Complete()
 }
 
 // prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nobody would answer; then istiod,
@@ -169,7 +169,7 @@ func (r *Reconciler) applyIstiod(ctx context.Context, p *pass, objects []desired
 func (r *Reconciler) prune(ctx context.Context, p *pass) {
 	res := &p.result
 	plan := res.Plan
-	if plan.Installed && (!plan.Whole() || !res.Complete()) {
+	if plan.Installed && (!plan.IsWhole() || !res.Complete()) {
 		return
 	}
 	keep := slices.Concat(plan.CRDs, plan.Adopted, plan.Protection, plan.Guest, plan.Admission)
@@ -185,16 +185,16 @@ func (r *Reconciler) prune(ctx context.Context, p *pass) {
 }
 
 // pruneMgmt clears the management side of what is not planned, and says whether it is all gone.
-func (r *Reconciler) pruneMgmt(ctx context.Context, p *pass, plan desired.State) bool {
+func (r *Reconciler) pruneMgmt(ctx context.Context, p *pass, plan desired.Plan) bool {
 	res := &p.result
-	if res.Mgmt = res.Mgmt.And(r.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Exposure, plan.Workload))); !res.Mgmt.Complete() {
+	if res.Mgmt = res.Mgmt.And(r.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Routes, plan.Workload))); !res.Mgmt.Complete() {
 		return false
 	}
 	if !plan.Installed {
 		if len(plan.Mgmt) == 0 {
 			r.mgmt.ForgetSecrets()
 		}
-		r.proof = proof{}
+		r.webhookProbe = webhookProbe{}
 	}
 	return true
 }

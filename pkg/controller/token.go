@@ -16,19 +16,19 @@ import (
 // A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's account. That is limited: a burst for
 // who tidies up, then one in a while for who does it in a loop.
 const (
-	mintBurst = 5
-	mintEvery = 30 * time.Second
-	// shortestLife is the shortest that Kubernetes grants, and what istiod, which reads the file again once a minute, can live with.
-	shortestLife = 10 * time.Minute
-	// mintRetry is how soon a token is asked for again after that failed.
-	mintRetry = 5 * time.Second
+	tokenBurst = 5
+	tokenEvery = 30 * time.Second
+	// shortestLifetime is the shortest that Kubernetes grants, and what istiod, which reads the file again once a minute, can live with.
+	shortestLifetime = 10 * time.Minute
+	// tokenRetry is how soon a token is asked for again after that failed.
+	tokenRetry = 5 * time.Second
 )
 
 // tokens is what is known of istiod's tokens in the guest beside the one in use, which mgmt.Cluster keeps.
 type tokens struct {
 	// lifetime is how long they are to live.
 	lifetime time.Duration
-	mints    limit
+	requests limit
 	// err is why the last one that was due could not be had.
 	err error
 	// accepted is a token that the guest takes: it made it for this process, or was asked.
@@ -37,10 +37,10 @@ type tokens struct {
 	replaced time.Time
 }
 
-// takeUps are the times after which an istiod whose account was replaced has its new token, mostly and surely: a kubelet takes up to a minute to bring it, and
+// tokenPickups are the times after which an istiod whose account was replaced has its new token, mostly and surely: a kubelet takes up to a minute to bring it, and
 // client-go reads the file again after fifty seconds (client-go transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on
 // what it was to write. It looks at everything again when the class changes; see status.Result.Since.
-func takeUps() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
+func tokenPickups() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
 
 // since is since when istiod serves: since it started, or since it works again because its account was replaced. again is when that changes; zero: it does not.
 func (t tokens) since(started, now time.Time) (since time.Time, again time.Duration) {
@@ -48,7 +48,7 @@ func (t tokens) since(started, now time.Time) (since time.Time, again time.Durat
 	if t.replaced.IsZero() {
 		return since, 0
 	}
-	for _, after := range takeUps() {
+	for _, after := range tokenPickups() {
 		at := t.replaced.Add(after)
 		if now.Before(at) {
 			return since, at.Sub(now)
@@ -62,7 +62,7 @@ func (t tokens) since(started, now time.Time) (since time.Time, again time.Durat
 
 // keepCredential renews the credential of an istiod that is there, when there is no plan.
 func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
-	if len(p.seen.Classes) > 0 && p.hosted.Istiod != desired.Absent {
+	if len(p.guest.Classes) > 0 && p.mgmt.Istiod != desired.Absent {
 		r.applyCredential(ctx, p, r.credentialNow(ctx, p))
 	}
 }
@@ -70,20 +70,20 @@ func (r *Reconciler) keepCredential(ctx context.Context, p *pass) {
 // credential is the Secret by which istiod reaches the guest, with a new token when that is due; nothing while there never was one.
 func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObject {
 	now := r.clock.Now()
-	if r.mintDue(r.mgmt.Credential(), now) || r.refused(ctx, r.mgmt.Credential()) {
-		r.mint(ctx, p, now)
+	if r.tokenDue(r.mgmt.Credential(), now) || r.refused(ctx, r.mgmt.Credential()) {
+		r.requestToken(ctx, p, now)
 	} else {
 		r.tokens.err = nil
 	}
 	credential := r.mgmt.Credential()
 	var secret desired.MgmtObject
 	if credential.Token != "" {
-		p.again(max(credential.RenewAt().Sub(now), mintRetry))
-		if credential.Life() < shortestLife {
-			p.result.Waiting = status.WaitingForLongerToken(credential.Life())
+		p.requeueAfter(max(credential.RenewAt().Sub(now), tokenRetry))
+		if credential.Lifetime() < shortestLifetime {
+			p.result.Waiting = status.WaitingForLongerToken(credential.Lifetime())
 		}
 		var err error
-		if secret, err = desired.CredentialSecret(r.config, p.hosted.ControlPlane, credential); err != nil {
+		if secret, err = desired.CredentialSecret(r.config, p.mgmt.ControlPlane, credential); err != nil {
 			r.tokens.err = err
 		}
 	}
@@ -97,8 +97,8 @@ func (r *Reconciler) credential(ctx context.Context, p *pass) []desired.MgmtObje
 	return []desired.MgmtObject{secret}
 }
 
-// mintDue says whether istiod needs another credential than it has.
-func (r *Reconciler) mintDue(credential desired.Credential, now time.Time) bool {
+// tokenDue says whether istiod needs another credential than it has.
+func (r *Reconciler) tokenDue(credential desired.Credential, now time.Time) bool {
 	account := r.guest.IstiodAccount()
 	replaced := account != "" && account != credential.Account()
 	return credential.Token == "" || replaced || !r.guest.Reaches(credential) || r.tokens.overdue(credential, now)
@@ -129,23 +129,23 @@ func (r *Reconciler) refused(ctx context.Context, credential desired.Credential)
 	return !accepted
 }
 
-// mint asks for a token, if it was not asked for too often.
-func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
+// requestToken asks for a token, if it was not asked for too often.
+func (r *Reconciler) requestToken(ctx context.Context, p *pass, now time.Time) {
 	t := &r.tokens
-	if wait := t.mints.wait(now); wait > 0 {
-		p.again(wait)
+	if wait := t.requests.wait(now); wait > 0 {
+		p.requeueAfter(wait)
 		return
 	}
 	before, was := r.mgmt.Credential(), t.err
-	fresh, err := r.guest.MintCredential(ctx, t.lifetime, now)
+	fresh, err := r.guest.RequestToken(ctx, t.lifetime, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the pass has ended; the next one sees what is due
 	}
 	if t.err = err; err == nil || apply.Classify(err, "create", schema.GroupResource{}).Class() != apply.Unreachable {
-		t.mints.take(now) // otherwise the guest did not hear of it
+		t.requests.take(now) // otherwise the guest did not hear of it
 	}
 	if err != nil {
-		p.again(mintRetry)
+		p.requeueAfter(tokenRetry)
 		if was == nil || status.WaitingForToken(was) != status.WaitingForToken(err) {
 			logr.FromContextOrDiscard(ctx).Info("istiod has no fresh guest token yet", "err", err.Error())
 		}
@@ -156,5 +156,5 @@ func (r *Reconciler) mint(ctx context.Context, p *pass, now time.Time) {
 	}
 	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	t.accepted = fresh.Token
-	r.mgmt.KeepCredential(fresh)
+	r.mgmt.CacheCredential(fresh)
 }

@@ -10,7 +10,7 @@ import (
 func BenchmarkDecide(b *testing.B) {
 	ours := wanted()["gateway-api"]
 	fact := crds.Fact{
-		Owner: crds.Owner{Kind: crds.ThirdParty}, Marks: crds.Marks{Version: "v1.3.0", Channel: "standard", Consent: crds.Given},
+		Owner: crds.Owner{Kind: crds.ThirdParty}, Metadata: crds.Metadata{Version: "v1.3.0", Channel: "standard", Consent: crds.Given},
 		Content: crds.Read, Difference: crds.Difference{Lost: v1("spec.a"), Changed: v1("spec.b")}, Use: crds.Unused,
 	}
 	b.ReportAllocs()

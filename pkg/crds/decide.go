@@ -24,8 +24,8 @@ type Wanted struct{ Version, Channel string }
 
 // Fact is all that is known of one CRD in the guest. The zero Fact is the CRD that is not there.
 type Fact struct {
-	Owner Owner
-	Marks Marks
+	Owner    Owner
+	Metadata Metadata
 	// Content is how much is known of what it says; Definition and Difference (from what we would put there) are empty unless it is Read.
 	Content    Content
 	Definition Definition
@@ -76,45 +76,45 @@ const (
 	Keep Verdict = "Keep"
 	// Blocked leaves it alone, although it is not as it should be. Somebody must decide.
 	Blocked Verdict = "Blocked"
-	// HandsOff leaves it alone, because not enough is known.
-	HandsOff Verdict = "HandsOff"
+	// Undetermined leaves it alone, because not enough is known.
+	Undetermined Verdict = "Undetermined"
 )
 
 // Writes says whether the CRD is written.
 func (v Verdict) Writes() bool { return v == Install || v == Update || v == Adopt }
 
-// Because is why a Verdict is what it is.
-type Because string
+// Reason is why a Verdict is what it is.
+type Reason string
 
 // Reasons. Each belongs to one or two verdicts; see Decide.
 const (
-	IsAbsent          Because = "Absent"
-	IsOurs            Because = "Ours"
-	IsDeleted         Because = "BeingDeleted"
-	HasConsent        Because = "Consent"
-	HasNoOwner        Because = "OwnerGone"
-	IsIdentical       Because = "Identical"
-	IsOLMs            Because = "ManagedByOLM"
-	IsReleased        Because = "Released"
-	IsUnmanaged       Because = "Unmanaged"
-	IsUnknown         Because = "OwnerUnknown"
-	IsUnread          Because = "NotReadYet"
-	IsUnreadable      Because = "Unreadable"
-	IsGarbled         Because = "AnnotationUnclear"
-	NeedsConsent      Because = "NeedsConsent"
-	WouldDowngrade    Because = "WouldDowngrade"
-	MightDowngrade    Because = "MightDowngrade"
-	IsExperimental    Because = "ExperimentalChannel"
-	IsIncompatible    Because = "Incompatible"
-	WouldLoseVersions Because = "StoredVersions"
-	WouldLoseFields   Because = "FieldsInUse"
-	LooksForUse       Because = "LookingForUse"
+	IsAbsent             Reason = "Absent"
+	IsOurs               Reason = "Ours"
+	IsDeleted            Reason = "BeingDeleted"
+	HasConsent           Reason = "Consent"
+	HasNoOwner           Reason = "OwnerGone"
+	IsIdentical          Reason = "Identical"
+	IsOLMs               Reason = "ManagedByOLM"
+	IsReleased           Reason = "Released"
+	IsUnmanaged          Reason = "Unmanaged"
+	IsUnknown            Reason = "OwnerUnknown"
+	IsUnread             Reason = "NotReadYet"
+	IsUnreadable         Reason = "Unreadable"
+	HasInvalidAnnotation Reason = "InvalidAnnotation"
+	NeedsConsent         Reason = "NeedsConsent"
+	WouldDowngrade       Reason = "WouldDowngrade"
+	MightDowngrade       Reason = "MightDowngrade"
+	IsExperimental       Reason = "ExperimentalChannel"
+	IsIncompatible       Reason = "Incompatible"
+	WouldLoseVersions    Reason = "StoredVersions"
+	WouldLoseFields      Reason = "FieldsInUse"
+	LooksForUse          Reason = "LookingForUse"
 )
 
 // Decision is a Verdict and its reason.
 type Decision struct {
 	Verdict Verdict `json:"verdict"`
-	Because Because `json:"because"`
+	Reason  Reason  `json:"reason"`
 }
 
 // Decide decides about one CRD: the one place where it is decided whether a CRD is written. It errs on the side of leaving alone.
@@ -125,22 +125,22 @@ func Decide(f Fact, w Wanted, p Policy) Decision {
 	switch {
 	case p.Mode != Managed && p.Mode != "": // what nobody here knows is not a reason to write, either
 		return Decision{Keep, IsUnmanaged}
-	case f.Owner.Kind == Nobody:
+	case f.Owner.Kind == Unowned:
 		return Decision{Install, IsAbsent}
 	case f.Owner.Kind == Unknown:
-		return Decision{HandsOff, IsUnknown}
-	case f.Marks.Phase == Terminating:
+		return Decision{Undetermined, IsUnknown}
+	case f.Metadata.Deletion == Terminating:
 		return Decision{Wait, IsDeleted}
 	}
-	switch f.Marks.Consent {
+	switch f.Metadata.Consent {
 	case Refused:
 		return Decision{Keep, IsReleased}
-	case Garbled:
-		return Decision{HandsOff, IsGarbled}
+	case InvalidAnnotation:
+		return Decision{Undetermined, HasInvalidAnnotation}
 	case Unasked:
 		return decideByOwner(f, w, p.Consent)
 	default:
-		return decideByOwner(f, w, f.Marks.Consent)
+		return decideByOwner(f, w, f.Metadata.Consent)
 	}
 }
 
@@ -153,14 +153,14 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 	case OrphanedOLM, IngressOperator, ThirdParty:
 		return decideOthers(f, w, consent)
 	default:
-		return Decision{HandsOff, IsUnknown}
+		return Decision{Undetermined, IsUnknown}
 	}
 }
 
 // decideOurs decides about what is ours, by its metadata alone where that says enough, so that what somebody changed is put right before it was
 // read. What tells a change from an upgrade that somebody else has made is the claim of a newer version, or of another channel.
 func decideOurs(f Fact, w Wanted, consent Consent) Decision {
-	update, claim := Decision{Update, IsOurs}, claimOf(f.Marks, w)
+	update, claim := Decision{Update, IsOurs}, versionClaimOf(f.Metadata, w)
 	switch decision, refused := refusedByServer(f); {
 	case refused:
 		return decision
@@ -181,16 +181,16 @@ func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	}
 }
 
-// claim is what a CRD of ours claims to have become.
-type claim int
+// versionClaim is what a CRD of ours claims to have become.
+type versionClaim int
 
 const (
-	claimsNothing claim = iota
+	claimsNothing versionClaim = iota
 	claimsNewer
 	claimsChannel
 )
 
-func claimOf(m Marks, w Wanted) claim {
+func versionClaimOf(m Metadata, w Wanted) versionClaim {
 	switch {
 	case compareVersions(m.Version, w.Version) == newer:
 		return claimsNewer
@@ -219,7 +219,7 @@ func decideOthers(f Fact, w Wanted, consent Consent) Decision {
 
 // decideLoss lets a decision to write pass if nothing is lost by it.
 func decideLoss(f Fact, w Wanted, write Decision) Decision {
-	claim := compareVersions(f.Marks.Version, w.Version)
+	claim := compareVersions(f.Metadata.Version, w.Version)
 	switch decision, refused := refusedByServer(f); {
 	case refused:
 		return decision
@@ -234,7 +234,7 @@ func decideLoss(f Fact, w Wanted, write Decision) Decision {
 	case f.losesUsed():
 		return Decision{Blocked, WouldLoseFields}
 	case f.Use == Unsearched:
-		return Decision{HandsOff, LooksForUse}
+		return Decision{Undetermined, LooksForUse}
 	default:
 		return write
 	}
@@ -255,9 +255,9 @@ func refusedByServer(f Fact) (Decision, bool) {
 // unread leaves alone what must be known first.
 func unread(f Fact) Decision {
 	if f.Content == Unreadable {
-		return Decision{HandsOff, IsUnreadable}
+		return Decision{Undetermined, IsUnreadable}
 	}
-	return Decision{HandsOff, IsUnread}
+	return Decision{Undetermined, IsUnread}
 }
 
 // Same says whether the CRD that is there is to every client the one that we would put there.

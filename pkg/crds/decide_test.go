@@ -14,7 +14,7 @@ func TestOurs(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		fact crds.Fact
-		want crds.Because
+		want crds.Reason
 	}{
 		{"as it was written", crds.Fact{Content: crds.Read}, crds.IsOurs},
 		{"changed, and not read yet", crds.Fact{}, crds.IsOurs},
@@ -22,22 +22,22 @@ func TestOurs(t *testing.T) {
 		{"a field was added, and nobody has looked who uses it", crds.Fact{Content: crds.Read, Difference: lost}, crds.IsOurs},
 		{"a field was added that is used", crds.Fact{Content: crds.Read, Difference: lost, Use: crds.Used}, crds.WouldLoseFields},
 		{"spoiled", crds.Fact{Content: crds.Unreadable}, crds.IsOurs},
-		{"the claim was taken away", crds.Fact{Marks: crds.Marks{Version: "-"}}, crds.IsOurs},
-		{"older: upgraded", crds.Fact{Marks: crds.Marks{Version: "v1.3.0"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
-		{"a newer version's claim alone", crds.Fact{Marks: crds.Marks{Version: "v1.6.0"}, Content: crds.Read}, crds.IsOurs},
-		{"a newer version", crds.Fact{Marks: crds.Marks{Version: "v1.6.0"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
-		{"a newer version in people's spelling", crds.Fact{Marks: crds.Marks{Version: "v1.6"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
-		{"a development version", crds.Fact{Marks: crds.Marks{Version: "v1.5.0-dev"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
-		{"a candidate of ours", crds.Fact{Marks: crds.Marks{Version: ours.Version + "-rc.1"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
-		{"a newer version, not read yet", crds.Fact{Marks: crds.Marks{Version: "v1.6.0"}}, crds.IsUnread},
-		{"another channel", crds.Fact{Marks: crds.Marks{Channel: "experimental"}, Content: crds.Read, Difference: lost}, crds.IsExperimental},
-		{"another channel's claim alone", crds.Fact{Marks: crds.Marks{Channel: "experimental"}, Content: crds.Read}, crds.IsOurs},
+		{"the claim was taken away", crds.Fact{Metadata: crds.Metadata{Version: "-"}}, crds.IsOurs},
+		{"older: upgraded", crds.Fact{Metadata: crds.Metadata{Version: "v1.3.0"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
+		{"a newer version's claim alone", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read}, crds.IsOurs},
+		{"a newer version", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
+		{"a newer version in people's spelling", crds.Fact{Metadata: crds.Metadata{Version: "v1.6"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
+		{"a development version", crds.Fact{Metadata: crds.Metadata{Version: "v1.5.0-dev"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
+		{"a candidate of ours", crds.Fact{Metadata: crds.Metadata{Version: ours.Version + "-rc.1"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
+		{"a newer version, not read yet", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}}, crds.IsUnread},
+		{"another channel", crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read, Difference: lost}, crds.IsExperimental},
+		{"another channel's claim alone", crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read}, crds.IsOurs},
 	} {
 		tc.fact.Owner = crds.Owner{Kind: crds.Ours}
-		if tc.fact.Marks.Version == "" {
-			tc.fact.Marks.Version = ours.Version
+		if tc.fact.Metadata.Version == "" {
+			tc.fact.Metadata.Version = ours.Version
 		}
-		if got := crds.Decide(tc.fact, ours, crds.Policy{}).Because; got != tc.want {
+		if got := crds.Decide(tc.fact, ours, crds.Policy{}).Reason; got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
@@ -63,9 +63,9 @@ func TestVersions(t *testing.T) {
 		{"1.29.7", "1.29.7-rc.0", true},
 		{"1.30.0-alpha", "1.29.7", true},
 	} {
-		fact := crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Version: tc.claimed}, Content: crds.Read, Difference: crds.Difference{Changed: v1("spec")}}
+		fact := crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Version: tc.claimed}, Content: crds.Read, Difference: crds.Difference{Changed: v1("spec")}}
 		got := crds.Decide(fact, crds.Wanted{Version: tc.wanted}, crds.Policy{})
-		if newer := got.Because == crds.WouldDowngrade; newer != tc.newer {
+		if newer := got.Reason == crds.WouldDowngrade; newer != tc.newer {
 			t.Errorf("%s is newer than %s: %v, want %v", tc.claimed, tc.wanted, newer, tc.newer)
 		}
 	}
@@ -77,8 +77,8 @@ func TestNoFactIsAbsent(t *testing.T) {
 	if got := crds.Decide(facts[routes], wanted()["gateway-api"], crds.Policy{}); got.Verdict != crds.Install {
 		t.Errorf("what is not there: %v, want it installed", got)
 	}
-	tomorrow := crds.Fact{Owner: crds.Owner{Kind: "of tomorrow"}, Content: crds.Read, Marks: crds.Marks{Consent: crds.Given}}
-	if got := crds.Decide(tomorrow, wanted()["gateway-api"], crds.Policy{Consent: crds.Given}); got.Verdict != crds.HandsOff {
+	tomorrow := crds.Fact{Owner: crds.Owner{Kind: "of tomorrow"}, Content: crds.Read, Metadata: crds.Metadata{Consent: crds.Given}}
+	if got := crds.Decide(tomorrow, wanted()["gateway-api"], crds.Policy{Consent: crds.Given}); got.Verdict != crds.Undetermined {
 		t.Errorf("an owner of tomorrow: %v, want hands off", got)
 	}
 }
@@ -88,31 +88,31 @@ func TestWords(t *testing.T) {
 	helm := crds.Owner{Kind: crds.ThirdParty, Name: "helm"}
 	read := crds.Fact{Owner: helm, Content: crds.Read, Difference: crds.Difference{Lost: v1("spec.rules[].retry")}}
 	for _, tc := range []struct {
-		because crds.Because
+		because crds.Reason
 		name    string
 		fact    crds.Fact
 		says    string
 		next    string
 	}{
 		{crds.NeedsConsent, routes, read, "installed by third party: helm, and another one: it has, and ours not: spec.rules.retry (v1)", annotate + "true"},
-		{crds.WouldDowngrade, routes, crds.Fact{Marks: crds.Marks{Version: "v1.6.0"}, Difference: read.Difference}, "it claims to be v1.6.0, which is newer than v1.4.1: it has, and ours not: spec", "to stay with it: " + annotate + "false"},
+		{crds.WouldDowngrade, routes, crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Difference: read.Difference}, "it claims to be v1.6.0, which is newer than v1.4.1: it has, and ours not: spec", "to stay with it: " + annotate + "false"},
 		{crds.MightDowngrade, routes, read, "claims no version", "gateway.networking.k8s.io/bundle-version=<version>"},
-		{crds.MightDowngrade, filters, crds.Fact{Marks: crds.Marks{Version: "banana"}}, `claims the version "banana"`, filters + " gateway.hypergate.dev/istio-version=<version>"},
-		{crds.IsExperimental, routes, crds.Fact{Marks: crds.Marks{Channel: "experimental"}}, "the experimental channel was installed over ours", "to go back to the standard channel: " + annotate + "true"},
+		{crds.MightDowngrade, filters, crds.Fact{Metadata: crds.Metadata{Version: "banana"}}, `claims the version "banana"`, filters + " gateway.hypergate.dev/istio-version=<version>"},
+		{crds.IsExperimental, routes, crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}}, "the experimental channel was installed over ours", "to go back to the standard channel: " + annotate + "true"},
 		{crds.IsIncompatible, routes, crds.Fact{Difference: crds.Difference{Fixed: []string{"its scope is Cluster"}}}, "the API server would refuse ours: its scope is Cluster", "delete it with all of its objects"},
 		{crds.WouldLoseVersions, routes, crds.Fact{Difference: crds.Difference{Unkept: []string{"v1alpha2"}}}, "versions that ours does not have: v1alpha2", "status.storedVersions"},
 		{crds.WouldLoseFields, routes, read, "objects use fields that ours does not have: spec.rules.retry (v1)", "hypergate crds --dry-run adopt"},
 		{crds.IsUnknown, routes, crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}}, "it could not be found out whether it rains", "let hypergate list OLM's"},
-		{crds.IsUnknown, routes, crds.Fact{Marks: crds.Marks{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}}, "which", "kubectl label crd " + routes + " olm.managed-"},
-		{crds.IsGarbled, routes, crds.Fact{}, "says neither true nor false", annotate + "true (or =false)"},
+		{crds.IsUnknown, routes, crds.Fact{Metadata: crds.Metadata{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}}, "which", "kubectl label crd " + routes + " olm.managed-"},
+		{crds.HasInvalidAnnotation, routes, crds.Fact{}, "says neither true nor false", annotate + "true (or =false)"},
 		{crds.IsUnreadable, routes, crds.Fact{Why: "it has no versions"}, "cannot be read: it has no versions", "kubectl get crd " + routes + " -o yaml"},
 		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}}, "and the same; it is not served: names taken", "at status.conditions"},
 		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Established, Converts: crds.ConvertsByWebhook}}, "and the same; a webhook converts", ""},
 		{crds.HasConsent, routes, read, "taken over from third party: helm, with consent", ""},
 		{"OfTomorrow", routes, crds.Fact{}, "OfTomorrow", ""},
 	} {
-		crd := crds.CRD{Name: tc.name, Fact: tc.fact, Decision: crds.Decision{Because: tc.because}, Wanted: wanted()["gateway-api"]}
-		if got := crd.Reason(); !strings.Contains(got, tc.says) {
+		crd := crds.CRD{Name: tc.name, Fact: tc.fact, Decision: crds.Decision{Reason: tc.because}, Wanted: wanted()["gateway-api"]}
+		if got := crd.Explain(); !strings.Contains(got, tc.says) {
 			t.Errorf("%s: the reason is\n%q, want\n%q", tc.because, got, tc.says)
 		}
 		if got := crd.NextStep(); !strings.Contains(got, tc.next) || (got == "") != (tc.next == "") {

@@ -42,7 +42,7 @@ type parts struct {
 	content  map[string]crds.Fact
 	owner    map[string]crds.Owner
 	use      map[string]crds.Use
-	phase    map[string]crds.Phase
+	phase    map[string]crds.DeletionState
 	consent  map[string]crds.Consent
 	version  map[string]string
 	channel  map[string]string
@@ -70,8 +70,8 @@ func partsFor(ours crds.Wanted) parts {
 			"third party": {Kind: crds.ThirdParty, Name: "helm"}, "unknown": {Kind: crds.Unknown, Name: "whether OLM's servicemesh.operators is installed"},
 		},
 		use:      map[string]crds.Use{"unsearched": crds.Unsearched, "unused": crds.Unused, "used": crds.Used},
-		phase:    map[string]crds.Phase{"lasting": crds.Lasting, "terminating": crds.Terminating},
-		consent:  map[string]crds.Consent{"none": crds.Unasked, "true": crds.Given, "false": crds.Refused, "garbled": crds.Garbled},
+		phase:    map[string]crds.DeletionState{"lasting": crds.NotDeleting, "terminating": crds.Terminating},
+		consent:  map[string]crds.Consent{"none": crds.Unasked, "true": crds.Given, "false": crds.Refused, "garbled": crds.InvalidAnnotation},
 		version:  map[string]string{"garbage": "banana", "older": "v1.3.0", "equal": ours.Version, "newer": "v1.100.0"},
 		channel:  map[string]string{"ours": ours.Channel, "experimental": "experimental"},
 		mode:     map[string]crds.Mode{"Managed": crds.Managed, "Unmanaged": crds.Unmanaged, "of tomorrow": "Paused"},
@@ -83,8 +83,8 @@ func partsFor(ours crds.Wanted) parts {
 func (p parts) facts(c cell) (crds.Fact, crds.Policy) {
 	fact := p.content[c["content"]]
 	fact.Owner, fact.Use = p.owner[c["owner"]], p.use[c["use"]]
-	fact.Marks = crds.Marks{
-		Phase: p.phase[c["phase"]], Consent: p.consent[c["annotation"]], Version: p.version[c["claim"]], Channel: p.channel[c["channel"]],
+	fact.Metadata = crds.Metadata{
+		Deletion: p.phase[c["phase"]], Consent: p.consent[c["annotation"]], Version: p.version[c["claim"]], Channel: p.channel[c["channel"]],
 	}
 	return fact, crds.Policy{Mode: p.mode[c["mode"]], Consent: p.byPolicy[c["policy"]]}
 }
@@ -112,14 +112,14 @@ func TestMatrix(t *testing.T) {
 				fact, policy := parts.facts(c)
 				crd := crds.CRD{Name: "httproutes.gateway.networking.k8s.io", Fact: fact, Decision: crds.Decide(fact, ours, policy), Wanted: ours}
 				broken := brokenRules(c, ours, crd)
-				if words := c["owner"] + c["content"] + c["claim"] + c["channel"] + string(crd.Because); !said[words] {
+				if words := c["owner"] + c["content"] + c["claim"] + c["channel"] + string(crd.Reason); !said[words] {
 					said[words] = true
 					broken = append(broken, brokenWords(crd)...)
 				}
 				if len(broken) > 0 && !t.Failed() {
-					t.Errorf("%v: %s %s: %q", c, crd.Verdict, crd.Because, broken)
+					t.Errorf("%v: %s %s: %q", c, crd.Verdict, crd.Reason, broken)
 				}
-				return string(crd.Verdict) + " (" + string(crd.Because) + ")"
+				return string(crd.Verdict) + " (" + string(crd.Reason) + ")"
 			}
 			lines := tree(cell{}, dimensions(), decide)
 			if want := 3 * 7 * 2 * 4 * 8 * 5 * 3 * 3 * 3; cells != want {
@@ -208,8 +208,8 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 // brokenWords are what people would miss in the words for a decision.
 func brokenWords(crd crds.CRD) []string {
 	var broken []string
-	reason, next := crd.Reason(), crd.NextStep()
-	if reason == "" || reason == string(crd.Because) {
+	reason, next := crd.Explain(), crd.NextStep()
+	if reason == "" || reason == string(crd.Reason) {
 		broken = append(broken, "there is no reason in words")
 	}
 	for _, text := range []string{reason, next} {
@@ -217,8 +217,8 @@ func brokenWords(crd crds.CRD) []string {
 			broken = append(broken, fmt.Sprintf("%q is no sentence", text))
 		}
 	}
-	nobodyCan := crd.Because == crds.IsUnread || crd.Because == crds.LooksForUse
-	if waits := crd.Verdict == crds.Blocked || crd.Verdict == crds.HandsOff; waits && !nobodyCan && next == "" {
+	nobodyCan := crd.Reason == crds.IsUnread || crd.Reason == crds.LooksForUse
+	if waits := crd.Verdict == crds.Blocked || crd.Verdict == crds.Undetermined; waits && !nobodyCan && next == "" {
 		broken = append(broken, "nobody is told what to do")
 	}
 	return broken

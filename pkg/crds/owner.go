@@ -49,8 +49,8 @@ type Owner struct {
 type OwnerKind string
 
 const (
-	// Nobody: there is no such CRD.
-	Nobody OwnerKind = ""
+	// Unowned: there is no such CRD.
+	Unowned OwnerKind = ""
 	// Ours: it carries our membership label, or we have applied it. Another revision of hypergate is a third party: it may bring another version.
 	Ours OwnerKind = "hypergate"
 	// LiveOLM: a Subscription, InstallPlan or ClusterServiceVersion exists that belongs to the package on its label.
@@ -68,8 +68,8 @@ const (
 // String is the owner as people read it.
 func (o Owner) String() string {
 	switch {
-	case o.Kind == Nobody:
-		return "nobody"
+	case o.Kind == Unowned:
+		return "none"
 	case o.Name == "":
 		return string(o.Kind)
 	case o.Namespace == "":
@@ -89,16 +89,16 @@ const (
 	Given
 	// Refused: hypergate must keep off, even from what is its own.
 	Refused
-	// Garbled: something was said, and it is neither yes nor no.
-	Garbled
+	// InvalidAnnotation: something was said, and it is neither yes nor no.
+	InvalidAnnotation
 )
 
 // Membership is whether a CRD shows that hypergate has made it.
 type Membership int
 
 const (
-	// Stranger: it does not.
-	Stranger Membership = iota
+	// NotMember: it does not.
+	NotMember Membership = iota
 	// Member: it carries our label, or fields that we applied (somebody may have taken the label away).
 	Member
 )
@@ -114,18 +114,18 @@ const (
 	Nameless
 )
 
-// Phase is whether a CRD stays.
-type Phase int
+// DeletionState is whether a CRD stays.
+type DeletionState int
 
 const (
-	// Lasting is a CRD that stays.
-	Lasting Phase = iota
+	// NotDeleting is a CRD that stays.
+	NotDeleting DeletionState = iota
 	// Terminating is a CRD that is being deleted: it takes no new objects, and goes when its last object is gone.
 	Terminating
 )
 
-// Marks are what the metadata of a CRD says: enough to know whose it is, and too little to know whether it is right.
-type Marks struct {
+// Metadata are what the metadata of a CRD says: enough to know whose it is, and too little to know whether it is right.
+type Metadata struct {
 	Membership Membership
 	// Writers are the field managers that have written its versions, sorted.
 	Writers []string
@@ -134,7 +134,7 @@ type Marks struct {
 	Packages []string
 	OLM      Trace
 	Consent  Consent
-	Phase    Phase
+	Deletion DeletionState
 	// Version and Channel are what it claims to be; empty when it claims nothing. They are a hint: people edit annotations, and not schemas.
 	Version, Channel string
 }
@@ -142,13 +142,13 @@ type Marks struct {
 // Identity is how hypergate knows its own: the membership label and its value, and the field manager.
 type Identity struct{ LabelKey, LabelValue, FieldManager string }
 
-// MarksOf reads the metadata of a CRD.
-func MarksOf(m *metav1.ObjectMeta, us Identity) Marks {
-	marks := Marks{
+// MetadataOf reads the metadata of a CRD.
+func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
+	marks := Metadata{
 		Version: claimed(m, versionAnnotation(m.Name)), Channel: claimed(m, channelAnnotation), Consent: consentOf(m), Packages: packagesOf(m),
 	}
 	if m.DeletionTimestamp != nil {
-		marks.Phase = Terminating
+		marks.Deletion = Terminating
 	}
 	if _, byOLM := m.Labels[olmManaged]; byOLM && len(marks.Packages) == 0 {
 		marks.OLM = Nameless
@@ -268,7 +268,7 @@ func consentOf(m *metav1.ObjectMeta) Consent {
 		}
 		return Unasked
 	default:
-		return Garbled
+		return InvalidAnnotation
 	}
 }
 
@@ -294,21 +294,21 @@ const (
 // OwnerOf weighs whose a CRD that is there is. operators has what was found of each of its packages; one that is not in it is Unsure.
 //
 // OLM goes first, also for what we have made: an operator that is installed later adopts the CRD, and is its owner from then on.
-func OwnerOf(m Marks, operators map[string]Operator) Owner {
+func OwnerOf(m Metadata, operators map[string]Operator) Owner {
 	unsure := Owner{}
 	for _, name := range m.Packages {
 		switch op := operators[name]; op.Found {
 		case Live:
 			return Owner{Kind: LiveOLM, Name: op.Kind + " " + op.Name, Namespace: op.Namespace}
 		case Unsure:
-			unsure = Owner{Kind: Unknown, Name: "whether OLM's " + name + " is installed" + because(op.Name)}
+			unsure = Owner{Kind: Unknown, Name: "whether OLM's " + name + " is installed" + withReason(op.Name)}
 		case None:
 		}
 	}
 	switch {
-	case unsure.Kind != Nobody:
+	case unsure.Kind != Unowned:
 		return unsure
-	case m.OLM == Nameless && m.Membership == Stranger:
+	case m.OLM == Nameless && m.Membership == NotMember:
 		return Owner{Kind: Unknown, Name: "which of OLM's operators has installed it"}
 	case m.Membership == Member:
 		return Owner{Kind: Ours}
@@ -321,7 +321,7 @@ func OwnerOf(m Marks, operators map[string]Operator) Owner {
 	}
 }
 
-func because(why string) string {
+func withReason(why string) string {
 	if why == "" {
 		return ""
 	}

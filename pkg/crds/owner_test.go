@@ -39,66 +39,66 @@ func TestMarksOf(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		meta metav1.ObjectMeta
-		want crds.Marks
+		want crds.Metadata
 	}{
-		{"nothing", metav1.ObjectMeta{}, crds.Marks{}},
-		{"our label", metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}}, crds.Marks{Membership: crds.Member}},
+		{"nothing", metav1.ObjectMeta{}, crds.Metadata{}},
+		{"our label", metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}}, crds.Metadata{Membership: crds.Member}},
 		{"another revision's label, and its fields", metav1.ObjectMeta{
 			Labels:        map[string]string{"example.com/owner": "other.guest"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", versionsField)},
-		}, crds.Marks{Writers: []string{"hypergate"}}},
+		}, crds.Metadata{Writers: []string{"hypergate"}}},
 		{
 			"our label was taken away",
 			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)}},
-			crds.Marks{Membership: crds.Member},
+			crds.Metadata{Membership: crds.Member},
 		},
 		{"a label of ours that is empty", metav1.ObjectMeta{
 			Labels: map[string]string{"example.com/owner": ""}, ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)},
-		}, crds.Marks{}},
+		}, crds.Metadata{}},
 		{
 			"somebody of our name who does not apply",
 			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", update, "", versionsField)}},
-			crds.Marks{Writers: []string{"hypergate"}},
+			crds.Metadata{Writers: []string{"hypergate"}},
 		},
-		{"a status of ours", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "status", versionsField)}}, crds.Marks{}},
+		{"a status of ours", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "status", versionsField)}}, crds.Metadata{}},
 		{"writers, each once and sorted, but not those of labels", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
 			manager("kubectl", update, "", versionsField), manager("helm", apply, "", versionsField), manager("kubectl", apply, "", versionsField),
 			manager("labeller", update, "", labelsField), manager("without", update, "", ""), manager("kube-apiserver", update, "status", versionsField),
-		}}, crds.Marks{Writers: []string{"helm", "kubectl"}}},
+		}}, crds.Metadata{Writers: []string{"helm", "kubectl"}}},
 		{
 			"fields that nobody can read",
 			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("odd", update, "", `{"f:spec":7}`)}},
-			crds.Marks{Writers: []string{"odd"}},
+			crds.Metadata{Writers: []string{"odd"}},
 		},
-		{"being deleted", metav1.ObjectMeta{DeletionTimestamp: &deleted}, crds.Marks{Phase: crds.Terminating}},
+		{"being deleted", metav1.ObjectMeta{DeletionTimestamp: &deleted}, crds.Metadata{Deletion: crds.Terminating}},
 		{"the Gateway API's claims", metav1.ObjectMeta{Name: routes, Annotations: map[string]string{
 			"gateway.networking.k8s.io/bundle-version": "v1.4.0", "gateway.networking.k8s.io/channel": "experimental", crds.IstioVersionAnnotation: "1.20.3",
-		}}, crds.Marks{Version: "v1.4.0", Channel: "experimental"}},
+		}}, crds.Metadata{Version: "v1.4.0", Channel: "experimental"}},
 		{"Istio's claim", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
 			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.20.3",
-		}}, crds.Marks{Version: "1.20.3"}},
+		}}, crds.Metadata{Version: "1.20.3"}},
 		{"OLM's packages, sorted", metav1.ObjectMeta{Labels: map[string]string{
 			"operators.coreos.com/z.openshift-operators": "", "operators.coreos.com/a.ns": "", "olm.managed": "true", "operators.coreos.com.example.com/b.ns": "",
-		}}, crds.Marks{Packages: []string{"a.ns", "z.openshift-operators"}}},
+		}}, crds.Metadata{Packages: []string{"a.ns", "z.openshift-operators"}}},
 		{
 			"a package's label that was cut off before the namespace",
 			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/" + olm63: ""}},
-			crds.Marks{Packages: []string{olm63}},
+			crds.Metadata{Packages: []string{olm63}},
 		},
-		{"a label of OLM's that is no package", metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}}, crds.Marks{}},
-		{"installed by OLM for nobody knows whom", metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}}, crds.Marks{OLM: crds.Nameless}},
+		{"a label of OLM's that is no package", metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}}, crds.Metadata{}},
+		{"installed by OLM for nobody knows whom", metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}}, crds.Metadata{OLM: crds.Nameless}},
 		{"OLM has put its own in the place of ours", metav1.ObjectMeta{
 			Labels:        map[string]string{"olm.managed": "true"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField), manager("catalog", update, "", versionsField)},
-		}, crds.Marks{OLM: crds.Nameless, Writers: []string{"catalog"}}},
+		}, crds.Metadata{OLM: crds.Nameless, Writers: []string{"catalog"}}},
 		{
 			"we have adopted what was OLM's",
 			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true", "example.com/owner": "rev.guest"}},
-			crds.Marks{OLM: crds.Nameless, Membership: crds.Member},
+			crds.Metadata{OLM: crds.Nameless, Membership: crds.Member},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, crds.MarksOf(&tc.meta, us())); diff != "" {
+			if diff := cmp.Diff(tc.want, crds.MetadataOf(&tc.meta, us())); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -118,17 +118,17 @@ func TestConsent(t *testing.T) {
 		{" TRUE ", nil, crds.Given},
 		{"false", nil, crds.Refused},
 		{"False", nil, crds.Refused},
-		{"yes", nil, crds.Garbled},
-		{"1", nil, crds.Garbled},
-		{"no", nil, crds.Garbled},
+		{"yes", nil, crds.InvalidAnnotation},
+		{"1", nil, crds.InvalidAnnotation},
+		{"no", nil, crds.InvalidAnnotation},
 		{"", map[string]string{owned: "true"}, crds.Given},
 		{"", map[string]string{owned: ""}, crds.Given},
 		{"", map[string]string{owned: "false"}, crds.Unasked},
 		{"false", map[string]string{owned: "true"}, crds.Refused},
-		{"maybe", map[string]string{owned: "true"}, crds.Garbled},
+		{"maybe", map[string]string{owned: "true"}, crds.InvalidAnnotation},
 	} {
 		m := &metav1.ObjectMeta{Labels: tc.labels, Annotations: map[string]string{crds.ManageAnnotation: tc.annotation}}
-		if got := crds.MarksOf(m, us()).Consent; got != tc.want {
+		if got := crds.MetadataOf(m, us()).Consent; got != tc.want {
 			t.Errorf("annotation %q, labels %v: consent %d, want %d", tc.annotation, tc.labels, got, tc.want)
 		}
 	}
@@ -138,67 +138,67 @@ func TestOwnerOf(t *testing.T) {
 	live := crds.Operator{Found: crds.Live, Kind: "Subscription", Namespace: "operators", Name: "mesh"}
 	for _, tc := range []struct {
 		name      string
-		marks     crds.Marks
+		marks     crds.Metadata
 		operators map[string]crds.Operator
 		want      crds.Owner
 		text      string
 	}{
-		{"nobody's in particular", crds.Marks{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
-		{"a third party's", crds.Marks{Writers: []string{"helm", "kubectl"}}, nil, crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"}, "third party: helm, kubectl"},
-		{"ours", crds.Marks{Membership: crds.Member, Writers: []string{"hypergate"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
-		{"ours, and kubectl has touched it", crds.Marks{Membership: crds.Member, Writers: []string{"kubectl"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
-		{"the ingress operator's", crds.Marks{Writers: []string{"ingress-operator"}}, nil, crds.Owner{Kind: crds.IngressOperator}, "ingress-operator"},
+		{"nobody's in particular", crds.Metadata{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
+		{"a third party's", crds.Metadata{Writers: []string{"helm", "kubectl"}}, nil, crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"}, "third party: helm, kubectl"},
+		{"ours", crds.Metadata{Membership: crds.Member, Writers: []string{"hypergate"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
+		{"ours, and kubectl has touched it", crds.Metadata{Membership: crds.Member, Writers: []string{"kubectl"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
+		{"the ingress operator's", crds.Metadata{Writers: []string{"ingress-operator"}}, nil, crds.Owner{Kind: crds.IngressOperator}, "ingress-operator"},
 		{
 			"a live operator's",
-			crds.Marks{Packages: []string{"a.ns"}},
+			crds.Metadata{Packages: []string{"a.ns"}},
 			map[string]crds.Operator{"a.ns": live},
 			crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
 			"OLM: Subscription mesh in operators",
 		},
 		{
 			"ours, until an operator came",
-			crds.Marks{Membership: crds.Member, Packages: []string{"a.ns"}},
+			crds.Metadata{Membership: crds.Member, Packages: []string{"a.ns"}},
 			map[string]crds.Operator{"a.ns": live},
 			crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
 			"OLM: Subscription mesh in operators",
 		},
 		{
 			"ours, since the operator went",
-			crds.Marks{Membership: crds.Member, Packages: []string{"a.ns"}},
+			crds.Metadata{Membership: crds.Member, Packages: []string{"a.ns"}},
 			map[string]crds.Operator{"a.ns": {Found: crds.None}},
 			crds.Owner{Kind: crds.Ours},
 			"hypergate",
 		},
 		{
 			"an operator's that is gone",
-			crds.Marks{Packages: []string{"a.ns", "b.ns"}},
+			crds.Metadata{Packages: []string{"a.ns", "b.ns"}},
 			map[string]crds.Operator{"a.ns": {Found: crds.None}, "b.ns": {Found: crds.None}},
 			crds.Owner{Kind: crds.OrphanedOLM, Name: "a.ns, b.ns"},
 			"OLM (gone): a.ns, b.ns",
 		},
 		{
 			"one of two is live, and the other was not found out",
-			crds.Marks{Packages: []string{"a.ns", "b.ns"}},
+			crds.Metadata{Packages: []string{"a.ns", "b.ns"}},
 			map[string]crds.Operator{"a.ns": {Found: crds.Unsure}, "b.ns": live},
 			crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
 			"",
 		},
 		{
 			"one of two is gone, and nobody looked for the other",
-			crds.Marks{Packages: []string{"a.ns", "b.ns"}, Membership: crds.Member},
+			crds.Metadata{Packages: []string{"a.ns", "b.ns"}, Membership: crds.Member},
 			map[string]crds.Operator{"a.ns": {Found: crds.None}},
 			crds.Owner{Kind: crds.Unknown, Name: "whether OLM's b.ns is installed"},
 			"",
 		},
 		{
 			"a search that failed",
-			crds.Marks{Packages: []string{"a.ns"}},
+			crds.Metadata{Packages: []string{"a.ns"}},
 			map[string]crds.Operator{"a.ns": {Name: "forbidden"}},
 			crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.ns is installed: forbidden"},
 			"unknown: whether OLM's a.ns is installed: forbidden",
 		},
-		{"OLM's, for nobody knows whom", crds.Marks{OLM: crds.Nameless}, nil, crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"}, ""},
-		{"adopted from OLM", crds.Marks{OLM: crds.Nameless, Membership: crds.Member}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
+		{"OLM's, for nobody knows whom", crds.Metadata{OLM: crds.Nameless}, nil, crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"}, ""},
+		{"adopted from OLM", crds.Metadata{OLM: crds.Nameless, Membership: crds.Member}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := crds.OwnerOf(tc.marks, tc.operators)
@@ -210,8 +210,8 @@ func TestOwnerOf(t *testing.T) {
 			}
 		})
 	}
-	if got := (crds.Owner{}).String(); got != "nobody" {
-		t.Errorf("nobody is called %q", got)
+	if got := (crds.Owner{}).String(); got != "none" {
+		t.Errorf("no owner is called %q", got)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestReadingMetadataChangesNothing(t *testing.T) {
 		return &metav1.ObjectMeta{Name: routes, Labels: map[string]string{"operators.coreos.com/b.ns": "", "operators.coreos.com/a.ns": ""}}
 	}
 	m := fresh()
-	marks := crds.MarksOf(m, us())
+	marks := crds.MetadataOf(m, us())
 	slices.Reverse(marks.Packages)
 	if diff := cmp.Diff(fresh(), m); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)

@@ -112,7 +112,7 @@ func TestIstiosUpgrade(t *testing.T) {
 			t.Errorf("%s: one hash: %v, no difference: %v", crd.GetName(), same, d.None())
 		}
 		for _, owner := range []crds.OwnerKind{crds.Ours, crds.OrphanedOLM} {
-			fact := crds.Fact{Owner: crds.Owner{Kind: owner}, Marks: crds.Marks{Version: "1.28.2"}, Content: crds.Read, Difference: d, Use: crds.Unsearched}
+			fact := crds.Fact{Owner: crds.Owner{Kind: owner}, Metadata: crds.Metadata{Version: "1.28.2"}, Content: crds.Read, Difference: d, Use: crds.Unsearched}
 			if got := crds.Decide(fact, crds.Wanted{Version: charts.EmbeddedVersion}, crds.Policy{}); !got.Verdict.Writes() {
 				t.Errorf("%s of owner %q is not upgraded: %v", crd.GetName(), owner, got)
 			}
@@ -178,18 +178,18 @@ spec:
 func TestAnnotationsAreNoProof(t *testing.T) {
 	ours := gatewayAPI(t)[4]
 	wanted := crds.Wanted{Version: crds.GatewayAPI().Version(), Channel: crds.GatewayAPI().Channel()}
-	right, wrong := crds.Marks{Version: wanted.Version, Channel: wanted.Channel}, crds.Marks{Version: "v1.6.0", Channel: "experimental"}
+	right, wrong := crds.Metadata{Version: wanted.Version, Channel: wanted.Channel}, crds.Metadata{Version: "v1.6.0", Channel: "experimental"}
 	for _, tc := range []struct {
 		what      string
 		installed *unstructured.Unstructured
-		marks     crds.Marks
-		want      crds.Because
+		marks     crds.Metadata
+		want      crds.Reason
 	}{
 		{"right annotation, wrong schema", experimental(t, routes), right, crds.NeedsConsent},
 		{"wrong annotation, right schema", ours, wrong, crds.IsIdentical},
 	} {
-		fact := crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}, Marks: tc.marks, Content: crds.Read, Difference: compare(t, tc.installed, ours)}
-		if got := crds.Decide(fact, wanted, crds.Policy{}); got.Because != tc.want {
+		fact := crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}, Metadata: tc.marks, Content: crds.Read, Difference: compare(t, tc.installed, ours)}
+		if got := crds.Decide(fact, wanted, crds.Policy{}); got.Reason != tc.want {
 			t.Errorf("%s: %v, want %s", tc.what, got, tc.want)
 		}
 		fact.Owner = crds.Owner{Kind: crds.Ours}

@@ -14,11 +14,11 @@ type CRD struct {
 	Wanted Wanted
 }
 
-// Reason is the decision in words, for people; it names what it is about, but not the CRD.
-func (c CRD) Reason() string {
+// Explain is the decision in words, for people; it names what it is about, but not the CRD.
+func (c CRD) Explain() string {
 	reason := c.words().reason
 	if reason == "" {
-		reason = string(c.Because)
+		reason = string(c.Reason)
 	}
 	if c.Definition.State == Rejected {
 		reason += "; it is not served: " + c.Definition.Why
@@ -50,20 +50,20 @@ func (c CRD) whoNames() string {
 type words struct{ reason, nextStep string }
 
 func (c CRD) words() words {
-	return map[Because]words{
-		IsAbsent:    {reason: "not installed"},
-		IsOurs:      {reason: "managed by hypergate"},
-		IsDeleted:   {reason: "being deleted, and installed anew when it is gone"},
-		HasConsent:  {reason: "taken over from " + c.Owner.String() + ", with consent"},
-		HasNoOwner:  {reason: "taken over from " + c.Owner.String()},
-		IsIdentical: {reason: "installed by " + c.Owner.String() + ", and the same"},
-		IsOLMs:      {reason: "managed by " + c.Owner.String()},
-		IsReleased:  {reason: "left alone, as its annotation " + ManageAnnotation + " says"},
-		IsUnmanaged: {reason: "left alone in mode " + string(Unmanaged)},
-		IsUnread:    {reason: "left alone until it was read"},
-		LooksForUse: {reason: "left alone until it is known whether an object uses " + few(c.Difference.Lost)},
-		IsUnknown:   {"left alone: it could not be found out " + c.Owner.Name, c.findOwner()},
-		IsGarbled:   {"left alone, because its annotation " + ManageAnnotation + " says neither true nor false", c.annotate("true") + " (or =false)"},
+	return map[Reason]words{
+		IsAbsent:             {reason: "not installed"},
+		IsOurs:               {reason: "managed by hypergate"},
+		IsDeleted:            {reason: "being deleted, and installed anew when it is gone"},
+		HasConsent:           {reason: "taken over from " + c.Owner.String() + ", with consent"},
+		HasNoOwner:           {reason: "taken over from " + c.Owner.String()},
+		IsIdentical:          {reason: "installed by " + c.Owner.String() + ", and the same"},
+		IsOLMs:               {reason: "managed by " + c.Owner.String()},
+		IsReleased:           {reason: "left alone, as its annotation " + ManageAnnotation + " says"},
+		IsUnmanaged:          {reason: "left alone in mode " + string(Unmanaged)},
+		IsUnread:             {reason: "left alone until it was read"},
+		LooksForUse:          {reason: "left alone until it is known whether an object uses " + few(c.Difference.Lost)},
+		IsUnknown:            {"left alone: it could not be found out " + c.Owner.Name, c.findOwner()},
+		HasInvalidAnnotation: {"left alone, because its annotation " + ManageAnnotation + " says neither true nor false", c.annotate("true") + " (or =false)"},
 		IsUnreadable: {
 			"left alone, because it cannot be read: " + c.Why, "kubectl get crd " + c.Name + " -o yaml",
 		},
@@ -71,14 +71,14 @@ func (c CRD) words() words {
 			"installed by " + c.Owner.String() + ", and another one: " + c.Difference.String(), c.annotate("true"),
 		},
 		WouldDowngrade: {
-			fmt.Sprintf("it claims to be %s, which is newer than %s: %s", c.Marks.Version, c.Wanted.Version, c.Difference.String()), c.stayWithIt(),
+			fmt.Sprintf("it claims to be %s, which is newer than %s: %s", c.Metadata.Version, c.Wanted.Version, c.Difference.String()), c.stayWithIt(),
 		},
 		MightDowngrade: {
 			"it may be a newer one, and " + c.claim() + ": " + c.Difference.String(),
 			fmt.Sprintf("if it is an older one, say so: kubectl annotate --overwrite crd %s %s=<version>; %s", c.Name, versionAnnotation(c.Name), c.stayWithIt()),
 		},
 		IsExperimental: {
-			"the " + c.Marks.Channel + " channel was installed over ours: " + c.Difference.String(),
+			"the " + c.Metadata.Channel + " channel was installed over ours: " + c.Difference.String(),
 			"to go back to the " + c.Wanted.Channel + " channel: " + c.annotate("true") + "; " + c.stayWithIt(),
 		},
 		IsIncompatible: {
@@ -93,7 +93,7 @@ func (c CRD) words() words {
 			"objects use fields that ours does not have: " + few(c.Difference.Lost),
 			"take those fields out of the objects (" + c.whoNames() + ")",
 		},
-	}[c.Because]
+	}[c.Reason]
 }
 
 func (c CRD) annotate(consent string) string {
@@ -104,15 +104,15 @@ func (c CRD) stayWithIt() string { return "to stay with it: " + c.annotate("fals
 
 // claim is what it says of its version, where that cannot be compared.
 func (c CRD) claim() string {
-	if c.Marks.Version == "" {
+	if c.Metadata.Version == "" {
 		return "claims no version"
 	}
-	return fmt.Sprintf("claims the version %q", c.Marks.Version)
+	return fmt.Sprintf("claims the version %q", c.Metadata.Version)
 }
 
 // findOwner is how the owner can be found out.
 func (c CRD) findOwner() string {
-	if c.Marks.OLM == Nameless {
+	if c.Metadata.OLM == Nameless {
 		return "if none of OLM's operators needs it any more: kubectl label crd " + c.Name + " " + olmManaged + "-"
 	}
 	return "let hypergate list OLM's Subscriptions, InstallPlans and ClusterServiceVersions"

@@ -31,7 +31,7 @@ func TestTheIngressOperatorTakesOver(t *testing.T) {
 			entry("hypergate", metav1.ManagedFieldsOperationApply, label), entry("kubectl", metav1.ManagedFieldsOperationUpdate, versions),
 		}, crds.Ours},
 	} {
-		marks := crds.MarksOf(&metav1.ObjectMeta{Name: "gateways.gateway.networking.k8s.io", Labels: map[string]string{"owner": "us"}, ManagedFields: test.fields}, us)
+		marks := crds.MetadataOf(&metav1.ObjectMeta{Name: "gateways.gateway.networking.k8s.io", Labels: map[string]string{"owner": "us"}, ManagedFields: test.fields}, us)
 		if got := crds.OwnerOf(marks, nil).Kind; got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}

@@ -32,7 +32,7 @@ const (
 
 // Kind is the kind of the object that tells of the control plane.
 func (c ControlPlane) Kind() string {
-	if c.By == ClusterAPI {
+	if c.ReportedBy == ClusterAPI {
 		return clusterKind
 	}
 	return hostedControlPlaneKind
@@ -41,7 +41,7 @@ func (c ControlPlane) Kind() string {
 // apiVersion is the version by which that object is known. Cluster API stops serving old versions in time, and the garbage collector must
 // find an owner by the version in the reference.
 func (c ControlPlane) apiVersion() string {
-	if c.By == ClusterAPI {
+	if c.ReportedBy == ClusterAPI {
 		return c.APIVersion
 	}
 	return hostedControlPlaneAPI

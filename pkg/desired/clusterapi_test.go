@@ -12,13 +12,13 @@ import (
 )
 
 func aCluster() desired.ControlPlane {
-	return desired.ControlPlane{By: desired.ClusterAPI, APIVersion: "cluster.x-k8s.io/v1beta2", Name: "guest1", UID: "7f3b"}
+	return desired.ControlPlane{ReportedBy: desired.ClusterAPI, APIVersion: "cluster.x-k8s.io/v1beta2", Name: "guest1", UID: "7f3b"}
 }
 
 func TestPhaseOfACluster(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*desired.ControlPlane)
-		want desired.Phase
+		want desired.Lifecycle
 	}{
 		"up":                     {func(*desired.ControlPlane) {}, desired.Active{}},
 		"not up yet":             {func(c *desired.ControlPlane) { c.Stage = desired.Uninitialized }, desired.Starting{}},
@@ -30,7 +30,7 @@ func TestPhaseOfACluster(t *testing.T) {
 	} {
 		c := aCluster()
 		tc.edit(&c)
-		if diff := cmp.Diff(tc.want, c.Phase(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))); diff != "" {
+		if diff := cmp.Diff(tc.want, c.Lifecycle(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		if c.Exists() || !c.Owns() || len(c.Warnings()) > 0 {

@@ -16,8 +16,8 @@ import (
 // where there is no HostedControlPlane; see clusterapi.go. The zero value: there is neither. Values that this hypergate does not know are kept as they
 // stand there.
 type ControlPlane struct {
-	// By is whose object says it, and APIVersion by which version of their API, where there are several.
-	By         Source
+	// ReportedBy is whose object says it, and APIVersion by which version of their API, where there are several.
+	ReportedBy Source
 	APIVersion string
 	Name       string
 	UID        types.UID
@@ -29,8 +29,8 @@ type ControlPlane struct {
 	AllowedCIDRs []string
 	// EndpointAccess is who may reach the control plane's endpoints on clouds with private links: Public, PublicAndPrivate, Private; mostly empty.
 	EndpointAccess string
-	// VMsBeside: the guest's nodes are virtual machines (KubeVirt) of the management cluster itself.
-	VMsBeside bool
+	// VirtualMachinesInNamespace: the guest's nodes are virtual machines (KubeVirt) of the management cluster itself.
+	VirtualMachinesInNamespace bool
 	// SharedIngress: from outside, the control plane is reached by HyperShift's shared ingress, one for all hosted clusters of the management cluster.
 	SharedIngress bool
 	// Availability is the availability policy of controllers.
@@ -67,8 +67,8 @@ type ControlPlane struct {
 	PausedUntil string
 	// Deleting: it is being deleted, or is gone after it was there.
 	Deleting bool
-	// Unread is what stands there and could not be understood, in words.
-	Unread []string
+	// UnreadFields is what stands there and could not be understood, in words.
+	UnreadFields []string
 }
 
 // Proxy is a cluster's HTTP proxy.
@@ -98,7 +98,7 @@ const (
 )
 
 // Exists says whether there is a HostedControlPlane.
-func (c ControlPlane) Exists() bool { return c.Owns() && c.By == HyperShift }
+func (c ControlPlane) Exists() bool { return c.Owns() && c.ReportedBy == HyperShift }
 
 // Owns says whether there is something that owns what hypergate makes on the management side: a HostedControlPlane, or a Cluster.
 func (c ControlPlane) Owns() bool { return c.UID != "" }
@@ -112,8 +112,8 @@ func (c ControlPlane) Replicas() int64 {
 	return 2
 }
 
-// Phase is what a HostedControlPlane, or a Cluster, lets hypergate do at a time: exactly one of the values below. The interface is sealed.
-type Phase interface{ isPhase() }
+// Lifecycle is what a HostedControlPlane, or a Cluster, lets hypergate do at a time: exactly one of the values below. The interface is sealed.
+type Lifecycle interface{ isLifecycle() }
 
 type (
 	// Active lets everything be done.
@@ -130,14 +130,14 @@ type (
 	Deleting struct{}
 )
 
-func (Active) isPhase()   {}
-func (Disabled) isPhase() {}
-func (Paused) isPhase()   {}
-func (Starting) isPhase() {}
-func (Deleting) isPhase() {}
+func (Active) isLifecycle()   {}
+func (Disabled) isLifecycle() {}
+func (Paused) isLifecycle()   {}
+func (Starting) isLifecycle() {}
+func (Deleting) isLifecycle() {}
 
-// Phase is the one decision about the life of a hosted control plane. Without one, hypergate is active.
-func (c ControlPlane) Phase(now time.Time) Phase {
+// Lifecycle is the one decision about the life of a hosted control plane. Without one, hypergate is active.
+func (c ControlPlane) Lifecycle(now time.Time) Lifecycle {
 	paused, until, _ := c.pause(now) // what cannot be read is no pause; Warnings tells
 	switch {
 	case c.Deleting:
@@ -173,7 +173,7 @@ func (c ControlPlane) Warnings() []string {
 	if !c.Exists() {
 		return nil
 	}
-	out := slices.Clone(c.Unread)
+	out := slices.Clone(c.UnreadFields)
 	if _, _, err := c.pause(time.Time{}); err != nil {
 		out = append(out, err.Error())
 	}
@@ -185,9 +185,9 @@ func (c ControlPlane) Warnings() []string {
 	return append(out, withheld...)
 }
 
-// own makes the HostedControlPlane, or the Cluster, the owner of an object, so that it goes when the owner goes. The owner's deletion does not wait for
+// ownerReference makes the HostedControlPlane, or the Cluster, the owner of an object, so that it goes when the owner goes. The owner's deletion does not wait for
 // it (blockOwnerDeletion): asking for that would need a permission on the owner's finalizers where OpenShift checks it.
-func (c ControlPlane) own(u *unstructured.Unstructured) {
+func (c ControlPlane) ownerReference(u *unstructured.Unstructured) {
 	if c.Owns() {
 		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: c.apiVersion(), Kind: c.Kind(), Name: c.Name, UID: c.UID, Controller: new(true)}})
 	}

@@ -23,7 +23,7 @@ func aControlPlane() desired.ControlPlane {
 }
 
 // under is a management side whose istiod serves, with a HostedControlPlane.
-func under(tb testing.TB, edit func(*desired.ControlPlane)) desired.Hosted {
+func under(tb testing.TB, edit func(*desired.ControlPlane)) desired.ManagementObservation {
 	tb.Helper()
 	hosted := installed(tb)
 	hosted.ControlPlane = aControlPlane()
@@ -36,7 +36,7 @@ func TestPhase(t *testing.T) {
 	later := now.Add(time.Hour)
 	for name, tc := range map[string]struct {
 		plane desired.ControlPlane
-		want  desired.Phase
+		want  desired.Lifecycle
 	}{
 		"there is none":           {desired.ControlPlane{}, desired.Active{}},
 		"an ordinary one":         {aControlPlane(), desired.Active{}},
@@ -52,7 +52,7 @@ func TestPhase(t *testing.T) {
 		"deleted while paused":    {desired.ControlPlane{PausedUntil: "true", Deleting: true}, desired.Deleting{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.plane.Phase(now); got != tc.want {
+			if got := tc.plane.Lifecycle(now); got != tc.want {
 				t.Errorf("%#v, want %#v", got, tc.want)
 			}
 		})
@@ -67,7 +67,7 @@ func TestWarnings(t *testing.T) {
 	if got := plane.Warnings(); len(got) > 0 {
 		t.Errorf("of an ordinary one: %q", got)
 	}
-	plane.PausedUntil, plane.Availability, plane.Unread = "tomorrow", "FiveReplicas", []string{"this and that"}
+	plane.PausedUntil, plane.Availability, plane.UnreadFields = "tomorrow", "FiveReplicas", []string{"this and that"}
 	plane.Labels = map[string]string{"app": "x", "no label": "x", "fine": "x"}
 	got := strings.Join(plane.Warnings(), "\n")
 	for _, want := range []string{"this and that", `"tomorrow"`, `"FiveReplicas"`, "app=x", "no label=x"} {
@@ -116,7 +116,7 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 // TestTheGuestDoesNotNoticeTheControlPlane: what is applied there is the same with and without.
 func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
 	cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("demo"))
-	texts := func(hosted desired.Hosted) (out []string) {
+	texts := func(hosted desired.ManagementObservation) (out []string) {
 		for _, o := range guestObjects(compute(t, cfg, embedded(t), hosted, guest)) {
 			out = append(out, string(o.JSON()))
 		}
@@ -252,7 +252,7 @@ func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
 		func(c *desired.ControlPlane) { c.ReleaseVersion = "4.22.0" },
 		func(c *desired.ControlPlane) { c.GuestReleaseImage = "quay.io/r:4.20" },
 		func(c *desired.ControlPlane) { c.PausedUntil = "false" },
-		func(c *desired.ControlPlane) { c.Unread = []string{"x"} },
+		func(c *desired.ControlPlane) { c.UnreadFields = []string{"x"} },
 		func(c *desired.ControlPlane) { c.Services = []desired.PublishedService{{Service: "APIServer"}} },
 		func(c *desired.ControlPlane) { c.UID = "another" },
 	} {

@@ -59,7 +59,7 @@ func crdPolicy(cfg Config, protected, writers []string) []*unstructured.Unstruct
 		"apiGroups": []any{"apiextensions.k8s.io"}, "apiVersions": []any{"v1"}, "resources": []any{"customresourcedefinitions"}, "scope": "Cluster",
 	}
 	updates, deletions := maps.Clone(rule), maps.Clone(rule)
-	updates["operations"], updates["resourceNames"] = []any{"UPDATE"}, anys(protected)
+	updates["operations"], updates["resourceNames"] = []any{"UPDATE"}, allOf(protected)
 	// A request to delete a collection has no name, and a rule with names lets it by. So the expression looks at the name of each object.
 	deletions["operations"] = []any{"DELETE"}
 	policy := crdPolicyObject("ValidatingAdmissionPolicy", cfg, map[string]any{

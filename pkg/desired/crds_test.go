@@ -31,14 +31,14 @@ const (
 )
 
 // withCRDs is a guest that asks, with some CRDs.
-func withCRDs(facts map[string]crds.Fact) desired.Guest {
+func withCRDs(facts map[string]crds.Fact) desired.GuestObservation {
 	guest := asking("openshift-default")
 	guest.CRDs = facts
 	return guest
 }
 
 // mixed is a guest with a CRD of each fate.
-func mixed() desired.Guest {
+func mixed() desired.GuestObservation {
 	return withCRDs(map[string]crds.Fact{
 		backendTLS:       ours(),
 		classes:          foreign(),
@@ -61,7 +61,7 @@ func TestCRDs(t *testing.T) {
 	}
 	want := map[string]crds.Verdict{
 		backendTLS: crds.Update, classes: crds.Keep, gateways: crds.Blocked, grpcRoutes: crds.Adopt, httpRoutes: crds.Keep, referenceGrants: crds.Install,
-		destinationRules: crds.Wait, envoyFilters: crds.Adopt, wasmPlugins: crds.HandsOff,
+		destinationRules: crds.Wait, envoyFilters: crds.Adopt, wasmPlugins: crds.Undetermined,
 	}
 	if diff := cmp.Diff(want, verdicts); diff != "" {
 		t.Errorf("decided, -want +got:\n%s", diff)
@@ -116,7 +116,7 @@ func TestDecideCRDs(t *testing.T) {
 	}
 	unasked := mixed()
 	unasked.Classes = nil
-	if diff := cmp.Diff(want, compute(t, cfg, embedded(t), desired.Hosted{}, unasked).Decisions); diff != "" {
+	if diff := cmp.Diff(want, compute(t, cfg, embedded(t), desired.ManagementObservation{}, unasked).Decisions); diff != "" {
 		t.Errorf("without a class, -want +got:\n%s", diff)
 	}
 }
@@ -125,7 +125,7 @@ func TestDecideCRDs(t *testing.T) {
 func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	guest := withCRDs(map[string]crds.Fact{destinationRules: ours()})
 	guest.Classes = nil
-	state := compute(t, config(desired.TopologyHosted), embedded(t), desired.Hosted{}, guest)
+	state := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{}, guest)
 	gatewayAPI := crds.GatewayAPI().Names()
 	if diff := cmp.Diff(slices.Concat(gatewayAPI[:1], []string{destinationRules}, gatewayAPI[1:]), keysOf(state.CRDs)); diff != "" {
 		t.Errorf("written, -want +got:\n%s", diff)
@@ -152,26 +152,28 @@ func TestAdoptingByFlag(t *testing.T) {
 // TestUnmanaged: istiod, its access to the guest, its webhooks and our policy go. What the gateways that go on running trust stays, and so do
 // CRDs, whatever they are.
 func TestUnmanaged(t *testing.T) {
-	byFlag := func(mode crds.Mode) func(*desired.Config, *desired.Guest) {
-		return func(cfg *desired.Config, _ *desired.Guest) { cfg.CRDs.Mode = mode }
+	byFlag := func(mode crds.Mode) func(*desired.Config, *desired.GuestObservation) {
+		return func(cfg *desired.Config, _ *desired.GuestObservation) { cfg.CRDs.Mode = mode }
 	}
-	byGuest := func(mode crds.Mode) func(*desired.Config, *desired.Guest) {
-		return func(_ *desired.Config, guest *desired.Guest) { guest.Mode = mode }
+	byGuest := func(mode crds.Mode) func(*desired.Config, *desired.GuestObservation) {
+		return func(_ *desired.Config, guest *desired.GuestObservation) { guest.Mode = mode }
 	}
 	theirs := installed(t)
 	theirs.CAOwner = desired.Theirs
 	caSecret := []string{"Secret " + mgmtNamespace + "/" + desired.CASecretName}
 	for _, tc := range []struct {
 		name   string
-		hosted desired.Hosted
-		edit   func(*desired.Config, *desired.Guest)
+		hosted desired.ManagementObservation
+		edit   func(*desired.Config, *desired.GuestObservation)
 		want   []string
 	}{
 		{"by flag", installed(t), byFlag(crds.Unmanaged), caSecret},
 		{"by the guest", installed(t), byGuest(crds.Unmanaged), caSecret},
 		{"a mode of tomorrow", installed(t), byGuest("Paused"), caSecret},
-		{"without a class", installed(t), func(cfg *desired.Config, guest *desired.Guest) { cfg.CRDs.Mode, guest.Classes = crds.Unmanaged, nil }, nil},
-		{"without a CA", desired.Hosted{}, byFlag(crds.Unmanaged), nil},
+		{"without a class", installed(t), func(cfg *desired.Config, guest *desired.GuestObservation) {
+			cfg.CRDs.Mode, guest.Classes = crds.Unmanaged, nil
+		}, nil},
+		{"without a CA", desired.ManagementObservation{}, byFlag(crds.Unmanaged), nil},
 		{"with somebody else's CA", theirs, byFlag(crds.Unmanaged), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -184,8 +186,8 @@ func TestUnmanaged(t *testing.T) {
 			if got := anObjects(state.CRDs, state.Adopted, state.Protection, state.Guest, state.Admission); len(got) > 0 {
 				t.Errorf("in the guest there is %q, want nothing", names(got))
 			}
-			if state.Installed || state.Mode == crds.Managed || state.CRDsFirst() || state.Waiting() > 0 {
-				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", state.Installed, state.Mode, state.CRDsFirst(), state.Waiting())
+			if state.Installed || state.Mode == crds.Managed || state.CRDsBeforeIstiod() || state.Waiting() > 0 {
+				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", state.Installed, state.Mode, state.CRDsBeforeIstiod(), state.Waiting())
 			}
 			for _, c := range state.Decisions {
 				if c.Verdict != crds.Keep {
@@ -207,7 +209,7 @@ func TestUnmanagedAndBack(t *testing.T) {
 	unmanaged := mixed()
 	unmanaged.Mode = crds.Unmanaged
 	var plans []map[string]any
-	for _, guest := range []desired.Guest{mixed(), unmanaged, mixed()} {
+	for _, guest := range []desired.GuestObservation{mixed(), unmanaged, mixed()} {
 		state, err := planner.Compute(installed(t), guest)
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +237,7 @@ func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 					t.Errorf("%s of the Gateway API has a version of Istio", u.GetName())
 				}
 			}
-			marks := crds.MarksOf(&metav1.ObjectMeta{Name: u.GetName(), Annotations: u.GetAnnotations()}, crds.Identity{})
+			marks := crds.MetadataOf(&metav1.ObjectMeta{Name: u.GetName(), Annotations: u.GetAnnotations()}, crds.Identity{})
 			if marks.Version != want {
 				t.Errorf("%s claims to be %q, want %q", u.GetName(), marks.Version, want)
 			}
@@ -264,7 +266,7 @@ func TestCRDsFirst(t *testing.T) {
 	} {
 		for _, crd := range []string{gateways, wasmPlugins} {
 			state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
-			if got := state.CRDsFirst(); got != tc.want {
+			if got := state.CRDsBeforeIstiod(); got != tc.want {
 				t.Errorf("%s, %s: CRDs first: %v, want %v", crd, name, got, tc.want)
 			}
 		}

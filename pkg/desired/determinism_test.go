@@ -35,7 +35,7 @@ func shuffle[T any](random *rand.Rand, list []T) {
 }
 
 // everything is a whole plan in a form that can be compared.
-func everything(state desired.State) map[string]any {
+func everything(state desired.Plan) map[string]any {
 	return map[string]any{
 		"installed": state.Installed, "mode": state.Mode, "dropped": state.Dropped, "decisions": state.Decisions,
 		"crds": texts(anObjects(state.CRDs)), "adopted": texts(anObjects(state.Adopted)), "protection": texts(anObjects(state.Protection)), "guest": texts(guestObjects(state)), "management": texts(mgmtObjects(state)),
@@ -101,7 +101,7 @@ func TestObjectsAreCopies(t *testing.T) {
 // BenchmarkCompute is a whole plan, warm. The bar for rendering both sides is 30 ms.
 func BenchmarkCompute(b *testing.B) {
 	source := rendering(b)
-	for name, guest := range map[string]desired.Guest{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
+	for name, guest := range map[string]desired.GuestObservation{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -16,7 +16,7 @@
 //   - Every rendered object is accounted for. A kind or a name that the table does not know is an error: charts change under us.
 //   - A MgmtObject is namespaced and lies in the management namespace; it is never RBAC, a webhook or a CRD. A GuestObject is never a
 //     Secret and never a workload. Minting refuses, and Compute then returns no State at all.
-//   - Nothing of the management side can be read in a GuestObject (leak.go): no key of the mesh CA, no name of the management namespace but in
+//   - Nothing of the management side can be read in a GuestObject (leakcheck.go): no key of the mesh CA, no name of the management namespace but in
 //     the URLs of webhooks, no address and no CA of the management API; as it is, or encoded, or in text within text. Compute refuses such a plan.
 //   - No GatewayClass asks for us: State holds nothing but CRDs and what protects them. Pruning does the rest.
 //   - Same input, same bytes. No clock, no environment, no network, no file.

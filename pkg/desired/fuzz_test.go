@@ -26,7 +26,7 @@ func FuzzCompute(f *testing.F) {
 		}
 		cfg.SidecarInjection = bits&2 != 0
 		cfg.IstioResources = desired.KnownIstioResources()[:int(bits>>2)%(len(desired.KnownIstioResources())+1)]
-		hosted := desired.Hosted{CA: testCA(t), Istiod: desired.Availability(int(bits>>8) % 3)}
+		hosted := desired.ManagementObservation{CA: testCA(t), Istiod: desired.Availability(int(bits>>8) % 3)}
 		guest := withForeignCRDs(asking(class1, class2))
 		guest.Namespace = desired.Presence(int(bits>>11) & 1)
 
@@ -53,9 +53,9 @@ func FuzzCompute(f *testing.F) {
 }
 
 // checkRefusal: it is whole, and not because of what the guest's users chose.
-func checkRefusal(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State, err error) {
+func checkRefusal(t *testing.T, cfg desired.Config, hosted desired.ManagementObservation, state desired.Plan, err error) {
 	t.Helper()
-	if diff := cmp.Diff(desired.State{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
 	if _, plainErr := desired.Compute(cfg, rendering(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {

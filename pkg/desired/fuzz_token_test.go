@@ -19,8 +19,8 @@ func FuzzToken(f *testing.F) {
 		asked = max(600, asked%(365*86400))
 		lifetime := time.Duration(asked) * time.Second
 		c := desired.NewCredential(desired.GuestAPI{Server: "https://a", CABundle: []byte("ca")}, token, time.Unix(granted, 0), lifetime, now)
-		if c.Life() < 0 || c.Life() > lifetime {
-			t.Errorf("it lives for %s, and %s was asked for", c.Life(), lifetime)
+		if c.Lifetime() < 0 || c.Lifetime() > lifetime {
+			t.Errorf("it lives for %s, and %s was asked for", c.Lifetime(), lifetime)
 		}
 		if at := c.RenewAt(); at.Before(c.Issued) || at.After(c.Expires) {
 			t.Errorf("it lives from %s to %s, and is renewed at %s", c.Issued, c.Expires, at)

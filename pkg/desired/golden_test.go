@@ -45,7 +45,7 @@ func TestGolden(t *testing.T) {
 }
 
 // goldens are the wanted files of one plan, by path.
-func goldens(t *testing.T, state desired.State) map[string][]byte {
+func goldens(t *testing.T, state desired.Plan) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{
 		"dropped.yaml": asYAML(t, state.Dropped),

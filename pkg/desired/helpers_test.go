@@ -66,14 +66,14 @@ func testCA(tb testing.TB) pki.CA {
 }
 
 // installed is a management side whose istiod serves.
-func installed(tb testing.TB) desired.Hosted {
+func installed(tb testing.TB) desired.ManagementObservation {
 	tb.Helper()
-	return desired.Hosted{CA: testCA(tb), Istiod: desired.Available}
+	return desired.ManagementObservation{CA: testCA(tb), Istiod: desired.Available}
 }
 
 // asking is a guest whose GatewayClasses have these names.
-func asking(classes ...string) desired.Guest {
-	var guest desired.Guest
+func asking(classes ...string) desired.GuestObservation {
+	var guest desired.GuestObservation
 	for i, name := range classes {
 		guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name, Generation: int64(i + 1)})
 	}
@@ -81,7 +81,7 @@ func asking(classes ...string) desired.Guest {
 }
 
 // withForeignCRDs is a guest where somebody else has installed every CRD. CRDs are most of the work of Compute; tests of the rest do without.
-func withForeignCRDs(guest desired.Guest) desired.Guest {
+func withForeignCRDs(guest desired.GuestObservation) desired.GuestObservation {
 	guest.CRDs = map[string]crds.Fact{}
 	for _, name := range crds.GatewayAPI().Names() {
 		guest.CRDs[name] = foreign()
@@ -99,23 +99,23 @@ func foreign() crds.Fact {
 
 // ours is what is known of a CRD that hypergate has installed, as it should be.
 func ours() crds.Fact {
-	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Membership: crds.Member}, Content: crds.Read}
+	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member}, Content: crds.Read}
 }
 
 // leaving is a CRD that is being deleted.
 func leaving(fact crds.Fact) crds.Fact {
-	fact.Marks.Phase = crds.Terminating
+	fact.Metadata.Deletion = crds.Terminating
 	return fact
 }
 
 // released is a CRD that somebody has taken away from hypergate, agreed one that hypergate may take over.
 func released(fact crds.Fact) crds.Fact {
-	fact.Marks.Consent = crds.Refused
+	fact.Metadata.Consent = crds.Refused
 	return fact
 }
 
 func agreed(fact crds.Fact) crds.Fact {
-	fact.Marks.Consent = crds.Given
+	fact.Metadata.Consent = crds.Given
 	return fact
 }
 
@@ -205,7 +205,7 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": keep(source)}
 }
 
-func compute(tb testing.TB, cfg desired.Config, source desired.ChartSource, hosted desired.Hosted, guest desired.Guest) desired.State {
+func compute(tb testing.TB, cfg desired.Config, source desired.ChartSource, hosted desired.ManagementObservation, guest desired.GuestObservation) desired.Plan {
 	tb.Helper()
 	state, err := desired.Compute(cfg, source, hosted, guest)
 	if err != nil {
@@ -223,7 +223,7 @@ type anObject interface {
 	Unstructured() (*unstructured.Unstructured, error)
 }
 
-func mgmtObjects(s desired.State) []anObject {
+func mgmtObjects(s desired.Plan) []anObject {
 	var out []anObject
 	for _, stage := range [][]desired.MgmtObject{s.Mgmt, s.Workload} {
 		for _, o := range stage {
@@ -234,10 +234,10 @@ func mgmtObjects(s desired.State) []anObject {
 }
 
 // guestObjects are those of all stages, but the CRDs and their protection.
-func guestObjects(s desired.State) []anObject { return anObjects(s.Guest, s.Admission) }
+func guestObjects(s desired.Plan) []anObject { return anObjects(s.Guest, s.Admission) }
 
 // crdObjects are the CRDs that are written.
-func crdObjects(s desired.State) []anObject { return anObjects(s.CRDs, s.Adopted) }
+func crdObjects(s desired.Plan) []anObject { return anObjects(s.CRDs, s.Adopted) }
 
 func anObjects(stages ...[]desired.GuestObject) []anObject {
 	var out []anObject

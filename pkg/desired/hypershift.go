@@ -53,7 +53,7 @@ func controlPlaneTransforms() []transform {
 	}
 	for i, t := range list {
 		list[i].kind = "Deployment"
-		list[i].apply = func(u *unstructured.Unstructured, cfg Config, hosted Hosted, guest Guest) error {
+		list[i].apply = func(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, guest GuestObservation) error {
 			if !hosted.ControlPlane.Exists() {
 				return nil
 			}
@@ -68,7 +68,7 @@ func controlPlaneTransforms() []transform {
 //
 // istiod serves requests of the guest's nodes: HyperShift's private router reaches only pods with requestServing
 // (hypershift-operator/controllers/hostedcluster/network_policies.go).
-func markControlPlane(u *unstructured.Unstructured, cfg Config, hosted Hosted, _ Guest) error {
+func markControlPlane(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, _ GuestObservation) error {
 	c := hosted.ControlPlane
 	custom, _ := c.podLabels()
 	ours := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
@@ -135,7 +135,7 @@ func (c ControlPlane) podLabels() (kept map[string]string, withheld []string) {
 
 // placeControlPlane says on which nodes istiod's pods run, and what for they may push others away. What the chart tolerates goes: HyperShift replaces
 // the tolerations of its own components likewise.
-func placeControlPlane(u *unstructured.Unstructured, cfg Config, hosted Hosted, _ Guest) error {
+func placeControlPlane(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, _ GuestObservation) error {
 	c := hosted.ControlPlane
 	pod, err := podSpec(u)
 	if err != nil {
@@ -209,7 +209,7 @@ func spread(cfg Config, c ControlPlane) map[string]any {
 //
 // No PodDisruptionBudget: HyperShift gives one to etcd, the API servers and the router only. A gateway that loses istiod goes on with what it has, and a
 // budget would hold up the drain of a node whenever the other pod is not ready.
-func replicate(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
+func replicate(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
 	spec, _ := u.Object["spec"].(map[string]any)
 	replicas := hosted.ControlPlane.Replicas()
 	spec["replicas"], spec["revisionHistoryLimit"] = replicas, int64(2)
@@ -221,7 +221,7 @@ func replicate(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) e
 
 // secureFiles sets the modes of mounted files, gives the containers a /tmp, as each of a control plane's has one, and says whose the files are where the
 // management cluster does not. A user that has no group of its own is in the root group, an image's user is not: so the group is given, too.
-func secureFiles(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
+func secureFiles(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func secureFiles(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest)
 
 // overrideRequests replaces what containers ask for. Resources with a domain in their name cannot be promised twice: the API wants their limit to
 // be what is asked for.
-func overrideRequests(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
+func overrideRequests(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
 		return err

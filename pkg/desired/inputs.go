@@ -159,16 +159,16 @@ func LayeredProductResources() []IstioResource {
 	})
 }
 
-// Hosted is what the management side shows.
-type Hosted struct {
+// ManagementObservation is what the management side shows.
+type ManagementObservation struct {
 	// ControlPlane is the HostedControlPlane, or the Cluster.
 	ControlPlane ControlPlane
-	// DoubtfulControlPlane is why there is no telling what that says, though there is one; nothing is planned then.
-	DoubtfulControlPlane error
-	// Doubted are the HostedControlPlanes then, each as far as it could be read.
-	Doubted []ControlPlane
-	// Exposure is what there is of the ways to istiod.
-	Exposure Exposure
+	// ControlPlaneProblem is why there is no telling what that says, though there is one; nothing is planned then.
+	ControlPlaneProblem error
+	// CandidateControlPlanes are the HostedControlPlanes then, each as far as it could be read.
+	CandidateControlPlanes []ControlPlane
+	// Endpoints is what there is of the ways to istiod.
+	Endpoints ObservedEndpoints
 	// CA signs istiod's serving certificate and the gateways' certificates.
 	CA pki.CA
 	// CAOwner is who made it and looks after it.
@@ -177,8 +177,8 @@ type Hosted struct {
 	Rotation pki.Rotation
 	// RotationRequest is what RotateAnnotation says on the CA's Secret. Nothing is computed from it but by the rotation.
 	RotationRequest string
-	// SpoiledCA is why a CA that is there cannot be read; CA is then empty, and must not be replaced.
-	SpoiledCA error
+	// InvalidCA is why a CA that is there cannot be read; CA is then empty, and must not be replaced.
+	InvalidCA error
 	// Istiod is whether istiod serves.
 	Istiod Availability
 	// IstiodSince is since when istiod serves. Nothing is computed from it; a proof that istiod's webhook is reached holds for one value of it.
@@ -238,8 +238,8 @@ type GuestAPI struct {
 	CABundle []byte
 }
 
-// Guest is what the guest shows.
-type Guest struct {
+// GuestObservation is what the guest shows.
+type GuestObservation struct {
 	// API is what istiod's guest kubeconfig says beside the token.
 	API GuestAPI
 	// Classes are the GatewayClasses that name our controller, sorted by name.
@@ -253,20 +253,22 @@ type Guest struct {
 	Unserved    []string
 	InUse       []crds.InUse
 	InUseTotals map[string]int
-	// Searching: those objects are still looked for, and there may be more of them.
-	Searching bool
-	// Claims say which hypergate the guest belongs to, Others who else may serve what is ours. Nothing is computed from them: they decide whether a
+	// SearchingInUse: those objects are still looked for, and there may be more of them.
+	SearchingInUse bool
+	// Leases say which hypergate the guest belongs to, Others who else may serve what is ours. Nothing is computed from them: they decide whether a
 	// plan is carried out.
-	Claims Claims
-	Others Others
+	Leases  ObservedLeases
+	Foreign ForeignInstallations
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
-	// Webhook is what is known of the way from the guest's API server to istiod's webhook.
-	Webhook WebhookProof
+	// WebhookProbe is what is known of the way from the guest's API server to istiod's webhook.
+	WebhookProbe WebhookProbe
 }
 
 // ModeOr is whether the guest's CRDs and the installation are looked after: the guest's configuration goes before the flags.
-func (g Guest) ModeOr(cfg Config) crds.Mode { return cmp.Or(g.Mode, cfg.CRDs.Mode, crds.Managed) }
+func (g GuestObservation) ModeOr(cfg Config) crds.Mode {
+	return cmp.Or(g.Mode, cfg.CRDs.Mode, crds.Managed)
+}
 
 // GatewayClass is one GatewayClass of ours.
 type GatewayClass struct {
@@ -286,12 +288,12 @@ const (
 	Present
 )
 
-// WebhookProof is whether the guest's API server was seen to reach istiod's validating webhook.
-type WebhookProof int
+// WebhookProbe is whether the guest's API server was seen to reach istiod's validating webhook.
+type WebhookProbe int
 
 const (
-	// Unproven: no rejection was seen since istiod last became available.
-	Unproven WebhookProof = iota
-	// Proven: an invalid object was rejected by the webhook through the guest's API server.
-	Proven
+	// WebhookNotVerified: no rejection was seen since istiod last became available.
+	WebhookNotVerified WebhookProbe = iota
+	// WebhookVerified: an invalid object was rejected by the webhook through the guest's API server.
+	WebhookVerified
 )

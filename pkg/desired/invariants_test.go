@@ -18,7 +18,7 @@ import (
 
 // checkPlan checks what holds of every plan, whatever it was computed from. The property tests call it for many. CRDs, a megabyte that depends
 // on little, are checked once; see TestCRDsAreOursAndTellNothing.
-func checkPlan(t *testing.T, cfg desired.Config, hosted desired.Hosted, state desired.State) {
+func checkPlan(t *testing.T, cfg desired.Config, hosted desired.ManagementObservation, state desired.Plan) {
 	t.Helper()
 	checkSide(t, mgmtObjects(state), desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
 	guest := append(guestObjects(state), anObjects(state.Protection)...)
@@ -63,7 +63,7 @@ func checkSide(t *testing.T, objects []anObject, kinds []desired.Kind, namespace
 }
 
 // checkNothingLeaks: nothing in the guest tells of the management side but the root and the issuing CA's public name for it.
-func checkNothingLeaks(t *testing.T, cfg desired.Config, hosted desired.Hosted, guest []anObject) {
+func checkNothingLeaks(t *testing.T, cfg desired.Config, hosted desired.ManagementObservation, guest []anObject) {
 	t.Helper()
 	for _, o := range guest {
 		text := string(o.JSON())
@@ -132,7 +132,7 @@ type webhook struct {
 	config admissionregistrationv1.WebhookClientConfig
 }
 
-func webhooks(t *testing.T, state desired.State) []webhook {
+func webhooks(t *testing.T, state desired.Plan) []webhook {
 	t.Helper()
 	var out []webhook
 	for _, o := range state.Admission {
@@ -157,7 +157,7 @@ func webhooks(t *testing.T, state desired.State) []webhook {
 }
 
 // checkWebhooks: by URL when hosted, to a host that HyperShift does not object to; by istiod's Service when standalone.
-func checkWebhooks(t *testing.T, cfg desired.Config, state desired.State) {
+func checkWebhooks(t *testing.T, cfg desired.Config, state desired.Plan) {
 	t.Helper()
 	services := hyperShiftsView(t, state)
 	for _, w := range webhooks(t, state) {
@@ -185,7 +185,7 @@ func checkWebhooks(t *testing.T, cfg desired.Config, state desired.State) {
 }
 
 // hyperShiftsView are the Services of the plan's management side as HyperShift's webhook validation sees them.
-func hyperShiftsView(t *testing.T, state desired.State) []webhookurl.Service {
+func hyperShiftsView(t *testing.T, state desired.Plan) []webhookurl.Service {
 	t.Helper()
 	var out []webhookurl.Service
 	for _, o := range mgmtObjects(state) {
@@ -218,7 +218,7 @@ func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
 }
 
 // checkPod: istiod holds no credential of the management side, and does not start without that of the guest and the CA.
-func checkPod(t *testing.T, cfg desired.Config, state desired.State) {
+func checkPod(t *testing.T, cfg desired.Config, state desired.Plan) {
 	t.Helper()
 	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment"))
 	pod := deployment.Spec.Template.Spec

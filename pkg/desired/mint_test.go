@@ -83,7 +83,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 // TestTheListsOfKindsKeepTheirPromises, by which prune and the roles of hypergate go.
 func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 	for _, k := range config(desired.TopologyHosted).MgmtKinds() {
-		if !k.Namespaced || k.Kept || slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}, k.GVK.Group) {
+		if !k.Namespaced || k.NeverPrune || slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}, k.GVK.Group) {
 			t.Errorf("%s may stand on the management side", k.GVK)
 		}
 		if len(k.Names) == 0 {
@@ -94,8 +94,8 @@ func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 		if slices.Contains([]string{"Secret", "Pod", "Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"}, k.GVK.Kind) {
 			t.Errorf("%s may stand in the guest", k.GVK)
 		}
-		if holdsOthers := k.GVK.Kind == "Namespace" || k.GVK.Kind == "CustomResourceDefinition"; k.Kept != holdsOthers {
-			t.Errorf("%s: kept %t; what holds other people's objects is never deleted, all else is", k.GVK, k.Kept)
+		if holdsOthers := k.GVK.Kind == "Namespace" || k.GVK.Kind == "CustomResourceDefinition"; k.NeverPrune != holdsOthers {
+			t.Errorf("%s: kept %t; what holds other people's objects is never deleted, all else is", k.GVK, k.NeverPrune)
 		}
 	}
 }

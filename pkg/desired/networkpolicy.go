@@ -133,8 +133,8 @@ func ParsePeer(s string) (Peer, error) {
 	return NamespacePeer{label, value}, nil
 }
 
-// fenced says whether the Config asks for policies.
-func (c Config) fenced() (Peers, bool) {
+// hasNetworkPolicies says whether the Config asks for policies.
+func (c Config) hasNetworkPolicies() (Peers, bool) {
 	peers, asked := c.NetworkPolicies.(Peers)
 	return peers, asked && c.Topology == TopologyHosted
 }
@@ -146,7 +146,7 @@ func (c Config) MgmtKinds() []Kind {
 	for i, k := range kinds {
 		kinds[i].Names = c.mgmtNames(k.GVK.Kind)
 	}
-	if _, fenced := c.fenced(); fenced {
+	if _, fenced := c.hasNetworkPolicies(); fenced {
 		return kinds
 	}
 	return slices.DeleteFunc(kinds, func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
@@ -171,7 +171,7 @@ func (c Config) validatePolicies(add func(ok bool, flag, format string, args ...
 		return
 	}
 	add(c.NetworkPolicies != nil, "network-policies", "it is not said whether to make network policies")
-	peers, fenced := c.fenced()
+	peers, fenced := c.hasNetworkPolicies()
 	if !fenced {
 		return
 	}
@@ -181,8 +181,8 @@ func (c Config) validatePolicies(add func(ok bool, flag, format string, args ...
 }
 
 // networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg Config, plane ControlPlane, guest Guest, by strategy) ([]*unstructured.Unstructured, error) {
-	peers, fenced := cfg.fenced()
+func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by strategy) ([]*unstructured.Unstructured, error) {
+	peers, fenced := cfg.hasNetworkPolicies()
 	if !fenced {
 		return nil, nil
 	}
@@ -196,7 +196,7 @@ func networkPolicies(cfg Config, plane ControlPlane, guest Guest, by strategy) (
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
 	if by.direct {
-		in = append(in, map[string]any{"from": clients(plane), "ports": []any{port("TCP", xdsPort)}})
+		in = append(in, map[string]any{"from": xdsClients(plane), "ports": []any{port("TCP", xdsPort)}})
 	}
 	out := slices.Concat(
 		allow("to", peers.GuestAPI, port("TCP", server)),

@@ -162,7 +162,7 @@ func parsePeer(t *testing.T, text string) desired.Peer {
 	return p
 }
 
-func policyOf(t *testing.T, state desired.State) networkingv1.NetworkPolicy {
+func policyOf(t *testing.T, state desired.Plan) networkingv1.NetworkPolicy {
 	t.Helper()
 	for _, o := range state.Mgmt {
 		if o.GVK().Kind != "NetworkPolicy" {

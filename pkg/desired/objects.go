@@ -60,23 +60,23 @@ type Kind struct {
 	// Names are the only ones that objects of the kind may have; empty means any. They are watched by name, so that the others of the
 	// namespace need not be shown to hypergate. Config.MgmtKinds has them.
 	Names []string
-	// Kept kinds are never pruned.
-	Kept bool
-	// First kinds are written before any later kind: those could not be made otherwise.
-	First bool
-	// Needed kinds must be there before istiod is: without them it would come up and not be able to do what it is for.
-	Needed bool
+	// NeverPrune kinds are never pruned.
+	NeverPrune bool
+	// Barrier kinds are written before any later kind: those could not be made otherwise.
+	Barrier bool
+	// RequiredByIstiod kinds must be there before istiod is: without them it would come up and not be able to do what it is for.
+	RequiredByIstiod bool
 }
 
 // MgmtKinds are all kinds that may stand on the management side, in the order of applying; pruning goes backwards. The list is closed: it
 // holds nothing cluster-scoped, no RBAC and nothing that hypergate's namespaced Role would have to be widened for.
 func MgmtKinds() []Kind {
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, Needed: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true, Needed: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true, Needed: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true, RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true, RequiredByIstiod: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
-		{GVK: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, Resource: "networkpolicies", Namespaced: true, Needed: true},
+		{GVK: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, Resource: "networkpolicies", Namespaced: true, RequiredByIstiod: true},
 		{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Namespaced: true},
 	}
 }
@@ -86,13 +86,13 @@ func MgmtKinds() []Kind {
 func GuestKinds() []Kind {
 	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Kept: true, First: true, Needed: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, Needed: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles", Needed: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true, First: true, Needed: true},
-		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", Kept: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings", Needed: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true, Needed: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", NeverPrune: true, Barrier: true, RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles", RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true, Barrier: true, RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", NeverPrune: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings", RequiredByIstiod: true},
+		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true, RequiredByIstiod: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"}, Resource: "mutatingwebhookconfigurations"},
@@ -106,14 +106,14 @@ func GuestKinds() []Kind {
 // mounts Secrets and ConfigMaps, and the fence around it stands before it does.
 func NeededOnMgmt(gvk schema.GroupVersionKind) bool {
 	kind, _ := kindOf(MgmtKinds(), gvk)
-	return kind.Needed
+	return kind.RequiredByIstiod
 }
 
 // NeededInGuest says whether istiod needs what is planned of this kind in the guest when it starts. It waits for CRDs by itself, and reads
 // ConfigMaps and Services as they come.
 func NeededInGuest(gvk schema.GroupVersionKind) bool {
 	kind, _ := kindOf(GuestKinds(), gvk)
-	return kind.Needed
+	return kind.RequiredByIstiod
 }
 
 // HoldsRoots says whether objects of this kind tell the guest's API server which roots of the mesh CA to trust.
@@ -121,8 +121,8 @@ func HoldsRoots(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "admissionregistration.k8s.io" && strings.HasSuffix(gvk.Kind, "WebhookConfiguration")
 }
 
-// mint checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
-func mint(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (object, error) {
+// newObject checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
+func newObject(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (object, error) {
 	key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
 	name := describe(u.GetKind(), key)
 	if key.Name == "" {
@@ -176,7 +176,7 @@ func (c Config) mgmtNames(kind string) []string {
 			return []string{c.IstiodName()}
 		}
 		names := []string{c.IstiodName(), c.WebhookService()}
-		if c.Publish.Way != WayAddress {
+		if c.Publish.Strategy != PublishAddress {
 			names = append(names, c.XDSService())
 		}
 		return names
@@ -197,14 +197,14 @@ func (c Config) namespaceOn(side Side, kind Kind) string {
 	}
 }
 
-// mintMgmt makes a MgmtObject, or says why the object must not stand on the management side.
-func mintMgmt(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
-	o, err := mint(u, SideMgmt, cfg, cfg.MgmtKinds())
+// newMgmtObject makes a MgmtObject, or says why the object must not stand on the management side.
+func newMgmtObject(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
+	o, err := newObject(u, SideMgmt, cfg, cfg.MgmtKinds())
 	return MgmtObject{o}, err
 }
 
-// mintGuest makes a GuestObject, or says why the object must not stand in the guest.
-func mintGuest(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
-	o, err := mint(u, SideGuest, cfg, GuestKinds())
+// newGuestObject makes a GuestObject, or says why the object must not stand in the guest.
+func newGuestObject(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
+	o, err := newObject(u, SideGuest, cfg, GuestKinds())
 	return GuestObject{o}, err
 }

@@ -20,7 +20,7 @@ import (
 func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		// There is no CA either: one is made when a class asks.
-		state := compute(t, config(topology), embedded(t), desired.Hosted{}, desired.Guest{})
+		state := compute(t, config(topology), embedded(t), desired.ManagementObservation{}, desired.GuestObservation{})
 		if state.Installed {
 			t.Errorf("%s: installed, and nobody asked", topology)
 		}
@@ -62,26 +62,26 @@ func TestConversionWebhooks(t *testing.T) {
 func TestFailurePolicy(t *testing.T) {
 	for _, tc := range []struct {
 		istiod desired.Availability
-		proof  desired.WebhookProof
+		proof  desired.WebhookProbe
 		want   admissionregistrationv1.FailurePolicyType
 	}{
-		{desired.Absent, desired.Unproven, admissionregistrationv1.Ignore},
-		{desired.Unavailable, desired.Unproven, admissionregistrationv1.Ignore},
-		{desired.Available, desired.Unproven, admissionregistrationv1.Ignore},
-		{desired.Absent, desired.Proven, admissionregistrationv1.Ignore},
-		{desired.Unavailable, desired.Proven, admissionregistrationv1.Ignore},
-		{desired.Available, desired.Proven, admissionregistrationv1.Fail},
+		{desired.Absent, desired.WebhookNotVerified, admissionregistrationv1.Ignore},
+		{desired.Unavailable, desired.WebhookNotVerified, admissionregistrationv1.Ignore},
+		{desired.Available, desired.WebhookNotVerified, admissionregistrationv1.Ignore},
+		{desired.Absent, desired.WebhookVerified, admissionregistrationv1.Ignore},
+		{desired.Unavailable, desired.WebhookVerified, admissionregistrationv1.Ignore},
+		{desired.Available, desired.WebhookVerified, admissionregistrationv1.Fail},
 	} {
 		guest := withForeignCRDs(asking("openshift-default"))
-		guest.Webhook = tc.proof
-		state := compute(t, config(desired.TopologyHosted), embedded(t), desired.Hosted{CA: testCA(t), Istiod: tc.istiod}, guest)
+		guest.WebhookProbe = tc.proof
+		state := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
 		if got := *validator(t, state).Webhooks[0].FailurePolicy; got != tc.want {
 			t.Errorf("istiod %d, proof %d: failure policy %s, want %s", tc.istiod, tc.proof, got, tc.want)
 		}
 	}
 }
 
-func validator(t *testing.T, state desired.State) admissionregistrationv1.ValidatingWebhookConfiguration {
+func validator(t *testing.T, state desired.Plan) admissionregistrationv1.ValidatingWebhookConfiguration {
 	t.Helper()
 	return as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(state), "ValidatingWebhookConfiguration"))
 }
@@ -122,7 +122,7 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 }
 
 // istioReads are the resources of Istio's API that istiod's role names.
-func istioReads(t *testing.T, state desired.State) []string {
+func istioReads(t *testing.T, state desired.Plan) []string {
 	t.Helper()
 	var out []string
 	for _, r := range as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(state), "ClusterRole")).Rules {
@@ -137,7 +137,7 @@ func istioReads(t *testing.T, state desired.State) []string {
 }
 
 // env is a variable of istiod's environment.
-func env(t *testing.T, state desired.State, name string) string {
+func env(t *testing.T, state desired.Plan, name string) string {
 	t.Helper()
 	for _, e := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Spec.Containers[0].Env {
 		if e.Name == name {
@@ -163,7 +163,7 @@ func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
 }
 
 // dropped checks that a kind was dropped from a release, and why.
-func dropped(t *testing.T, state desired.State, release, kind, why string) {
+func dropped(t *testing.T, state desired.Plan, release, kind, why string) {
 	t.Helper()
 	for _, d := range state.Dropped {
 		if d.Release == release && d.Kind == kind && strings.Contains(d.Reason, why) {
@@ -233,7 +233,7 @@ func TestIstiodsRoleIsLeast(t *testing.T) {
 // TestANewRootRollsIstiod, which does not take up a new root while it runs.
 func TestANewRootRollsIstiod(t *testing.T) {
 	hash := func(ca pki.CA) string {
-		hosted := desired.Hosted{CA: ca}
+		hosted := desired.ManagementObservation{CA: ca}
 		state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
 		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
 	}
@@ -251,7 +251,7 @@ func TestANewRootRollsIstiod(t *testing.T) {
 
 // TestWithoutACAThereIsNoPlan: istiod would make one of its own and write its key to the guest.
 func TestWithoutACAThereIsNoPlan(t *testing.T) {
-	_, err := desired.Compute(config(desired.TopologyHosted), embedded(t), desired.Hosted{}, asking("openshift-default"))
+	_, err := desired.Compute(config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{}, asking("openshift-default"))
 	mustFail(t, err, "there is no mesh CA yet")
 }
 

@@ -45,18 +45,18 @@ func NewPlanner(cfg Config, source ChartSource) *Planner {
 }
 
 // Compute is the function Compute for the Planner's Config and ChartSource.
-func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
+func (p *Planner) Compute(hosted ManagementObservation, guest GuestObservation) (Plan, error) {
 	if err := p.cfg.Validate(); err != nil {
-		return State{}, err
+		return Plan{}, err
 	}
 	mode := guest.ModeOr(p.cfg)
-	d := draft{Planner: p, hosted: hosted, guest: guest, plan: State{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
+	d := draft{Planner: p, hosted: hosted, guest: guest, plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
 	if d.plan.Installed {
 		if !hosted.CA.Exists() {
-			return State{}, errors.New("computing the installation: there is no mesh CA yet")
+			return Plan{}, errors.New("computing the installation: there is no mesh CA yet")
 		}
 		if err := d.publish(); err != nil {
-			return State{}, err
+			return Plan{}, err
 		}
 	}
 	// CRDs and releases have nothing in common, neither fields of the plan nor what is remembered.
@@ -71,11 +71,11 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 	}
 	deciding.Wait()
 	if err := errors.Join(crdsErr, releasesErr); err != nil {
-		return State{}, err
+		return Plan{}, err
 	}
 	d.plan.sort()
-	if err := errors.Join(d.refuseTwins(), d.refuseLeaks()); err != nil {
-		return State{}, err
+	if err := errors.Join(d.refuseDuplicates(), d.refuseLeaks()); err != nil {
+		return Plan{}, err
 	}
 	return d.plan, nil
 }
@@ -83,14 +83,14 @@ func (p *Planner) Compute(hosted Hosted, guest Guest) (State, error) {
 // publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, no istiod is planned; one that is there
 // stays as it is, see State.Publication.
 func (p *draft) publish() error {
-	p.plan.Publication = publication(p.cfg, p.hosted)
-	switch at := p.plan.Publication.(type) {
-	case Published:
+	p.plan.Endpoint = endpointState(p.cfg, p.hosted)
+	switch at := p.plan.Endpoint.(type) {
+	case EndpointKnown:
 		known := *p.Planner
 		known.cfg.XDS = at.At
 		p.Planner = &known // it remembers into the same maps
-	case Awaited:
-	case Impossible:
+	case EndpointPending:
+	case EndpointUnavailable:
 		return fmt.Errorf("publishing istiod: %s", at.Why)
 	}
 	return nil
@@ -126,7 +126,7 @@ func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 			list, err := from()
 			errs[i] = err
 			for _, u := range list {
-				o, forGood, err := p.mintCRD(u)
+				o, forGood, err := p.newCRD(u)
 				read[i], errs[i] = append(read[i], crd{o, forGood}), errors.Join(errs[i], err)
 			}
 		})
@@ -144,20 +144,20 @@ func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 	return nil
 }
 
-// mintCRD makes a CRD, and says whether it is the same in every plan.
-func (p *draft) mintCRD(u *unstructured.Unstructured) (o GuestObject, forGood bool, err error) {
+// newCRD makes a CRD, and says whether it is the same in every plan.
+func (p *draft) newCRD(u *unstructured.Unstructured) (o GuestObject, forGood bool, err error) {
 	_, converted, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook")
 	if converted {
 		if u, err = p.withURLs(u); err != nil {
 			return GuestObject{}, false, err
 		}
 	}
-	o, err = mintGuest(u, p.cfg)
+	o, err = newGuestObject(u, p.cfg)
 	return o, !converted, err
 }
 
 func (p *draft) addCRD(o GuestObject) {
-	if p.plan.verdict(o.Key().Name) == crds.Adopt {
+	if p.plan.hasVerdict(o.Key().Name) == crds.Adopt {
 		p.plan.Adopted = append(p.plan.Adopted, o)
 	} else {
 		p.plan.CRDs = append(p.plan.CRDs, o)

@@ -35,22 +35,22 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 	some := asking("a")
 	some.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": ours(), "gateways.gateway.networking.k8s.io": foreign()}
 	proven := asking("a")
-	proven.Webhook = desired.Proven
+	proven.WebhookProbe = desired.WebhookVerified
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		renders, read := 0, 0
 		planner := desired.NewPlanner(cfg, countingSource{embedded(t), &renders, &read})
 		for i, step := range []struct {
 			what          string
-			hosted        desired.Hosted
-			guest         desired.Guest
+			hosted        desired.ManagementObservation
+			guest         desired.GuestObservation
 			renders, crds int
 		}{
 			{"no class", installed(t), asking(), 0, 0},
 			{"a class", installed(t), asking("a"), 2, 3},
 			{"the same again", installed(t), asking("a"), 0, 0},
 			{"its webhook is proven", installed(t), proven, 0, 0},
-			{"istiod is gone", desired.Hosted{CA: testCA(t)}, asking("a"), 0, 0},
+			{"istiod is gone", desired.ManagementObservation{CA: testCA(t)}, asking("a"), 0, 0},
 			{"some CRDs are ours, some are others'", installed(t), some, 0, 0},
 			{"another class", installed(t), asking("a", "b"), 1, 0},
 			{"another CA", otherCA, asking("a", "b"), 1, 0},
@@ -89,7 +89,7 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
 	planner := desired.NewPlanner(config(desired.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
 	bundles := map[string]bool{}
-	for _, hosted := range []desired.Hosted{installed(t), withOtherCA(t), installed(t)} {
+	for _, hosted := range []desired.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
 		state, err := planner.Compute(hosted, asking("a"))
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 }
 
 // withOtherCA is a management side with another CA root than installed has.
-func withOtherCA(t *testing.T) desired.Hosted {
+func withOtherCA(t *testing.T) desired.ManagementObservation {
 	t.Helper()
 	hosted := installed(t)
 	hosted.CA.Root, hosted.CA.Chain = hosted.CA.Cert, hosted.CA.Cert

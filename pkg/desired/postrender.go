@@ -21,7 +21,7 @@ const guestAPIHash = "gateway.hypergate.dev/guest-api-hash"
 type transform struct {
 	name  string
 	kind  string
-	apply func(u *unstructured.Unstructured, cfg Config, hosted Hosted, guest Guest) error
+	apply func(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, guest GuestObservation) error
 }
 
 // mgmtTransforms say what the chart has no value for, on the management side.
@@ -35,7 +35,7 @@ func mgmtTransforms() []transform {
 		{"a new CA root rolls istiod", "Deployment", hashCARoot},
 		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
 		{"nobody is sent to a pod that is gone", "Deployment", lingerBeforeEnd},
-		{"one istiod alone elects nobody, and is never two", "Deployment", standAlone},
+		{"one istiod alone elects nobody, and is never two", "Deployment", singleReplica},
 		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
 	}, controlPlaneTransforms()...)
 }
@@ -50,7 +50,7 @@ func guestTransforms() []transform {
 	}
 }
 
-func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, hosted Hosted, guest Guest) error {
+func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, guest GuestObservation) error {
 	for _, t := range list {
 		if t.kind != u.GetKind() {
 			continue
@@ -66,7 +66,7 @@ func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, ho
 const pullSecret = "pull-secret"
 
 // powerlessAccount moves the account from Istio's namespace, where the chart puts it, to the pod's.
-func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.Object["automountServiceAccountToken"] = false
 	if cfg.Topology == TopologyHosted {
@@ -75,7 +75,7 @@ func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Gues
 	return nil
 }
 
-func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
 	u.Object["automountServiceAccountToken"] = false
 	return nil
 }
@@ -83,7 +83,7 @@ func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest)
 // withoutMgmtCredentials takes away the automounted and the projected token of the management cluster, and the two volumes by which a Secret
 // or ConfigMap planted in the namespace would replace istiod's serving certificate. KUBECONFIG goes because the argument --kubeconfig is
 // given: that one is an error when the file is missing, where the variable falls back to the management cluster.
-func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
 	gone := []string{"istio-token", "istio-csr-dns-cert", "istio-csr-ca-configmap"}
 	pod, container, err := istiodPod(u)
 	if err != nil {
@@ -107,7 +107,7 @@ func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Hosted, _ 
 // in its status, its image is not pulled anew with each start, and nothing of less importance takes its place (openshift/hypershift, test/e2e/util:
 // EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError, EnsureAllContainersHavePullPolicyIfNotPresent; the priority class is
 // HyperShift's own, and standalone the one that OpenShift's cluster-ingress-operator gives istiod).
-func controlPlanePod(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+func controlPlanePod(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func refuseTokens(pod map[string]any) error {
 }
 
 // requireVolumes makes the CA and the guest kubeconfig required: with either missing, istiod would not fail but do something else.
-func requireVolumes(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
 		return err
@@ -169,13 +169,13 @@ func caFiles() []any {
 	return out
 }
 
-func hashCARoot(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
+func hashCARoot(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
 	sum := sha256.Sum256(hosted.CA.Root)
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
 }
 
 // hashGuestAPI hashes the certificates and not their text: the same ones in another order, or wrapped in another way, mean the same.
-func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest) error {
+func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ ManagementObservation, guest GuestObservation) error {
 	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), canonicalCAs(guest.API.CABundle)...))
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
 }
@@ -184,8 +184,8 @@ func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ Hosted, guest Guest)
 // connection that is on its way to it would otherwise hang (the lifecycle hook sleep is part of Kubernetes since 1.30).
 const linger = 3
 
-func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Guest) error {
-	if hosted.istiods() == 1 {
+func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+	if hosted.istiodReplicas() == 1 {
 		return nil // there is nobody else to be sent to, and the next one waits for its end
 	}
 	_, container, err := istiodPod(u)
@@ -196,7 +196,7 @@ func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted Hosted, _ Gu
 }
 
 // refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.
-func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
 	_, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ Hosted, _ Gues
 }
 
 // withoutEndpoints leaves of the tag Service only what istiod looks at, its labels: no address is taken and no pod of the guest is selected.
-func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest) error {
+func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
 	u.Object["spec"] = map[string]any{
 		"clusterIP": "None",
 		"ports":     []any{map[string]any{"name": "unused", "port": int64(15012), "protocol": "TCP"}},
@@ -227,7 +227,7 @@ func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ Hosted, _ Guest)
 }
 
 // narrowValidation replaces the chart's rule, all resources of all of Istio's groups, by the resources that this istiod serves.
-func narrowValidation(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+func narrowValidation(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
 	byGroup := map[string][]string{}
 	for _, r := range cfg.istioResources() {
 		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
@@ -235,7 +235,7 @@ func narrowValidation(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Gues
 	rules := make([]any, 0, len(byGroup))
 	for _, group := range sortedKeys(byGroup) {
 		rules = append(rules, map[string]any{
-			"apiGroups": []any{group}, "apiVersions": []any{"*"}, "resources": anys(byGroup[group]), "operations": []any{"CREATE", "UPDATE"},
+			"apiGroups": []any{group}, "apiVersions": []any{"*"}, "resources": allOf(byGroup[group]), "operations": []any{"CREATE", "UPDATE"},
 		})
 	}
 	return eachWebhook(u, func(webhook map[string]any) { webhook["rules"] = rules })
@@ -243,9 +243,9 @@ func narrowValidation(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Gues
 
 // failurePolicy is Ignore until a rejection was seen to come through the guest's API server: a webhook that nobody answers would otherwise
 // stop every write to what it covers.
-func failurePolicy(u *unstructured.Unstructured, _ Config, hosted Hosted, guest Guest) error {
+func failurePolicy(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, guest GuestObservation) error {
 	policy := "Ignore"
-	if guest.Webhook == Proven && hosted.Istiod == Available {
+	if guest.WebhookProbe == WebhookVerified && hosted.Istiod == Available {
 		policy = "Fail"
 	}
 	return eachWebhook(u, func(webhook map[string]any) { webhook["failurePolicy"] = policy })

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// Way is a way to publish istiod's xDS to the guest's nodes.
-type Way string
+// PublishStrategy is a way to publish istiod's xDS to the guest's nodes.
+type PublishStrategy string
 
 const (
-	// WayAddress: somebody else publishes istiod, and says where.
-	WayAddress Way = ""
-	// WayAuto follows the way in which the guest's API server is published, or the one by which its nodes come.
-	WayAuto Way = "auto"
-	// WayRoute is a passthrough Route of OpenShift.
-	WayRoute Way = "route"
-	// WayTLSRoute is the Gateway API's, on the management cluster.
-	WayTLSRoute Way = "tlsroute"
-	// WayLoadBalancer is a Service of this type.
-	WayLoadBalancer Way = "loadbalancer"
-	// WayNodePort is a port of the management cluster's nodes.
-	WayNodePort Way = "nodeport"
+	// PublishAddress: somebody else publishes istiod, and says where.
+	PublishAddress PublishStrategy = ""
+	// PublishAuto follows the way in which the guest's API server is published, or the one by which its nodes come.
+	PublishAuto PublishStrategy = "auto"
+	// PublishRoute is a passthrough Route of OpenShift.
+	PublishRoute PublishStrategy = "route"
+	// PublishTLSRoute is the Gateway API's, on the management cluster.
+	PublishTLSRoute PublishStrategy = "tlsroute"
+	// PublishLoadBalancer is a Service of this type.
+	PublishLoadBalancer PublishStrategy = "loadbalancer"
+	// PublishNodePort is a port of the management cluster's nodes.
+	PublishNodePort PublishStrategy = "nodeport"
 )
 
 // Publish is how istiod's xDS gets to the guest's nodes. The zero value: somebody else publishes it, at Config.XDS.
 type Publish struct {
-	Way Way
+	Strategy PublishStrategy
 	// At is the host, and the port, under which istiod is published, as far as they are given: the host of a Route, the name that external-dns gives a
 	// load balancer, the address of a node and the port there. What is not given follows from the HostedControlPlane, or from what the cluster hands out.
 	At HostPort
@@ -45,8 +45,8 @@ func (c Config) XDSService() string { return "xds-" + c.Revision }
 // not touched: its host, and through which router it is reached, are HyperShift's to say.
 const ControlPlaneRoute = "istiod"
 
-// Exposure is what the management side shows of the ways to istiod.
-type Exposure struct {
+// ObservedEndpoints is what the management side shows of the ways to istiod.
+type ObservedEndpoints struct {
 	// NodePort and LoadBalancer are what the cluster handed out to Service Config.XDSService; 0 and empty before.
 	NodePort     uint16
 	LoadBalancer string
@@ -69,26 +69,26 @@ type FoundRoute struct {
 	Host string
 }
 
-// Publication is where istiod is published, as far as that is known: exactly one of the values below. The interface is sealed.
-type Publication interface{ isPublication() }
+// EndpointState is where istiod is published, as far as that is known: exactly one of the values below. The interface is sealed.
+type EndpointState interface{ isEndpointState() }
 
 type (
-	// Published says that gateways reach it there.
-	Published struct{ At HostPort }
-	// Awaited says that it is not known yet. Why is for everybody's eyes.
-	Awaited struct{ Why string }
-	// Impossible says that somebody of the management side must do something first. Why is for the management side only.
-	Impossible struct{ Why string }
+	// EndpointKnown says that gateways reach it there.
+	EndpointKnown struct{ At HostPort }
+	// EndpointPending says that it is not known yet. Why is for everybody's eyes.
+	EndpointPending struct{ Why string }
+	// EndpointUnavailable says that somebody of the management side must do something first. Why is for the management side only.
+	EndpointUnavailable struct{ Why string }
 )
 
-func (Published) isPublication()  {}
-func (Awaited) isPublication()    {}
-func (Impossible) isPublication() {}
+func (EndpointKnown) isEndpointState()       {}
+func (EndpointPending) isEndpointState()     {}
+func (EndpointUnavailable) isEndpointState() {}
 
 // routerPort is where routers tell connections apart by name. A load balancer has a port for istiod alone.
 const routerPort = 443
 
-// PublishingWay is the way in which istiod is published: the one that is asked for, or for WayAuto the one of the guest's API server. An error says what
+// StrategyFor is the way in which istiod is published: the one that is asked for, or for WayAuto the one of the guest's API server. An error says what
 // stands in the way, in words for the management side.
 //
 // Where a private link or HyperShift's shared ingress is what the guest's nodes come by, it is always a Route, the control plane operator's. Elsewhere, an
@@ -97,12 +97,12 @@ const routerPort = 443
 //
 // A load balancer of the cluster on which a guest's nodes are virtual machines is out of their reach, while it answers to this side: HyperShift's policy
 // virt-launcher lets them out to some pods of the control plane and not to istiod's (hostedcluster/network_policies.go).
-func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
+func (c Config) StrategyFor(plane ControlPlane) (PublishStrategy, error) {
 	switch {
 	case c.Topology != TopologyHosted:
-		return WayAddress, nil
-	case c.Publish.Way != WayAuto:
-		return c.Publish.Way, nil
+		return PublishAddress, nil
+	case c.Publish.Strategy != PublishAuto:
+		return c.Publish.Strategy, nil
 	case !plane.Exists():
 		return "", errors.New("--publish=auto follows the HostedControlPlane, and there is none: give --xds-address, or another --publish")
 	case slices.Contains([]string{"IBMCloud"}, plane.Platform):
@@ -111,17 +111,17 @@ func (c Config) PublishingWay(plane ControlPlane) (Way, error) {
 	}
 	server := plane.service("APIServer")
 	if plane.linked() || plane.SharedIngress || server.Strategy == "Route" {
-		return WayRoute, nil
+		return PublishRoute, nil
 	}
 	switch server.Strategy {
 	case "LoadBalancer":
-		if plane.VMsBeside {
+		if plane.VirtualMachinesInNamespace {
 			return "", errors.New("--publish=auto follows the guest's API server, a load balancer, and HyperShift's network policy virt-launcher keeps the guest's nodes, virtual machines of this cluster, from one that leads to istiod: " +
 				"give --publish=route with a --publish-host that leads to the management cluster's router, --publish=loadbalancer where that policy is not in force, or --xds-address")
 		}
-		return WayLoadBalancer, nil
+		return PublishLoadBalancer, nil
 	case "NodePort":
-		return WayNodePort, nil
+		return PublishNodePort, nil
 	}
 	return "", fmt.Errorf("--publish=auto follows the guest's API server, and how that is published (%q in spec.services of HostedControlPlane %s) is no way that hypergate knows: "+
 		"give another --publish, or --xds-address", server.Strategy, plane.Name)
@@ -154,74 +154,74 @@ func (c ControlPlane) derivedHost() string {
 	return ""
 }
 
-// publication is where istiod is published.
-func publication(cfg Config, hosted Hosted) Publication {
-	way, err := cfg.PublishingWay(hosted.ControlPlane)
+// endpointState is where istiod is published.
+func endpointState(cfg Config, hosted ManagementObservation) EndpointState {
+	way, err := cfg.StrategyFor(hosted.ControlPlane)
 	if err != nil {
-		return Impossible{err.Error()}
+		return EndpointUnavailable{err.Error()}
 	}
-	if problem := hosted.Exposure.Problem; problem != "" {
-		return Impossible{problem}
+	if problem := hosted.Endpoints.Problem; problem != "" {
+		return EndpointUnavailable{problem}
 	}
 	by, known := strategyOf(way)
 	if !known {
-		return Impossible{fmt.Sprintf("there is no publish strategy %q: give one of %v, or --xds-address", way, PublishWays())}
+		return EndpointUnavailable{fmt.Sprintf("there is no publish strategy %q: give one of %v, or --xds-address", way, PublishStrategies())}
 	}
-	if way == WayAddress {
+	if way == PublishAddress {
 		return by.at(cfg, hosted) // it is checked with the flags
 	}
-	return checked(cfg, hosted, by.at(cfg, hosted))
+	return validEndpoint(cfg, hosted, by.at(cfg, hosted))
 }
 
-// checked refuses a place that gateways could not use, or that tells them too much.
-func checked(cfg Config, hosted Hosted, out Publication) Publication {
-	published, known := out.(Published)
+// validEndpoint refuses a place that gateways could not use, or that tells them too much.
+func validEndpoint(cfg Config, hosted ManagementObservation, out EndpointState) EndpointState {
+	published, known := out.(EndpointKnown)
 	host := published.At.Host
 	switch {
 	case !known:
 		return out
 	case !isHost(host):
-		return Impossible{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", host)}
-	case namesNamespace(cfg, host) && hosted.Exposure.ControlPlaneRoute.Exists:
-		return Impossible{fmt.Sprintf("%q, the host of Route %s, names the management namespace, and every gateway of the guest shows it: let the HostedControlPlane publish Ignition "+
+		return EndpointUnavailable{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", host)}
+	case namesNamespace(cfg, host) && hosted.Endpoints.ControlPlaneRoute.Exists:
+		return EndpointUnavailable{fmt.Sprintf("%q, the host of Route %s, names the management namespace, and every gateway of the guest shows it: let the HostedControlPlane publish Ignition "+
 			"under a hostname, from which that of the Route follows, or publish istiod yourself and give --xds-address", host, ControlPlaneRoute)}
 	case namesNamespace(cfg, host):
-		return Impossible{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", host)}
+		return EndpointUnavailable{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", host)}
 	}
 	return out
 }
 
-func routePublication(cfg Config, hosted Hosted) Publication {
-	plane, seen := hosted.ControlPlane, hosted.Exposure
+func routeEndpoint(cfg Config, hosted ManagementObservation) EndpointState {
+	plane, seen := hosted.ControlPlane, hosted.Endpoints
 	switch found := seen.ControlPlaneRoute; {
 	case found.Exists && found.Host != "":
-		return Published{HostPort{found.Host, routerPort}}
+		return EndpointKnown{HostPort{found.Host, routerPort}}
 	case found.Exists:
-		return Awaited{"a host for the Route by which istiod is published (management side)"}
+		return EndpointPending{"a host for the Route by which istiod is published (management side)"}
 	}
-	if why := cfg.notByOurs(plane); why != "" {
-		return Impossible{why}
+	if why := cfg.refusedRoutes(plane); why != "" {
+		return EndpointUnavailable{why}
 	}
 	host := cfg.routeHost(plane)
 	if seen.Refused.Reason != "" && seen.Refused.Host == host {
-		return Impossible{fmt.Sprintf("the router refuses Route %s for %s (%s): give another --publish-host", cfg.XDSService(), host, seen.Refused.Reason)}
+		return EndpointUnavailable{fmt.Sprintf("the router refuses Route %s for %s (%s): give another --publish-host", cfg.XDSService(), host, seen.Refused.Reason)}
 	}
 	if host == "" {
-		return Impossible{fmt.Sprintf("HostedControlPlane %s names no host from which one for istiod could follow (spec.services: Ignition or APIServer, by Route with a hostname): "+
+		return EndpointUnavailable{fmt.Sprintf("HostedControlPlane %s names no host from which one for istiod could follow (spec.services: Ignition or APIServer, by Route with a hostname): "+
 			"give --publish-host, a name that leads to the management cluster's router", plane.Name)}
 	}
-	return Published{HostPort{host, orPort(cfg.Publish.At.Port, routerPort)}}
+	return EndpointKnown{HostPort{host, orPort(cfg.Publish.At.Port, routerPort)}}
 }
 
-// notByOurs is why no Route of ours leads the guest's nodes to istiod, where they come by a router of HyperShift's own: that serves Routes which it knows by
+// refusedRoutes is why no Route of ours leads the guest's nodes to istiod, where they come by a router of HyperShift's own: that serves Routes which it knows by
 // name. Who asks for a Route and says under which host, knows of another router. A host of HyperShift's own domain leads to HyperShift's.
-func (c Config) notByOurs(plane ControlPlane) string {
+func (c Config) refusedRoutes(plane ControlPlane) string {
 	const unknown = " serves Routes that it knows by name, and it knows none for istiod: HyperShift needs a Route \"" + ControlPlaneRoute +
 		"\" of the control plane operator, and a case for it in "
 	const privateRouter = "the guest's nodes reach their control plane by a private link, behind which HyperShift's own router" + unknown +
 		"control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go (see deploy/cpo); "
 	const yourself = "or publish istiod yourself and give --xds-address"
-	elsewhere := c.Publish.Way != WayAuto && c.Publish.At.Host != ""
+	elsewhere := c.Publish.Strategy != PublishAuto && c.Publish.At.Host != ""
 	switch {
 	case plane.private():
 		return privateRouter + yourself
@@ -242,26 +242,26 @@ func (c Config) routeHost(plane ControlPlane) string {
 	return plane.derivedHost()
 }
 
-func tlsRoutePublication(cfg Config, hosted Hosted) Publication {
-	if hosted.Exposure.TLSRouteVersion == "" {
-		return Awaited{"TLSRoutes on the management side"}
+func tlsRouteEndpoint(cfg Config, hosted ManagementObservation) EndpointState {
+	if hosted.Endpoints.TLSRouteVersion == "" {
+		return EndpointPending{"TLSRoutes on the management side"}
 	}
-	return Published{HostPort{cfg.Publish.At.Host, orPort(cfg.Publish.At.Port, routerPort)}}
+	return EndpointKnown{HostPort{cfg.Publish.At.Host, orPort(cfg.Publish.At.Port, routerPort)}}
 }
 
-func loadBalancerPublication(cfg Config, hosted Hosted) Publication {
+func loadBalancerEndpoint(cfg Config, hosted ManagementObservation) EndpointState {
 	switch {
 	case hosted.ControlPlane.private():
-		return Impossible{"the guest's nodes reach their control plane by a private link, which no load balancer of ours is behind: publish istiod there yourself and give --xds-address"}
-	case hosted.Exposure.LoadBalancer == "":
-		return Awaited{"an address for istiod's load balancer (management side)"}
+		return EndpointUnavailable{"the guest's nodes reach their control plane by a private link, which no load balancer of ours is behind: publish istiod there yourself and give --xds-address"}
+	case hosted.Endpoints.LoadBalancer == "":
+		return EndpointPending{"an address for istiod's load balancer (management side)"}
 	case cfg.Publish.At.Host != "":
-		return Published{HostPort{cfg.Publish.At.Host, xdsPort}}
+		return EndpointKnown{HostPort{cfg.Publish.At.Host, xdsPort}}
 	}
-	return Published{HostPort{hosted.Exposure.LoadBalancer, xdsPort}}
+	return EndpointKnown{HostPort{hosted.Endpoints.LoadBalancer, xdsPort}}
 }
 
-func nodePortPublication(cfg Config, hosted Hosted) Publication {
+func nodePortEndpoint(cfg Config, hosted ManagementObservation) EndpointState {
 	host := cfg.Publish.At.Host
 	for _, part := range []string{"APIServer", "Ignition", "Konnectivity"} {
 		if s := hosted.ControlPlane.service(part); host == "" && s.Strategy == "NodePort" {
@@ -270,11 +270,11 @@ func nodePortPublication(cfg Config, hosted Hosted) Publication {
 	}
 	switch {
 	case host == "":
-		return Impossible{"nobody says at which address the management cluster's nodes are reached (spec.services of the HostedControlPlane: nodePort.address): give --publish-host"}
-	case hosted.Exposure.NodePort == 0:
-		return Awaited{"a port for istiod on the nodes (management side)"}
+		return EndpointUnavailable{"nobody says at which address the management cluster's nodes are reached (spec.services of the HostedControlPlane: nodePort.address): give --publish-host"}
+	case hosted.Endpoints.NodePort == 0:
+		return EndpointPending{"a port for istiod on the nodes (management side)"}
 	}
-	return Published{HostPort{host, hosted.Exposure.NodePort}}
+	return EndpointKnown{HostPort{host, hosted.Endpoints.NodePort}}
 }
 
 func orPort(given, otherwise uint16) uint16 {
@@ -286,5 +286,5 @@ func orPort(given, otherwise uint16) uint16 {
 
 // namesNamespace says that a host gives the management namespace away.
 func namesNamespace(cfg Config, host string) bool {
-	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= shortest && containsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, Guest{})
+	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= shortest && containsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, GuestObservation{})
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // told is a Publication in words.
-func told(p desired.Publication) string {
+func told(p desired.EndpointState) string {
 	switch p := p.(type) {
-	case desired.Published:
+	case desired.EndpointKnown:
 		return "at " + p.At.String()
-	case desired.Awaited:
+	case desired.EndpointPending:
 		return "waits for " + p.Why
-	case desired.Impossible:
+	case desired.EndpointUnavailable:
 		return "impossible: " + p.Why
 	}
 	return "nothing"
@@ -36,12 +36,12 @@ func published(texts ...string) []desired.PublishedService {
 
 // TestWhereIstiodIsPublished: each way, and what keeps istiod from it. Each case is computed as a whole plan for a management side without istiod.
 func TestWhereIstiodIsPublished(t *testing.T) {
-	auto := desired.Publish{Way: desired.WayAuto}
+	auto := desired.Publish{Strategy: desired.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
 	for name, tc := range map[string]struct {
 		publish  desired.Publish
 		plane    func(*desired.ControlPlane)
-		exposure desired.Exposure
+		exposure desired.ObservedEndpoints
 		want     string
 	}{
 		"an address that is given": {publish: desired.Publish{}, want: "at istiod.apps.example.com:443"},
@@ -63,35 +63,35 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 names no host",
 		},
 		"a Route whose host is given": {
-			publish: desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
+			publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
 		},
 		"a router refuses the Route": {
-			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}},
-			exposure: desired.Exposure{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
+			publish:  desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}},
+			exposure: desired.ObservedEndpoints{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
 			want:     "impossible: the router refuses Route xds-openshift-gateway for x.example.com (HostAlreadyClaimed): give another --publish-host",
 		},
 		"it refused the host that it had before": {
-			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "y.example.com"}},
-			exposure: desired.Exposure{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
+			publish:  desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "y.example.com"}},
+			exposure: desired.ObservedEndpoints{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
 			want:     "at y.example.com:443",
 		},
 		"the way is not there": {
-			publish:  desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "y.example.com"}},
-			exposure: desired.Exposure{Problem: "the management cluster serves no Routes"}, want: "impossible: the management cluster serves no Routes",
+			publish:  desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "y.example.com"}},
+			exposure: desired.ObservedEndpoints{Problem: "the management cluster serves no Routes"}, want: "impossible: the management cluster serves no Routes",
 		},
 		"the control plane operator's Route names the namespace": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = byRoute },
-			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
+			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
 			want:     "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, names the management namespace",
 		},
 		"the control plane operator's Route": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
-			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}},
+			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}},
 			want:     "at istiod.apps.guest1.hypershift.local:443",
 		},
 		"the control plane operator's Route, without a host yet": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = byRoute },
-			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true}},
+			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true}},
 			want:     "waits for a host for the Route",
 		},
 		"a private link without that Route": {
@@ -105,34 +105,34 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
 		},
 		"a load balancer that leads nowhere": {
-			publish: desired.Publish{Way: desired.WayLoadBalancer}, plane: func(p *desired.ControlPlane) { p.EndpointAccess = "Private" },
+			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, plane: func(p *desired.ControlPlane) { p.EndpointAccess = "Private" },
 			want: "impossible: the guest's nodes reach their control plane by a private link, which no load balancer",
 		},
 		"a load balancer": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
-			exposure: desired.Exposure{LoadBalancer: "2001:db8::7"}, want: "at [2001:db8::7]:15012",
+			exposure: desired.ObservedEndpoints{LoadBalancer: "2001:db8::7"}, want: "at [2001:db8::7]:15012",
 		},
 		"a load balancer that has no address yet": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer LoadBalancer") }, want: "waits for an address for istiod's load balancer",
 		},
 		"a load balancer with a name": {
-			publish: desired.Publish{Way: desired.WayLoadBalancer, At: desired.HostPort{Host: "x.example.com"}}, exposure: desired.Exposure{LoadBalancer: "192.0.2.7"},
+			publish: desired.Publish{Strategy: desired.PublishLoadBalancer, At: desired.HostPort{Host: "x.example.com"}}, exposure: desired.ObservedEndpoints{LoadBalancer: "192.0.2.7"},
 			want: "at x.example.com:15012",
 		},
 		"a node's port": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
-			exposure: desired.Exposure{NodePort: 31512}, want: "at 192.0.2.7:31512",
+			exposure: desired.ObservedEndpoints{NodePort: 31512}, want: "at 192.0.2.7:31512",
 		},
 		"a node's port that is not handed out yet": {
 			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") }, want: "waits for a port",
 		},
-		"nobody names a node": {publish: desired.Publish{Way: desired.WayNodePort}, exposure: desired.Exposure{NodePort: 31512}, want: "impossible: nobody says at which address"},
+		"nobody names a node": {publish: desired.Publish{Strategy: desired.PublishNodePort}, exposure: desired.ObservedEndpoints{NodePort: 31512}, want: "impossible: nobody says at which address"},
 		"a TLSRoute": {
-			publish:  desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
-			exposure: desired.Exposure{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
+			publish:  desired.Publish{Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
+			exposure: desired.ObservedEndpoints{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
 		},
 		"a TLSRoute of which nobody knows the version": {
-			publish: desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
+			publish: desired.Publish{Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
 			want:    "waits for TLSRoutes",
 		},
 		"a platform with a way of its own": {
@@ -158,20 +158,20 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(desired.TopologyHosted)
 			cfg.Publish = tc.publish
-			hosted := desired.Hosted{CA: testCA(t), Exposure: tc.exposure}
+			hosted := desired.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure}
 			if tc.plane != nil {
 				hosted.ControlPlane = aControlPlane()
 				tc.plane(&hosted.ControlPlane)
 			}
 			state, err := desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
-			got := told(state.Publication)
+			got := told(state.Endpoint)
 			if err != nil {
 				got = strings.Replace(err.Error(), "publishing istiod", "impossible", 1)
 			}
 			if !strings.HasPrefix(got, tc.want) {
 				t.Fatalf("it is\n  %s\nand should be\n  %s", got, tc.want)
 			}
-			if at, known := state.Publication.(desired.Published); known {
+			if at, known := state.Endpoint.(desired.EndpointKnown); known {
 				sayTheSame(t, state, at.At)
 			} else if len(state.Workload) > 0 {
 				t.Error("istiod is planned although nobody knows where it will be")
@@ -181,7 +181,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 }
 
 // sayTheSame holds the three places that tell gateways and istiod where it is against the one value.
-func sayTheSame(t *testing.T, state desired.State, at desired.HostPort) {
+func sayTheSame(t *testing.T, state desired.Plan, at desired.HostPort) {
 	t.Helper()
 	text := strings.Builder{}
 	for _, o := range append(state.Mgmt, state.Workload...) {
@@ -205,40 +205,40 @@ func TestWhatPublishesIstiod(t *testing.T) {
 	byName := desired.HostPort{Host: "x.example.com"}
 	for name, tc := range map[string]struct {
 		publish  desired.Publish
-		exposure desired.Exposure
+		exposure desired.ObservedEndpoints
 		service  string
 		route    map[string]any
 	}{
 		"an address": {},
 		"a Route": {
-			publish: desired.Publish{Way: desired.WayRoute, At: byName}, service: "ClusterIP",
+			publish: desired.Publish{Strategy: desired.PublishRoute, At: byName}, service: "ClusterIP",
 			route: map[string]any{
 				"host": "x.example.com", "to": map[string]any{"kind": "Service", "name": "xds-openshift-gateway", "weight": int64(100)},
 				"port": map[string]any{"targetPort": "tls-xds"}, "tls": map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
 			},
 		},
 		"somebody else's Route": {
-			publish:  desired.Publish{Way: desired.WayRoute, At: byName},
-			exposure: desired.Exposure{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "y.example.com"}},
+			publish:  desired.Publish{Strategy: desired.PublishRoute, At: byName},
+			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "y.example.com"}},
 		},
 		"a TLSRoute": {
-			publish: desired.Publish{Way: desired.WayTLSRoute, At: byName, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
-			exposure: desired.Exposure{TLSRouteVersion: "v1alpha3"},
+			publish: desired.Publish{Strategy: desired.PublishTLSRoute, At: byName, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
+			exposure: desired.ObservedEndpoints{TLSRouteVersion: "v1alpha3"},
 			route: map[string]any{
 				"parentRefs": []any{map[string]any{"namespace": "infra", "name": "edge", "sectionName": "tls"}}, "hostnames": []any{"x.example.com"},
 				"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "xds-openshift-gateway", "port": int64(15012)}}}},
 			},
 		},
-		"a load balancer that nobody has an address for": {publish: desired.Publish{Way: desired.WayLoadBalancer}, service: "LoadBalancer"},
-		"a load balancer":  {publish: desired.Publish{Way: desired.WayLoadBalancer, At: byName}, exposure: desired.Exposure{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com"},
-		"a port of nodes":  {publish: desired.Publish{Way: desired.WayNodePort, At: byName}, exposure: desired.Exposure{NodePort: 31512}, service: "NodePort"},
-		"this one of them": {publish: desired.Publish{Way: desired.WayNodePort, At: desired.HostPort{Host: "x.example.com", Port: 30000}}, exposure: desired.Exposure{NodePort: 30000}, service: "NodePort 30000"},
+		"a load balancer that nobody has an address for": {publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, service: "LoadBalancer"},
+		"a load balancer":  {publish: desired.Publish{Strategy: desired.PublishLoadBalancer, At: byName}, exposure: desired.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com"},
+		"a port of nodes":  {publish: desired.Publish{Strategy: desired.PublishNodePort, At: byName}, exposure: desired.ObservedEndpoints{NodePort: 31512}, service: "NodePort"},
+		"this one of them": {publish: desired.Publish{Strategy: desired.PublishNodePort, At: desired.HostPort{Host: "x.example.com", Port: 30000}}, exposure: desired.ObservedEndpoints{NodePort: 30000}, service: "NodePort 30000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(desired.TopologyHosted)
 			cfg.Publish = tc.publish
 			plane := aControlPlane()
-			state := compute(t, cfg, embedded(t), desired.Hosted{CA: testCA(t), Exposure: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+			state := compute(t, cfg, embedded(t), desired.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
 			service, open := "", false
 			for _, o := range state.Mgmt {
 				u, err := o.Unstructured()
@@ -255,7 +255,7 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			if service != tc.service {
 				t.Errorf("its Service is %q, and should be %q", service, tc.service)
 			}
-			if wanted := tc.publish.Way == desired.WayLoadBalancer || tc.publish.Way == desired.WayNodePort; open != wanted {
+			if wanted := tc.publish.Strategy == desired.PublishLoadBalancer || tc.publish.Strategy == desired.PublishNodePort; open != wanted {
 				t.Errorf("everybody may come in: %v", open)
 			}
 			checkRoute(t, state, plane, tc.route)
@@ -275,18 +275,18 @@ func serviceInWords(u *unstructured.Unstructured) string {
 	return text
 }
 
-func checkRoute(t *testing.T, state desired.State, plane desired.ControlPlane, want map[string]any) {
+func checkRoute(t *testing.T, state desired.Plan, plane desired.ControlPlane, want map[string]any) {
 	t.Helper()
 	if want == nil {
-		if len(state.Exposure) > 0 {
-			t.Errorf("there is a route: %v", state.Exposure)
+		if len(state.Routes) > 0 {
+			t.Errorf("there is a route: %v", state.Routes)
 		}
 		return
 	}
-	if len(state.Exposure) != 1 {
-		t.Fatalf("there are %d routes", len(state.Exposure))
+	if len(state.Routes) != 1 {
+		t.Fatalf("there are %d routes", len(state.Routes))
 	}
-	u, err := state.Exposure[0].Unstructured()
+	u, err := state.Routes[0].Unstructured()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func checkRoute(t *testing.T, state desired.State, plane desired.ControlPlane, w
 // TestWhoComesThroughALoadBalancer: whoever may reach the guest's API server.
 func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
-	cfg.Publish = desired.Publish{Way: desired.WayLoadBalancer}
+	cfg.Publish = desired.Publish{Strategy: desired.PublishLoadBalancer}
 	for name, tc := range map[string]struct {
 		allowed []string
 		want    string
@@ -314,7 +314,7 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	} {
 		plane := aControlPlane()
 		plane.AllowedCIDRs = tc.allowed
-		state := compute(t, cfg, embedded(t), desired.Hosted{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+		state := compute(t, cfg, embedded(t), desired.ManagementObservation{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
 		for _, o := range state.Mgmt {
 			text := string(o.JSON())
 			switch {
@@ -330,15 +330,15 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 // TestAPlanWithoutAnAddressIsNotWhole: an istiod that serves is neither planned anew nor to be pruned by it.
 func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
-	cfg.Publish = desired.Publish{Way: desired.WayLoadBalancer}
-	for want, exposure := range map[bool]desired.Exposure{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
+	cfg.Publish = desired.Publish{Strategy: desired.PublishLoadBalancer}
+	for want, exposure := range map[bool]desired.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
 		hosted := installed(t)
-		hosted.Exposure = exposure
-		if state := compute(t, cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); state.Whole() != want || (len(state.Workload) > 0) != want {
-			t.Errorf("it is whole: %v, and has %d workloads", state.Whole(), len(state.Workload))
+		hosted.Endpoints = exposure
+		if state := compute(t, cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); state.IsWhole() != want || (len(state.Workload) > 0) != want {
+			t.Errorf("it is whole: %v, and has %d workloads", state.IsWhole(), len(state.Workload))
 		}
 	}
-	if state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking())); !state.Whole() {
+	if state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking())); !state.IsWhole() {
 		t.Error("what nobody asks for would not be pruned")
 	}
 }

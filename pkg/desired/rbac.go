@@ -67,10 +67,10 @@ func istioRules(istio []IstioResource, read []string) []any {
 }
 
 func rule(group string, resources []string, verbs ...string) any {
-	return map[string]any{"apiGroups": []any{group}, "resources": anys(resources), "verbs": anys(verbs)}
+	return map[string]any{"apiGroups": []any{group}, "resources": allOf(resources), "verbs": allOf(verbs)}
 }
 
-func anys(in []string) []any {
+func allOf(in []string) []any {
 	out := make([]any, len(in))
 	for i, s := range in {
 		out[i] = s

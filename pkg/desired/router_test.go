@@ -48,7 +48,7 @@ func (s *recordingSource) Render(r charts.Release) ([]*unstructured.Unstructured
 }
 
 // ownObjects are what no chart renders, as "<release> <kind> <name>" like the rest: hypergate makes them for the side of that release.
-func ownObjects(cfg desired.Config, guest desired.Guest) []string {
+func ownObjects(cfg desired.Config, guest desired.GuestObservation) []string {
 	own := []string{"istiod Secret cacerts"}
 	if cfg.Topology == desired.TopologyHosted {
 		own = append(own, "istiod Service "+cfg.WebhookService())
@@ -66,7 +66,7 @@ func ownObjects(cfg desired.Config, guest desired.Guest) []string {
 }
 
 // accounting compares what was rendered and made with what is planned and dropped.
-func accounting(rendered, own []string, state desired.State) string {
+func accounting(rendered, own []string, state desired.Plan) string {
 	planned := []string{}
 	for _, o := range mgmtObjects(state) {
 		planned = append(planned, "istiod "+o.GVK().Kind+" "+o.Key().Name)
@@ -90,7 +90,7 @@ func accounting(rendered, own []string, state desired.State) string {
 func one[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
 
 // anyInput is one combination of flags and observations, all of them allowed.
-func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.Hosted, desired.Guest) {
+func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.ManagementObservation, desired.GuestObservation) {
 	tb.Helper()
 	cfg := config(one(random, bothTopologies()...))
 	// Revisions that look like parts of the names that the chart makes.
@@ -106,10 +106,10 @@ func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.Hosted,
 	cfg.NetworkPolicies = one[desired.NetworkPolicies](random, desired.NoPolicies{}, desired.HyperShiftPeers())
 	cfg.IstioResources = one(random, nil, desired.LayeredProductResources(), desired.KnownIstioResources(), desired.KnownIstioResources()[:1])
 	cfg.XDS = one(random, cfg.XDS, desired.HostPort{Host: "192.0.2.1", Port: 15012}, desired.HostPort{Host: "2001:db8::1", Port: 443})
-	hosted := desired.Hosted{CA: testCA(tb), Istiod: one(random, desired.Absent, desired.Unavailable, desired.Available)}
+	hosted := desired.ManagementObservation{CA: testCA(tb), Istiod: one(random, desired.Absent, desired.Unavailable, desired.Available)}
 	guest := withForeignCRDs(asking(anyClasses(random)...))
 	guest.Namespace = one(random, desired.Missing, desired.Present)
-	guest.Webhook = one(random, desired.Unproven, desired.Proven)
+	guest.WebhookProbe = one(random, desired.WebhookNotVerified, desired.WebhookVerified)
 	return cfg, hosted, guest
 }
 
@@ -201,7 +201,7 @@ func refused(t *testing.T, cfg desired.Config, source desired.ChartSource, want 
 	t.Helper()
 	state, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
 	mustFail(t, err, want...)
-	if diff := cmp.Diff(desired.State{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
 }

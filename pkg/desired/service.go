@@ -41,7 +41,7 @@ func istiodPods(cfg Config) map[string]any {
 
 // withoutWebhook takes from the chart's Service the webhook, which has a Service of its own, and plaintext xDS, which nobody needs. Standalone the
 // webhook is called through this Service, and no HyperShift looks at it.
-func withoutWebhook(u *unstructured.Unstructured, cfg Config, _ Hosted, _ Guest) error {
+func withoutWebhook(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
 	if cfg.Topology == TopologyStandalone || u.GetName() != cfg.IstiodName() {
 		return nil
 	}

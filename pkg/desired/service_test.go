@@ -81,7 +81,7 @@ func TestAServiceWithAnotherPortIsRefused(t *testing.T) {
 	refused(t, config(desired.TopologyHosted), source, "Service istiod-openshift-gateway", "debug", "8080")
 }
 
-func services(t *testing.T, state desired.State) []corev1.Service {
+func services(t *testing.T, state desired.Plan) []corev1.Service {
 	t.Helper()
 	var out []corev1.Service
 	for _, o := range mgmtObjects(state) {

@@ -10,11 +10,11 @@ import (
 // strategy is all that hypergate knows of one way to publish istiod. To add a strategy, add a constant and a row of strategies. Nothing else
 // distinguishes between them: a strategy without a row is refused by Config.Validate, and publishes nothing.
 type strategy struct {
-	way Way
+	name PublishStrategy
 	// flag: the user can ask for it by --publish. The others follow from something else.
 	flag bool
 	// at is where istiod is published.
-	at func(Config, Hosted) Publication
+	at func(Config, ManagementObservation) EndpointState
 	// expose makes the Service that leads to istiod's xDS reachable; nil: hypergate makes no such Service. port is the
 	// Service's one port.
 	expose func(cfg Config, plane ControlPlane, service *unstructured.Unstructured, port map[string]any)
@@ -58,46 +58,46 @@ const (
 // strategies are all ways to publish istiod.
 func strategies() []strategy {
 	return []strategy{
-		{way: WayAddress, at: func(cfg Config, _ Hosted) Publication { return Published{cfg.XDS} }},
+		{name: PublishAddress, at: func(cfg Config, _ ManagementObservation) EndpointState { return EndpointKnown{cfg.XDS} }},
 		{
-			way: WayRoute, flag: true, at: routePublication, expose: asClusterIP, evidence: EvidenceRoutes,
+			name: PublishRoute, flag: true, at: routeEndpoint, expose: asClusterIP, evidence: EvidenceRoutes,
 			route: routeKind{schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}, "routes", routeSpec},
 		},
 		{
-			way: WayTLSRoute, flag: true, at: tlsRoutePublication, expose: asClusterIP, evidence: EvidenceTLSRoutes,
+			name: PublishTLSRoute, flag: true, at: tlsRouteEndpoint, expose: asClusterIP, evidence: EvidenceTLSRoutes,
 			route: routeKind{schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}, "tlsroutes", tlsRouteSpec},
 			host:  hostRule{required: true}, parent: true,
 		},
-		{way: WayLoadBalancer, flag: true, at: loadBalancerPublication, expose: asLoadBalancer, direct: true, evidence: EvidenceService},
+		{name: PublishLoadBalancer, flag: true, at: loadBalancerEndpoint, expose: asLoadBalancer, direct: true, evidence: EvidenceService},
 		{
-			way: WayNodePort, flag: true, at: nodePortPublication, expose: asNodePort, direct: true, evidence: EvidenceService,
+			name: PublishNodePort, flag: true, at: nodePortEndpoint, expose: asNodePort, direct: true, evidence: EvidenceService,
 			host: hostRule{address: true},
 		},
 	}
 }
 
 // strategyOf is the row of a way; false if there is none. WayAuto has none: it stands for one of the others.
-func strategyOf(way Way) (strategy, bool) {
+func strategyOf(way PublishStrategy) (strategy, bool) {
 	all := strategies()
-	if i := slices.IndexFunc(all, func(s strategy) bool { return s.way == way }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s strategy) bool { return s.name == way }); i >= 0 {
 		return all[i], true
 	}
 	return strategy{}, false
 }
 
-// PublishWays are the values of --publish, the default first.
-func PublishWays() []Way {
-	out := []Way{WayAuto}
+// PublishStrategies are the values of --publish, the default first.
+func PublishStrategies() []PublishStrategy {
+	out := []PublishStrategy{PublishAuto}
 	for _, s := range strategies() {
 		if s.flag {
-			out = append(out, s.way)
+			out = append(out, s.name)
 		}
 	}
 	return out
 }
 
 // Evidence is what of the management cluster the address of istiod is computed from.
-func (w Way) Evidence() Evidence {
+func (w PublishStrategy) Evidence() Evidence {
 	s, _ := strategyOf(w)
 	return s.evidence
 }
@@ -116,17 +116,17 @@ func (s strategy) kind(cfg Config, version string) []Kind {
 
 // ExposureKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
 // MgmtKinds: a management cluster that is asked for another way need not serve them.
-func (c Config) ExposureKinds(way Way, tlsRouteVersion string) []Kind {
+func (c Config) ExposureKinds(way PublishStrategy, tlsRouteVersion string) []Kind {
 	s, _ := strategyOf(way)
 	return s.kind(c, tlsRouteVersion)
 }
 
 // OtherExposureKinds are those of all ways but one, in each version that a cluster may serve.
-func (c Config) OtherExposureKinds(way Way) []Kind {
+func (c Config) OtherExposureKinds(way PublishStrategy) []Kind {
 	out := []Kind{}
 	for _, s := range strategies() {
 		switch {
-		case s.way == way:
+		case s.name == way:
 		case s.route.gvk.Version != "":
 			out = append(out, s.kind(c, "")...)
 		default:

@@ -8,29 +8,29 @@ import (
 	"testing"
 )
 
-// TestEachWayHasAStrategy: a constant without a row would be accepted as a flag and published nowhere.
-func TestEachWayHasAStrategy(t *testing.T) {
+// TestEachStrategyHasARow: a constant without a row would be accepted as a flag and published nowhere.
+func TestEachStrategyHasARow(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "publish.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ways []Way
+	var ways []PublishStrategy
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, is := n.(*ast.ValueSpec)
 		if !is || len(spec.Values) != 1 {
 			return true
 		}
-		if kind, is := spec.Type.(*ast.Ident); is && kind.Name == "Way" {
+		if kind, is := spec.Type.(*ast.Ident); is && kind.Name == "PublishStrategy" {
 			value, _ := spec.Values[0].(*ast.BasicLit)
-			ways = append(ways, Way(value.Value[1:len(value.Value)-1]))
+			ways = append(ways, PublishStrategy(value.Value[1:len(value.Value)-1]))
 		}
 		return true
 	})
-	if len(ways) < 6 || !slices.Contains(ways, WayAuto) {
+	if len(ways) < 6 || !slices.Contains(ways, PublishAuto) {
 		t.Fatalf("these constants were found: %q", ways)
 	}
 	for _, way := range ways {
-		if _, found := strategyOf(way); found == (way == WayAuto) {
+		if _, found := strategyOf(way); found == (way == PublishAuto) {
 			t.Errorf("--publish=%q has a row of strategies: %t", way, found)
 		}
 	}
@@ -43,25 +43,25 @@ func TestEachWayHasAStrategy(t *testing.T) {
 func TestEachStrategyIsWhole(t *testing.T) {
 	for _, s := range strategies() {
 		if s.at == nil {
-			t.Fatalf("--publish=%s is published nowhere", s.way)
+			t.Fatalf("--publish=%s is published nowhere", s.name)
 		}
 		if (s.route.spec == nil) != (s.route.resource == "") || s.route.spec != nil && s.expose == nil {
-			t.Errorf("--publish=%s has a route without a spec, a resource or a Service", s.way)
+			t.Errorf("--publish=%s has a route without a spec, a resource or a Service", s.name)
 		}
-		if (s.expose == nil) != (s.evidence == EvidenceNone) || s.flag != (s.way != WayAddress) {
-			t.Errorf("--publish=%s publishes by a Service of hypergate's, of which nothing is observed", s.way)
+		if (s.expose == nil) != (s.evidence == EvidenceNone) || s.flag != (s.name != PublishAddress) {
+			t.Errorf("--publish=%s publishes by a Service of hypergate's, of which nothing is observed", s.name)
 		}
 		// Of nothing that was observed, no address may follow.
-		if published, is := s.at(Config{}, Hosted{}).(Published); is && s.way != WayAddress {
-			t.Errorf("--publish=%s is published at %v before anything is known", s.way, published.At)
+		if published, is := s.at(Config{}, ManagementObservation{}).(EndpointKnown); is && s.name != PublishAddress {
+			t.Errorf("--publish=%s is published at %v before anything is known", s.name, published.At)
 		}
 	}
 }
 
 // TestAWayWithoutAStrategyIsNoAddress.
 func TestAWayWithoutAStrategyIsNoAddress(t *testing.T) {
-	at := publication(Config{Topology: TopologyHosted, Publish: Publish{Way: "pigeon"}}, Hosted{})
-	if _, refused := at.(Impossible); !refused {
+	at := endpointState(Config{Topology: TopologyHosted, Publish: Publish{Strategy: "pigeon"}}, ManagementObservation{})
+	if _, refused := at.(EndpointUnavailable); !refused {
 		t.Errorf("it is published: %#v", at)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claims are what is read of a service account's token (KEP-1205). It is not verified: it is the guest's, and only the guest is shown it.
-type claims struct {
+// tokenClaims are what is read of a service account's token (KEP-1205). It is not verified: it is the guest's, and only the guest is shown it.
+type tokenClaims struct {
 	IssuedAt   int64 `json:"iat"`
 	Expires    int64 `json:"exp"`
 	Kubernetes struct {
@@ -20,19 +20,19 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// claimsOf are a token's claims; none when it is no JSON web token.
-func claimsOf(token string) claims {
+// tokenClaimsOf are a token's claims; none when it is no JSON web token.
+func tokenClaimsOf(token string) tokenClaims {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return claims{}
+		return tokenClaims{}
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return claims{}
+		return tokenClaims{}
 	}
-	var out claims
+	var out tokenClaims
 	if err := json.Unmarshal(payload, &out); err != nil {
-		return claims{}
+		return tokenClaims{}
 	}
 	return out
 }
@@ -43,15 +43,15 @@ func claimsOf(token string) claims {
 // is not made use of.
 func NewCredential(api GuestAPI, token string, granted time.Time, asked time.Duration, now time.Time) Credential {
 	life := granted.Sub(now)
-	if c := claimsOf(token); c.IssuedAt > 0 && c.Expires > c.IssuedAt {
+	if c := tokenClaimsOf(token); c.IssuedAt > 0 && c.Expires > c.IssuedAt {
 		life = time.Duration(min(c.Expires-c.IssuedAt, int64(asked/time.Second))) * time.Second
 	}
 	return Credential{GuestAPI: api, Token: token, Issued: now, Expires: now.Add(max(0, min(life, asked)))}
 }
 
-// Life is how long the token lives.
-func (c Credential) Life() time.Duration { return c.Expires.Sub(c.Issued) }
+// Lifetime is how long the token lives.
+func (c Credential) Lifetime() time.Duration { return c.Expires.Sub(c.Issued) }
 
 // Account is the UID of the service account that the token is bound to, from its claims; empty if it has none. A token outlives neither its
 // account nor a new account of the same name.
-func (c Credential) Account() types.UID { return claimsOf(c.Token).Kubernetes.ServiceAccount.UID }
+func (c Credential) Account() types.UID { return tokenClaimsOf(c.Token).Kubernetes.ServiceAccount.UID }

@@ -37,8 +37,8 @@ func TestATokensLife(t *testing.T) {
 		"spoiled inside":                        {token(`{"iat":"x"`), now.Add(time.Hour), time.Hour},
 	} {
 		got := desired.NewCredential(desired.GuestAPI{}, tc.token, tc.granted, time.Hour, now)
-		if got.Life() != tc.want || !got.Issued.Equal(now) {
-			t.Errorf("%s: it lives for %s from %s, want %s from now", name, got.Life(), got.Issued, tc.want)
+		if got.Lifetime() != tc.want || !got.Issued.Equal(now) {
+			t.Errorf("%s: it lives for %s from %s, want %s from now", name, got.Lifetime(), got.Issued, tc.want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func mgmtValues(cfg Config) map[string]any {
 }
 
 // guestValues are the chart values of the istiod-remote release.
-func guestValues(cfg Config, hosted Hosted, guest Guest) map[string]any {
+func guestValues(cfg Config, hosted ManagementObservation, guest GuestObservation) map[string]any {
 	bundle := base64.StdEncoding.EncodeToString(hosted.CA.Root)
 	return map[string]any{
 		"profile":  "remote",

@@ -156,9 +156,9 @@ func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 	return out
 }
 
-// ours are the classes that name our controller, by name. One that is being deleted is among them until it is gone: a finalizer on a
+// own are the classes that name our controller, by name. One that is being deleted is among them until it is gone: a finalizer on a
 // GatewayClass says that it is in use.
-func (w *classWatch) ours() []desired.GatewayClass {
+func (w *classWatch) own() []desired.GatewayClass {
 	items := w.items()
 	if len(items) == 0 {
 		return nil

@@ -40,12 +40,12 @@ type Cluster struct {
 	crds      *crdView
 	reader    *crdReader
 	olm       *olmView
-	uses      *useView
+	inUse     *useView
 	namespace *watch.Watch
 	classes   *classWatch
 	mode      *modeWatch
-	claims    *claimView
-	others    *otherView
+	leases    *leaseView
+	foreign   *foreignView
 	// observed are the versions of the wanted CRDs that were observed last.
 	observed atomic.Pointer[map[apply.ID]string]
 	// arranging is held while watches are started and stopped.
@@ -126,7 +126,7 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 		return nil, err
 	}
 	c := &Cluster{cfg: cfg, conn: conn, budget: budget, objects: objects, core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway}
-	c.claims = newClaimView(leases.Leases(cfg.GuestNamespace), cfg.Claims(), budget, func() { c.notify() })
+	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), cfg.OwnershipLeases(), budget, func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }
@@ -140,12 +140,12 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 		c.notify()
 	})
 	c.olm = newOLMView(meta, c.budget, notify)
-	c.uses = newUseView(c.dynamic, meta, c.cfg.ControllerName, c.budget, notify)
+	c.inUse = newUseView(c.dynamic, meta, c.cfg.ControllerName, c.budget, notify)
 	namespace := metadataWatch(meta, namespaceResource(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.cfg.GuestNamespace})
 	namespace.Budget = c.budget
 	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
 	c.namespace = watch.New(namespace)
-	c.others = newOtherView(meta, c.cfg, c.budget, notify)
+	c.foreign = newForeignView(meta, c.cfg, c.budget, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
 	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
 		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)
@@ -156,7 +156,7 @@ func kinds() []apply.Kind {
 	all := desired.GuestKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
-		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.Kept, Barrier: k.First})
+		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.NeverPrune, Barrier: k.Barrier})
 	}
 	return out
 }
@@ -218,8 +218,8 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
-	c.claims.run(ctx)
-	go c.others.istiod.Run(ctx)
+	c.leases.run(ctx)
+	go c.foreign.istiod.Run(ctx)
 	return nil
 }
 

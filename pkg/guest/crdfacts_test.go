@@ -163,11 +163,11 @@ func TestWhoseACRDIs(t *testing.T) {
 			crd("virtualservices.networking.istio.io", ""),
 		)
 	})
-	owners, phases := map[string]string{}, map[string]crds.Phase{}
+	owners, phases := map[string]string{}, map[string]crds.DeletionState{}
 	for name, fact := range f.observed().CRDs {
 		owners[strings.SplitN(name, ".", 2)[0]] = fact.Owner.String()
-		if fact.Marks.Phase != crds.Lasting {
-			phases[name] = fact.Marks.Phase
+		if fact.Metadata.Deletion != crds.NotDeleting {
+			phases[name] = fact.Metadata.Deletion
 		}
 	}
 	want := map[string]string{
@@ -177,7 +177,7 @@ func TestWhoseACRDIs(t *testing.T) {
 	if diff := cmp.Diff(want, owners); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]crds.Phase{"wasmplugins.extensions.istio.io": crds.Terminating}, phases); diff != "" {
+	if diff := cmp.Diff(map[string]crds.DeletionState{"wasmplugins.extensions.istio.io": crds.Terminating}, phases); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -198,7 +198,7 @@ func TestWhatACRDSays(t *testing.T) {
 	if same := f.eventuallyFact(classCRD, crds.Read); !same.Same() || same.Definition.State != crds.Established || len(same.Definition.Served) == 0 {
 		t.Errorf("ours, and yet: %+v", same)
 	}
-	if same := f.eventuallyFact(ruleCRD, crds.Read); !same.Same() || same.Marks.Version != charts.EmbeddedVersion {
+	if same := f.eventuallyFact(ruleCRD, crds.Read); !same.Same() || same.Metadata.Version != charts.EmbeddedVersion {
 		t.Errorf("Istio's, and yet: %+v", same)
 	}
 	other := f.eventuallyFact(routeCRD, crds.Read)

@@ -28,7 +28,7 @@ import (
 // Times of the reader. An installation makes three events for each CRD, and must not compete with the reading of what it writes.
 const (
 	quietTime      = 250 * time.Millisecond
-	mostQuietTime  = 2 * time.Second
+	maxQuietTime   = 2 * time.Second
 	readTimeout    = 15 * time.Second
 	firstReadDelay = time.Second
 	maxReadDelay   = 30 * time.Second
@@ -171,7 +171,7 @@ func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(all)
-	quiet := min(r.last.Add(quietTime).Sub(now), r.first.Add(mostQuietTime).Sub(now))
+	quiet := min(r.last.Add(quietTime).Sub(now), r.first.Add(maxQuietTime).Sub(now))
 	for _, candidate := range all {
 		got := r.readings[candidate.Name]
 		if got.uid == candidate.UID && (got.version == candidate.ResourceVersion || got.asked == candidate.ResourceVersion) {
@@ -277,7 +277,7 @@ func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 	if err != nil {
 		cause := apply.Classify(err, "list", crdResource().GroupResource())
 		now.text = cause.String()
-		if told = now.text != before.text; told && !cause.Class().Passes() {
+		if told = now.text != before.text; told && !cause.Class().IsTransient() {
 			r.readings[item.Name] = reading{uid: item.UID, generation: item.Generation, content: crds.Unreadable, why: cause.String()}
 		}
 	}

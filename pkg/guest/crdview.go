@@ -24,7 +24,7 @@ type crdView struct {
 type crdItem struct {
 	metav1.ObjectMeta
 	// marks are nil where nobody asks for them.
-	marks *crds.Marks
+	marks *crds.Metadata
 }
 
 // KeptBytes is what is kept beside the metadata.
@@ -87,7 +87,7 @@ func (v *crdView) transform(obj any) (any, error) {
 	}
 	item := &crdItem{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation}}
 	if v.wanted[m.Name] || isGatewayAPI(m.Name) {
-		item.marks = new(crds.MarksOf(&m.ObjectMeta, v.identity))
+		item.marks = new(crds.MetadataOf(&m.ObjectMeta, v.identity))
 	}
 	return item, nil
 }
@@ -126,7 +126,7 @@ func (v *crdView) readable() []crdItem {
 			return false
 		}
 		others++
-		return others > mostUnserved
+		return others > maxUnserved
 	})
 }
 
@@ -150,10 +150,10 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 		if !c.crds.wanted[item.Name] {
 			continue
 		}
-		fact := crds.Fact{Owner: crds.OwnerOf(*item.marks, operators), Marks: *item.marks}
+		fact := crds.Fact{Owner: crds.OwnerOf(*item.marks, operators), Metadata: *item.marks}
 		if r, known := c.reader.reading(item); known {
 			fact.Content, fact.Definition, fact.Difference, fact.Why = r.content, r.definition, r.difference, r.why
-			fact.Use = c.uses.use(searchesFor(item, r.definition, r.difference.Lost, false))
+			fact.Use = c.inUse.use(searchesFor(item, r.definition, r.difference.Lost, false))
 		}
 		out[item.Name] = fact
 	}
@@ -171,11 +171,11 @@ func (c *Cluster) unserved() []string {
 	return out
 }
 
-// mostUnserved is how many kinds that istiod does not know are looked at. The Gateway API has about ten.
-const mostUnserved = 32
+// maxUnserved is how many kinds that istiod does not know are looked at. The Gateway API has about ten.
+const maxUnserved = 32
 
 func (c *Cluster) isUnserved(item crdItem) bool {
-	if c.crds.wanted[item.Name] || item.marks.Phase == crds.Terminating {
+	if c.crds.wanted[item.Name] || item.marks.Deletion == crds.Terminating {
 		return false
 	}
 	r, known := c.reader.reading(item)
@@ -191,12 +191,12 @@ func (c *Cluster) arrange(ctx context.Context) {
 	key, version = c.crds.at(modeCRD)
 	c.mode.Set(ctx, key, version)
 	key, version = c.crds.at(istioCRD)
-	c.others.arrange(ctx, key, version)
+	c.foreign.arrange(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)
 	searches := c.searches()
 	key, version = c.crds.at(gatewayCRD)
-	c.uses.arrangeParents(ctx, searches, key, version) // first: until whose routes are is known, all count
-	c.uses.arrange(ctx, searches)
+	c.inUse.arrangeParents(ctx, searches, key, version) // first: until whose routes are is known, all count
+	c.inUse.arrange(ctx, searches)
 }
 
 // searches are the searches for objects that use what is not heeded.

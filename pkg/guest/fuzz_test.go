@@ -21,7 +21,7 @@ func FuzzWatched(f *testing.F) {
 	f.Add([]byte(`{"kind":"Gateway","metadata":{"name":7},"spec":[]}`))
 	f.Add([]byte(`{"metadata":{"name":"gatewayclasses.gateway.networking.k8s.io","labels":{"operators.coreos.com/p.n":""},"annotations":{"gateway.networking.k8s.io/bundle-version":"v1.4.0"}}}`))
 	fields := []crds.Field{{Path: "spec.extra.a[].b", Versions: []string{"v1"}}, {Path: "spec.x.*.y", Versions: []string{"v1"}}}
-	lookup, sought := crds.LookupOf(fields), soughtOf(fields)
+	lookup, sought := crds.LookupOf(fields), wantedFieldsOf(fields)
 	ours := &classWatch{controllerName: "c"}
 	view := &crdView{wanted: map[string]bool{classCRD: true}}
 	f.Fuzz(func(t *testing.T, data []byte) {

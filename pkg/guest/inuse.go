@@ -22,11 +22,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// mostInUse is how many objects are told of.
-const mostInUse = 100
+// maxInUse is how many objects are told of.
+const maxInUse = 100
 
-// mostFieldsInUse is how many fields are kept of one object, what may keep somebody out first. The guest decides how many a CRD has: tens of thousands fit.
-const mostFieldsInUse = 50
+// maxFieldsInUse is how many fields are kept of one object, what may keep somebody out first. The guest decides how many a CRD has: tens of thousands fit.
+const maxFieldsInUse = 50
 
 // search is what to look for in the objects of one version of a CRD.
 type search struct {
@@ -106,7 +106,7 @@ type underWay struct {
 // usage is what is kept of an object: its identity, and what it uses.
 type usage struct {
 	metav1.ObjectMeta
-	fields []*sought
+	fields []*wantedFields
 	// class is the class that a Gateway names, and the controller that a GatewayClass does; parents are those of everything else.
 	class   string
 	parents parents
@@ -159,7 +159,7 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 func (v *useView) options(s search) watch.Options {
 	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
 	if len(s.fields) > 0 {
-		resource, lookup, all := v.dynamic.Resource(s.gvr), crds.LookupOf(s.fields), soughtOf(s.fields)
+		resource, lookup, all := v.dynamic.Resource(s.gvr), crds.LookupOf(s.fields), wantedFieldsOf(s.fields)
 		options = watch.Options{
 			Name: s.gvr.Resource,
 			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
@@ -176,7 +176,7 @@ func (v *useView) options(s search) watch.Options {
 }
 
 // usageOf is what is kept of an object; all is soughtOf the fields that lookup looks for.
-func usageOf(obj any, lookup *crds.Lookup, all []sought) any {
+func usageOf(obj any, lookup *crds.Lookup, all []wantedFields) any {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj
@@ -186,7 +186,7 @@ func usageOf(obj any, lookup *crds.Lookup, all []sought) any {
 	if len(used) == 0 {
 		return out
 	}
-	out.fields = make([]*sought, 0, min(len(used), mostFieldsInUse)) // as long as it is, and no longer
+	out.fields = make([]*wantedFields, 0, min(len(used), maxFieldsInUse)) // as long as it is, and no longer
 	for _, i := range used[:cap(out.fields)] {
 		out.fields = append(out.fields, &all[i])
 	}

@@ -116,7 +116,7 @@ func TestRoutesOfOthersAreTheirs(t *testing.T) {
 	f.Expect(f.api.Requests(theGateways)).To(gomega.BeEmpty(), "without a difference nobody asks whose Gateways are")
 	names := func() []string {
 		seen := f.observed()
-		if seen.Searching {
+		if seen.SearchingInUse {
 			return nil
 		}
 		var out []string
@@ -139,7 +139,7 @@ func TestRoutesOfOthersAreTheirs(t *testing.T) {
 		api.Put(theCRDs, wholeCRD(t, gatewayCRD), wholeCRD(t, routeCRD, withField("v1", "spice")))
 	})
 	g.Eventually(func() []crds.InUse { return g.observed().InUse }).Should(gomega.HaveLen(1))
-	g.Eventually(func() bool { return g.observed().Searching }).Should(gomega.BeFalse())
+	g.Eventually(func() bool { return g.observed().SearchingInUse }).Should(gomega.BeFalse())
 }
 
 // TestAFieldOfOneVersionIsSeen, though objects are looked at in another one first.
@@ -201,7 +201,7 @@ func TestObjectsThatAreStillLookedFor(t *testing.T) {
 		api.Fail(theRoutes, apierrors.NewInternalError(errors.New("out of order")))
 		api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice")))
 	})
-	searching := func() bool { return f.observed().Searching }
+	searching := func() bool { return f.observed().SearchingInUse }
 	f.Expect(searching()).To(gomega.BeTrue(), "the CRD was not read yet")
 	f.eventuallyFact(routeCRD, crds.Read)
 	f.Eventually(f.guest.WatchProblems).Should(gomega.ContainElement(gomega.HaveField("GVK.Kind", "HTTPRoute")))

@@ -14,16 +14,16 @@ import (
 // longestPath is how much is told of a field's path, which the guest's CRD may make as long as it likes.
 const longestPath = 256
 
-// sought is a field that a search looks for, as it is told of: what is asked of its path is asked once, and not for each object that uses it.
-type sought struct {
+// wantedFields is a field that a search looks for, as it is told of: what is asked of its path is asked once, and not for each object that uses it.
+type wantedFields struct {
 	field   crds.Field
 	secures bool
 }
 
-func soughtOf(fields []crds.Field) []sought {
-	out := make([]sought, 0, len(fields))
+func wantedFieldsOf(fields []crds.Field) []wantedFields {
+	out := make([]wantedFields, 0, len(fields))
 	for _, f := range fields {
-		out = append(out, sought{field: crds.Field{Path: shortPath(f.Path), Versions: f.Versions}, secures: f.Secures()})
+		out = append(out, wantedFields{field: crds.Field{Path: shortPath(f.Path), Versions: f.Versions}, secures: f.Secures()})
 	}
 	return out
 }
@@ -68,7 +68,7 @@ func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, totals map[
 // user is an object that uses something in vain: what was found of it in each version that it was looked at in.
 type user struct {
 	of      userKey
-	found   [][]*sought
+	found   [][]*wantedFields
 	secures bool
 }
 
@@ -88,7 +88,7 @@ func (v *useView) listInUse(classes map[string]bool) (list []crds.InUse, totals 
 				all[key] = &user{of: key}
 			}
 			all[key].found = append(all[key].found, fields)
-			all[key].secures = all[key].secures || slices.ContainsFunc(fields, func(f *sought) bool { return f.secures })
+			all[key].secures = all[key].secures || slices.ContainsFunc(fields, func(f *wantedFields) bool { return f.secures })
 		}
 	}
 	for key := range all {
@@ -98,7 +98,7 @@ func (v *useView) listInUse(classes map[string]bool) (list []crds.InUse, totals 
 		totals[key.crd]++
 	}
 	users := slices.SortedFunc(maps.Values(all), compareUsers)
-	for _, u := range users[:min(len(users), mostInUse)] {
+	for _, u := range users[:min(len(users), maxInUse)] {
 		list = append(list, crds.InUse{CRD: u.of.crd, Namespace: u.of.namespace, Name: u.of.name, Fields: union(u.found)})
 	}
 	return list, totals
@@ -116,7 +116,7 @@ func compareUsers(a, b *user) int {
 }
 
 // weigh is an object's identity, what it uses, and whether that concerns us.
-func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.ObjectMeta, fields []*sought, counts bool) {
+func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.ObjectMeta, fields []*wantedFields, counts bool) {
 	switch found := obj.(type) {
 	case *metav1.PartialObjectMetadata:
 		return found.ObjectMeta, nil, true
@@ -138,11 +138,11 @@ func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.Ob
 }
 
 // union is the fields of the versions of one object, each path once, in the order in which Difference has them; nil when there are none.
-func union(found [][]*sought) []crds.Field {
+func union(found [][]*wantedFields) []crds.Field {
 	all := slices.Concat(found...)
 	if len(found) > 1 {
-		slices.SortStableFunc(all, func(x, y *sought) int { return cmp.Compare(x.field.Path, y.field.Path) })
-		all = slices.CompactFunc(all, func(x, y *sought) bool { return sameField(x.field, y.field) })
+		slices.SortStableFunc(all, func(x, y *wantedFields) int { return cmp.Compare(x.field.Path, y.field.Path) })
+		all = slices.CompactFunc(all, func(x, y *wantedFields) bool { return sameField(x.field, y.field) })
 	}
 	var first, rest []crds.Field
 	for _, f := range all {

@@ -24,7 +24,7 @@ const manyInUse = 5000
 // longFields are fields with paths as long as a hostile CRD makes them; the first of them secures something.
 func longFields() []crds.Field {
 	var out []crds.Field
-	for i := range mostFieldsInUse {
+	for i := range maxFieldsInUse {
 		out = append(out, crds.Field{Path: fmt.Sprintf("spec.%s%02d", strings.Repeat("é", 1000), i), Versions: []string{"v1"}})
 	}
 	out[0].Path += "auth"
@@ -47,7 +47,7 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 	v.gateways = watch.NewSwitch(watch.Options{})
 	events = apiwatch.NewFake()
 	s := search{crd: "things.example.com", key: "uid", gvr: schema.GroupVersionResource{Resource: "things"}, fields: fields}
-	all, lookup := soughtOf(fields), crds.LookupOf(fields)
+	all, lookup := wantedFieldsOf(fields), crds.LookupOf(fields)
 	v.under[s.gvr] = &underWay{search: s, Switch: watch.NewSwitch(watch.Options{
 		Name: "things",
 		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -78,7 +78,7 @@ func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
 	g := hang.Gomega(t)
 	ours := map[string]bool{"ours": true}
 	list, totals := v.inUse(ours)
-	g.Expect(list).To(gomega.HaveLen(mostInUse))
+	g.Expect(list).To(gomega.HaveLen(maxInUse))
 	g.Expect(totals).To(gomega.HaveKeyWithValue("things.example.com", manyInUse))
 	if again := testing.AllocsPerRun(5, func() { v.inUse(ours) }); again > 20 {
 		t.Errorf("asked again it makes %v allocations for what has not changed", again)

@@ -38,15 +38,15 @@ func (e NotSyncedError) Error() string {
 func (e NotSyncedError) Unwrap() error { return e.err }
 
 // Observe reads what the guest shows. An error means "unknown", never "empty"; the mode is what is known of it all the same. The proof of the webhook is not observed here; see ProveWebhook.
-func (c *Cluster) Observe() (desired.Guest, error) {
+func (c *Cluster) Observe() (desired.GuestObservation, error) {
 	if err := c.known(); err != nil {
-		return desired.Guest{Mode: c.mode.mode()}, err
+		return desired.GuestObservation{Mode: c.mode.mode()}, err
 	}
 	c.noteCRDs()
-	out := desired.Guest{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.ours(), Mode: c.mode.mode(), Unserved: c.unserved()}
-	out.InUse, out.InUseTotals = c.inUse()
-	out.Searching = c.searching()
-	out.Claims, out.Others = c.claims.held(), c.seenOthers()
+	out := desired.GuestObservation{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.own(), Mode: c.mode.mode(), Unserved: c.unserved()}
+	out.InUse, out.InUseTotals = c.objectsInUse()
+	out.SearchingInUse = c.searching()
+	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = desired.Present
 	}
@@ -73,9 +73,9 @@ func (c *Cluster) known() error {
 		{"namespaces", c.namespace, !c.namespace.Synced()},
 		{"gatewayclasses", c.classes, c.classesPending()},
 		{modeCRD, c.mode, c.mode.pending()},
-		{"leases", c.claims, c.claims.pending()},
-		{"deployments", c.others.istiod, pending(c.others.istiod)},
-		{istioCRD, c.others.istios, c.others.istiosPending()},
+		{"leases", c.leases, c.leases.pending()},
+		{"deployments", c.foreign.istiod, pending(c.foreign.istiod)},
+		{istioCRD, c.foreign.istios, c.foreign.istiosPending()},
 	} {
 		if w.pending {
 			missing, errs = append(missing, w.resource), append(errs, w.watch.Err())
@@ -117,7 +117,7 @@ func (c *Cluster) Check() error {
 
 // WatchTrouble is why what is known of the guest may be old, or is not known at all; nil when the watches that decide what is installed work.
 func (c *Cluster) WatchTrouble() error {
-	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.claims.Err())
+	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.leases.Err())
 }
 
 // KubeconfigProblem is why the guest kubeconfig as it is now is not in use, but the one before; nil when it is.
@@ -125,7 +125,7 @@ func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }
 
 // WatchProblems are the kinds in the guest whose watch does not work, of our own objects and of others that something is decided by.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.uses.watchProblems(), c.others.watchProblems(), c.oversized())
+	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(), c.oversized())
 }
 
 // oversized are the watches of which the API server sends more than is read, beside those that are listed anyhow.
@@ -138,8 +138,8 @@ func (c *Cluster) oversized() []apply.WatchProblem {
 		{crdResource().GroupVersion().WithKind(crdKind), c.crds},
 		{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, c.namespace},
 		{schema.GroupVersionKind{Group: gatewayGroup, Version: classVersion, Kind: "GatewayClass"}, c.classes},
-		{schema.GroupVersionKind{Group: gatewayGroup, Version: classVersion, Kind: "Gateway"}, c.uses.gateways},
-		{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, c.claims},
+		{schema.GroupVersionKind{Group: gatewayGroup, Version: classVersion, Kind: "Gateway"}, c.inUse.gateways},
+		{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, c.leases},
 		{olmGroupVersion().WithKind("Subscription"), c.olm},
 	} {
 		if err := w.watch.Err(); isOversized(err) {
@@ -156,26 +156,26 @@ func isOversized(err error) bool {
 
 // Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them.
 func (c *Cluster) Losing() []crds.InUse {
-	first, _ := c.uses.inUse(nil)
+	first, _ := c.inUse.inUse(nil)
 	return first
 }
 
-// inUse are the objects of the guest that use what is served there and not heeded, the first hundred of them, and how many there are of each CRD.
-func (c *Cluster) inUse() (first []crds.InUse, totals map[string]int) {
+// objectsInUse are the objects of the guest that use what is served there and not heeded, the first hundred of them, and how many there are of each CRD.
+func (c *Cluster) objectsInUse() (first []crds.InUse, totals map[string]int) {
 	classes := map[string]bool{}
-	for _, class := range c.classes.ours() {
+	for _, class := range c.classes.own() {
 		classes[class.Name] = true
 	}
-	return c.uses.inUse(classes)
+	return c.inUse.inUse(classes)
 }
 
 // searching says whether objects in use may be missing: a CRD was not read yet, or its objects have not been seen. What may not be listed is not
 // waited for.
 func (c *Cluster) searching() bool {
 	for _, item := range c.crds.readable() {
-		if _, known := c.reader.latest(item); !known && item.marks.Phase != crds.Terminating {
+		if _, known := c.reader.latest(item); !known && item.marks.Deletion != crds.Terminating {
 			return true
 		}
 	}
-	return c.uses.searching(c.searches())
+	return c.inUse.searching(c.searches())
 }

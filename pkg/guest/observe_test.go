@@ -75,9 +75,9 @@ func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.Ro
 }
 
 // observed waits for the guest to be known and returns what it shows.
-func (f *fixture) observed() desired.Guest {
+func (f *fixture) observed() desired.GuestObservation {
 	f.Helper()
-	var seen desired.Guest
+	var seen desired.GuestObservation
 	f.Eventually(func() (err error) {
 		seen, err = f.guest.Observe()
 		return err
@@ -108,7 +108,7 @@ func TestAnEmptyGuest(t *testing.T) {
 	f.Expect(seen.API.Server).To(gomega.HavePrefix("https://"))
 	f.Expect(seen.API.CABundle).NotTo(gomega.BeEmpty())
 	seen.API = desired.GuestAPI{}
-	if diff := cmp.Diff(desired.Guest{CRDs: map[string]crds.Fact{}}, seen); diff != "" {
+	if diff := cmp.Diff(desired.GuestObservation{CRDs: map[string]crds.Fact{}}, seen); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	f.Expect(f.guest.Check()).To(gomega.Succeed())

@@ -45,8 +45,8 @@ func olmGroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 }
 
-// mostPackages is how many packages are looked for. A CRD has one; its labels are the guest's.
-const mostPackages = 8
+// maxPackages is how many packages are looked for. A CRD has one; its labels are the guest's.
+const maxPackages = 8
 
 // olmView looks for the OLM operators that CRDs are labelled with. Without such a label it asks for nothing.
 type olmView struct {
@@ -68,7 +68,7 @@ func (v *olmView) arrange(ctx context.Context, view *crdView) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	packages := view.packages()
-	packages = packages[:min(len(packages), mostPackages)]
+	packages = packages[:min(len(packages), maxPackages)]
 	for name, lookup := range v.lookups {
 		if !slices.Contains(packages, name) {
 			for _, s := range lookup {
@@ -121,8 +121,8 @@ func (v *olmView) operators(view *crdView) map[string]crds.Operator {
 	defer v.mu.Unlock()
 	out := map[string]crds.Operator{}
 	for i, name := range view.packages() {
-		if i >= mostPackages {
-			out[name] = crds.Operator{Found: crds.Unsure, Name: fmt.Sprintf("CRDs are labelled with more than %d packages", mostPackages)}
+		if i >= maxPackages {
+			out[name] = crds.Operator{Found: crds.Unsure, Name: fmt.Sprintf("CRDs are labelled with more than %d packages", maxPackages)}
 			continue
 		}
 		out[name] = found(view, v.lookups[name])

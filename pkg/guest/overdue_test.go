@@ -67,7 +67,7 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 				client, err := metadata.NewForConfig(&rest.Config{Host: "https://guest.example.com", Transport: test.answer})
 				g.Expect(err).NotTo(gomega.HaveOccurred())
 				said, notified := &logged{}, atomic.Bool{}
-				v := newOtherView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, nil, func() { notified.Store(true) })
+				v := newForeignView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, nil, func() { notified.Store(true) })
 				ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(said, nil))))
 				defer cancel()
 				v.arrange(ctx, "uid-1", "1")

@@ -25,7 +25,7 @@ func TestReadingsArePaced(t *testing.T) {
 	now := began
 	readings := 0
 	for version := 0; now.Sub(began) < time.Minute; version++ {
-		item := crdItem{ObjectMeta: metav1.ObjectMeta{Name: "a.example.com", UID: "1", ResourceVersion: fmt.Sprint(version)}, marks: &crds.Marks{}}
+		item := crdItem{ObjectMeta: metav1.ObjectMeta{Name: "a.example.com", UID: "1", ResourceVersion: fmt.Sprint(version)}, marks: &crds.Metadata{}}
 		for range 3 {
 			if _, wait, due := r.dueOf([]crdItem{item}, now); !due || wait > readEvery {
 				t.Fatalf("due %t in %s", due, wait)

@@ -14,7 +14,7 @@ func (c *Cluster) noteCRDs() {
 	noted := make(map[apply.ID]string, len(c.crds.wanted))
 	for name := range c.crds.wanted {
 		id := apply.ID{GVK: crdResource().GroupVersion().WithKind(crdKind), Key: types.NamespacedName{Name: name}}
-		noted[id] = apply.NotThere
+		noted[id] = apply.Absent
 		if item, there := c.crds.item(name); there {
 			noted[id] = item.ResourceVersion
 		}
@@ -35,11 +35,11 @@ func (c *Cluster) WriteCRDs(ctx context.Context, objects []desired.GuestObject) 
 	for _, o := range objects {
 		id := apply.ID{GVK: o.GVK(), Key: o.Key()}
 		switch version, observed := at[id]; {
-		case !observed, version != apply.NotThere && c.objects.Ahead(id, version):
+		case !observed, version != apply.Absent && c.objects.Ahead(id, version):
 			changed = changed.And(apply.ReportOf(apply.Waiting(id)))
 		default:
 			as = append(as, o)
 		}
 	}
-	return apply.At(ctx, c.objects, as, at).And(changed)
+	return apply.AtVersion(ctx, c.objects, as, at).And(changed)
 }

@@ -41,8 +41,8 @@ type capiCluster struct {
 }
 
 // capiKind is the Cluster of a name.
-func capiKind(name string) planeKind {
-	return planeKind{
+func capiKind(name string) controlPlaneKind {
+	return controlPlaneKind{
 		kind: "Cluster", resource: schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "clusters"}, versions: []string{"v1beta2", "v1beta1"},
 		selector: "metadata.name=" + name, read: readCluster,
 	}
@@ -55,7 +55,7 @@ func readCluster(u *unstructured.Unstructured) (desired.ControlPlane, error) {
 		return desired.ControlPlane{}, fmt.Errorf("reading Cluster %s (%s): it is not as this hypergate knows it, so that a newer one is needed: %w", u.GetName(), u.GetAPIVersion(), err)
 	}
 	out := desired.ControlPlane{
-		By: desired.ClusterAPI, APIVersion: u.GetAPIVersion(), Name: c.Metadata.Name, UID: c.Metadata.UID,
+		ReportedBy: desired.ClusterAPI, APIVersion: u.GetAPIVersion(), Name: c.Metadata.Name, UID: c.Metadata.UID,
 		Stage: desired.Uninitialized, Deleting: c.Metadata.DeletionTimestamp != nil,
 	}
 	if _, paused := c.Metadata.Annotations[pausedAnnotation]; paused || c.Spec.Paused {

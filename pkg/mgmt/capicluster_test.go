@@ -66,7 +66,7 @@ func TestAClusterIsRead(t *testing.T) {
 		return ", status: {conditions: [{type: Ready, status: 'True'}, {type: ControlPlaneInitialized, status: '" + status + "'}]}"
 	}
 	with := func(edit func(*desired.ControlPlane)) desired.ControlPlane {
-		c := desired.ControlPlane{By: desired.ClusterAPI, Name: "guest1", UID: "uid-guest1"}
+		c := desired.ControlPlane{ReportedBy: desired.ClusterAPI, Name: "guest1", UID: "uid-guest1"}
 		edit(&c)
 		return c
 	}
@@ -166,7 +166,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 
 	t.Log("what cannot be read is neither none nor guessed")
 	f.api.Put(theClusters("v1beta2"), cluster("guest1", "", ", spec: {paused: {since: 2027}}"))
-	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.MatchError(gomega.ContainSubstring("reading Cluster guest1 (cluster.x-k8s.io/v1beta2)")))
+	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.MatchError(gomega.ContainSubstring("reading Cluster guest1 (cluster.x-k8s.io/v1beta2)")))
 }
 
 // TestTheHostedControlPlaneGoesBeforeTheCluster, also when it goes: HyperShift has both, of other names.
@@ -224,7 +224,7 @@ func TestWithoutClusterAPI(t *testing.T) {
 			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
 			api.Fail(theClusters("v1beta2"), mayNotListClusters())
 		})
-		f.Expect(f.observed().ControlPlane.By).To(gomega.Equal(desired.HyperShift))
+		f.Expect(f.observed().ControlPlane.ReportedBy).To(gomega.Equal(desired.HyperShift))
 		f.Expect(f.mgmt.WatchProblems()).NotTo(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Cluster")))
 	})
 	t.Run("no Secret is named", func(t *testing.T) {

@@ -37,16 +37,16 @@ type Cluster struct {
 	objects *apply.Cluster
 	core    coreclient.CoreV1Interface
 	istiod  *watch.Watch
-	// theCA watches the Secret of the mesh CA: somebody else may put one there, and ask for a rotation of ours.
-	theCA  *watch.Watch
-	notify func()
-	kept   secrets
-	planes *controlPlanes
+	// caWatch watches the Secret of the mesh CA: somebody else may put one there, and ask for a rotation of ours.
+	caWatch       *watch.Watch
+	notify        func()
+	secrets       secrets
+	controlPlanes *controlPlanes
 	// exposure is how istiod is published.
 	exposure *exposure
-	// plane is the control plane that was seen last: a value that Observe replaces as a whole, since the health check
+	// shown is the control plane that was seen last: a value that Observe replaces as a whole, since the health check
 	// reads it at the same time.
-	plane atomic.Pointer[shownPlane]
+	shown atomic.Pointer[lastShown]
 	// guestSecret is nil where the guest's kubeconfig comes from elsewhere.
 	guestSecret *guestSecret
 	// namespaceUID is the identity of our namespace, once it was asked for.
@@ -93,8 +93,8 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 	}
 	c := &Cluster{cfg: cfg, api: api, objects: objects, core: core}
 	c.istiod = watch.New(istiodWatch(apps.Deployments(cfg.MgmtNamespace), cfg.IstiodName(), func() { c.notify() }))
-	c.theCA = watch.New(caWatch(core.Secrets(cfg.MgmtNamespace), func() { c.notify() }))
-	if c.planes, err = newControlPlanes(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
+	c.caWatch = watch.New(caWatch(core.Secrets(cfg.MgmtNamespace), func() { c.notify() }))
+	if c.controlPlanes, err = newControlPlanes(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	if c.exposure, err = newExposure(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
@@ -158,7 +158,7 @@ func applyKinds(all []desired.Kind) []apply.Kind {
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
 		out = append(out, apply.Kind{
-			GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Names: k.Names, Prune: !k.Kept, Foreground: k.GVK.Kind == "Deployment",
+			GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Names: k.Names, Prune: !k.NeverPrune, Foreground: k.GVK.Kind == "Deployment",
 		})
 	}
 	return out
@@ -191,8 +191,8 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	// The objects' watches name the cluster themselves.
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", string(desired.SideMgmt)))
 	go c.istiod.Run(ctx)
-	go c.theCA.Run(ctx)
-	go c.planes.run(ctx)
+	go c.caWatch.Run(ctx)
+	go c.controlPlanes.run(ctx)
 	c.exposure.start(ctx, notify)
 	go c.guestSecret.run(ctx)
 	return nil
@@ -200,19 +200,19 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 
 // Observe reads what the management side shows. An error means "unknown", never "absent"; with one, the HostedControlPlane is what it is, since that also
 // says whether anything may be written meanwhile, and the rest is not to be used.
-func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
-	if !c.planesKnown() {
-		return desired.Hosted{}, NotSyncedError{} // without the cause: nothing may be written then, whatever it is
+func (c *Cluster) Observe(ctx context.Context) (desired.ManagementObservation, error) {
+	if !c.controlPlanesKnown() {
+		return desired.ManagementObservation{}, NotSyncedError{} // without the cause: nothing may be written then, whatever it is
 	}
 	out := c.istiodStatus()
 	if err := c.observeControlPlane(ctx, &out); err != nil {
 		return out, err
 	}
 	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
-	if !c.istiod.Synced() || !c.theCA.Synced() || !c.objects.Known() {
-		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.theCA.Err())}
+	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.objects.Known() {
+		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.caWatch.Err())}
 	}
-	if err := c.readWhatIsNotKnown(ctx); err != nil {
+	if err := c.readMissing(ctx); err != nil {
 		return out, err
 	}
 	if err := c.exposure.observe(ctx, &out); err != nil {
@@ -222,25 +222,25 @@ func (c *Cluster) Observe(ctx context.Context) (desired.Hosted, error) {
 	if uid := c.namespaceUID.Load(); uid != nil {
 		out.NamespaceUID = *uid
 	}
-	out.CA, out.Rotation, out.SpoiledCA = c.kept.ca, c.kept.rotation, c.kept.spoiledCA
+	out.CA, out.Rotation, out.InvalidCA = c.secrets.ca, c.secrets.rotation, c.secrets.invalidCA
 	if shown := c.shownCA(); shown != nil {
 		out.RotationRequest = shown.Annotations[desired.RotateAnnotation]
 		if !c.objects.Ours(shown) {
 			out.CAOwner, out.Rotation = desired.Theirs, pki.Rotation{}
-			out.CA, _, out.SpoiledCA = desired.CAFromSecret(nil, shown.Data)
+			out.CA, _, out.InvalidCA = desired.CAFromSecret(nil, shown.Data)
 		}
 	}
 	return out, nil
 }
 
-// planesKnown says whether it is known what there is of a HostedControlPlane, and where there is none, of a Cluster.
-func (c *Cluster) planesKnown() bool {
-	return c.planes.known() && (c.planes.shows() || c.lastPlane().Exists() || c.guestSecret.known())
+// controlPlanesKnown says whether it is known what there is of a HostedControlPlane, and where there is none, of a Cluster.
+func (c *Cluster) controlPlanesKnown() bool {
+	return c.controlPlanes.known() && (c.controlPlanes.shows() || c.lastControlPlane().Exists() || c.guestSecret.known())
 }
 
 // shownCA is the Secret of the mesh CA as the watch shows it; nil when there is none.
 func (c *Cluster) shownCA() *corev1.Secret {
-	obj, _ := c.theCA.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CASecretName}.String())
+	obj, _ := c.caWatch.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CASecretName}.String())
 	secret, _ := obj.(*corev1.Secret)
 	return secret
 }
@@ -260,13 +260,13 @@ func (e NotSyncedError) Error() string {
 func (e NotSyncedError) Unwrap() error { return e.err }
 
 // istiodStatus is whether istiod serves, and since when: since it became available, or since its last rollout ended, whichever is later.
-func (c *Cluster) istiodStatus() desired.Hosted {
+func (c *Cluster) istiodStatus() desired.ManagementObservation {
 	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok || d.DeletionTimestamp != nil {
-		return desired.Hosted{Istiod: desired.Absent}
+		return desired.ManagementObservation{Istiod: desired.Absent}
 	}
-	out := desired.Hosted{Istiod: desired.Unavailable, Rollout: rollout(d)}
+	out := desired.ManagementObservation{Istiod: desired.Unavailable, Rollout: rollout(d)}
 	// Whatever the generation is: during a rollout the old pod serves, and that is what counts.
 	if d.Status.ReadyReplicas == 0 {
 		return out
@@ -312,7 +312,7 @@ func later(a, b time.Time) time.Time {
 // Apply makes the management side agree with objects.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
 	report := apply.Apply(ctx, c.objects, objects)
-	c.kept.keepAccepted(report)
+	c.secrets.keepAccepted(report)
 	return report
 }
 
@@ -340,8 +340,8 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Re
 
 // WatchProblems are the kinds of the management side whose watch does not work.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	out := slices.Concat(c.objects.WatchProblems(), c.planes.problems(), c.exposure.problems())
-	if c.lastPlane().Exists() {
+	out := slices.Concat(c.objects.WatchProblems(), c.controlPlanes.problems(), c.exposure.problems())
+	if c.lastControlPlane().Exists() {
 		return out // a Cluster would decide nothing
 	}
 	return append(out, c.guestSecret.problems()...)
@@ -349,9 +349,9 @@ func (c *Cluster) WatchProblems() []apply.WatchProblem {
 
 // Check is the health check of this side: it is known, and its watches work.
 func (c *Cluster) Check() error {
-	err := cmp.Or(c.istiod.Err(), c.theCA.Err(), c.guestSecret.err())
-	if !c.istiod.Synced() || !c.theCA.Synced() || !c.planesKnown() {
-		return NotSyncedError{err: cmp.Or(err, c.planes.err(), c.guestSecret.err())}
+	err := cmp.Or(c.istiod.Err(), c.caWatch.Err(), c.guestSecret.err())
+	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.controlPlanesKnown() {
+		return NotSyncedError{err: cmp.Or(err, c.controlPlanes.err(), c.guestSecret.err())}
 	}
 	return err
 }

@@ -64,9 +64,9 @@ func startWith(t *testing.T, cfg desired.Config, prepare func(*fakeapi.Server)) 
 }
 
 // observed waits for the cluster to be known and returns what it shows.
-func (f *fixture) observed() desired.Hosted {
+func (f *fixture) observed() desired.ManagementObservation {
 	f.Helper()
-	var hosted desired.Hosted
+	var hosted desired.ManagementObservation
 	f.Eventually(func() (err error) {
 		hosted, err = f.mgmt.Observe(f.Context())
 		return err
@@ -185,8 +185,8 @@ func TestSecretsAreReadOnce(t *testing.T) {
 	}
 
 	t.Log("what is new is kept, and after an uninstallation what is there is read again")
-	f.mgmt.KeepCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
-	f.mgmt.KeepCredential(desired.Credential{Token: "new"})
+	f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
+	f.mgmt.CacheCredential(desired.Credential{Token: "new"})
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
 	f.mgmt.ForgetSecrets()
@@ -214,9 +214,9 @@ func TestASpoiledCAIsNoMissingCA(t *testing.T) {
 	data := caData()
 	delete(data, "ca-key.pem")
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, data)) })
-	f.Expect(f.observed().SpoiledCA).To(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
+	f.Expect(f.observed().InvalidCA).To(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
 	f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
-	f.Eventually(func() error { return f.observed().SpoiledCA }).Should(gomega.Succeed(), "it is looked at again")
+	f.Eventually(func() error { return f.observed().InvalidCA }).Should(gomega.Succeed(), "it is looked at again")
 	f.Expect(f.observed().CA.Exists()).To(gomega.BeTrue())
 }
 

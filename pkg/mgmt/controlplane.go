@@ -126,7 +126,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	profile := spec.Configuration.APIServer.TLSSecurityProfile
 	out := desired.ControlPlane{
 		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
-		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u), VMsBeside: hasVMsBeside(u), SharedIngress: isAROHCP(u), Availability: spec.ControllerAvailabilityPolicy,
+		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u), VirtualMachinesInNamespace: hasVMsBeside(u), SharedIngress: isAROHCP(u), Availability: spec.ControllerAvailabilityPolicy,
 		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Labels: spec.Labels,
 		PriorityClass: annotations[priorityClassAnnotation],
 		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
@@ -153,7 +153,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	out.AllowedCIDRs, unread[2] = allowedCIDRs(u)
 	out.ServingNodes, unread[0] = pairs(servingNodesAnnotation, annotations[servingNodesAnnotation])
 	out.Requests, unread[1] = requestOverrides(annotations, deployment)
-	out.Unread = slices.Concat(unread[:]...)
+	out.UnreadFields = slices.Concat(unread[:]...)
 	return out, nil
 }
 

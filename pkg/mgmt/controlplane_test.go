@@ -95,7 +95,7 @@ func TestReadControlPlane(t *testing.T) {
 			metadata: `annotations: {resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "cpu=much,memory,disk=1Gi"}`,
 			want: func(c *desired.ControlPlane) {
 				c.Requests = map[string]map[string]string{"discovery": {"disk": "1Gi"}}
-				c.Unread = []string{
+				c.UnreadFields = []string{
 					`annotation resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "memory" is not <key>=<value>`,
 					`annotation resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "much" is no quantity of cpu`,
 				}
@@ -152,14 +152,14 @@ func TestReadControlPlane(t *testing.T) {
 			spec: `{platform: {type: None}, networking: {apiServer: {allowedCIDRBlocks: [198.51.100.7/24, "2001:db8::/32", everybody]}}}`,
 			want: func(c *desired.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"198.51.100.0/24", "2001:db8::/32"}
-				c.Unread = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is no block of addresses`}
+				c.UnreadFields = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is no block of addresses`}
 			},
 		},
 		"which nobody can read": {
 			spec: `{platform: {type: None}, networking: 7}`,
 			want: func(c *desired.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"192.0.2.0/32"}
-				c.Unread = []string{"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside"}
+				c.UnreadFields = []string{"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside"}
 			},
 		},
 		"fields of a newer HyperShift": {
@@ -197,7 +197,7 @@ func TestEachPlatformIsRead(t *testing.T) {
 		t.Run(string(platform), func(t *testing.T) {
 			want := plain()
 			want.Platform = string(platform)
-			want.VMsBeside = platform == hypershiftv1beta1.KubevirtPlatform
+			want.VirtualMachinesInNamespace = platform == hypershiftv1beta1.KubevirtPlatform
 			if strings.Contains(more, "Private") {
 				want.EndpointAccess = "Private"
 			}

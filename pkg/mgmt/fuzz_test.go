@@ -28,7 +28,7 @@ func FuzzControlPlane(f *testing.F) {
 		for name, read := range map[string]func() (desired.ControlPlane, error){
 			"readControlPlane": func() (desired.ControlPlane, error) { return readControlPlane(&u, deployment) },
 			"readCluster":      func() (desired.ControlPlane, error) { return readCluster(&u) },
-			"whatIsSure":       func() (desired.ControlPlane, error) { return whatIsSure(&u), nil },
+			"whatIsSure":       func() (desired.ControlPlane, error) { return certainFields(&u), nil },
 		} {
 			first, firstErr := read()
 			second, secondErr := read()

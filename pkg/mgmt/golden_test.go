@@ -70,7 +70,7 @@ func TestGoldens(t *testing.T) {
 }
 
 // asked is what is computed from beside a HostedControlPlane, for a guest that asks for istiod.
-func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.Guest) {
+func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.GuestObservation) {
 	t.Helper()
 	source, err := charts.Embedded()
 	if err != nil {
@@ -88,7 +88,7 @@ func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.Guest)
 		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
 	}
-	guest := desired.Guest{Classes: []desired.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
+	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
 		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
 	}
@@ -101,10 +101,10 @@ func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 	t.Helper()
 	cfg, source, ca, guest := asked(t)
 	// Published as the HostedControlPlane publishes its own parts; where that leads nowhere, somebody else does it.
-	cfg.Publish = desired.Publish{Way: desired.WayAuto}
-	hosted := desired.Hosted{CA: ca, ControlPlane: plane, Exposure: desired.Exposure{NodePort: 31512, LoadBalancer: "192.0.2.44"}}
+	cfg.Publish = desired.Publish{Strategy: desired.PublishAuto}
+	hosted := desired.ManagementObservation{CA: ca, ControlPlane: plane, Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"}}
 	state, err := desired.Compute(cfg, source, hosted, guest)
-	publication := fmt.Sprint(state.Publication)
+	publication := fmt.Sprint(state.Endpoint)
 	if err != nil {
 		publication = err.Error()
 		cfg.Publish = desired.Publish{}
@@ -120,7 +120,7 @@ func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 	}
 	var identities []any
 	var deployment map[string]any
-	for _, o := range slices.Concat(state.Mgmt, []desired.MgmtObject{secret}, state.Exposure, state.Workload) {
+	for _, o := range slices.Concat(state.Mgmt, []desired.MgmtObject{secret}, state.Routes, state.Workload) {
 		u, err := o.Unstructured()
 		if err != nil {
 			t.Fatal(err)

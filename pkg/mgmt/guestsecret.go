@@ -154,8 +154,8 @@ func (s *guestSecret) clusterName() string {
 	return s.name
 }
 
-// the is the Cluster; the zero value when there is none.
-func (s *guestSecret) the() (desired.ControlPlane, error) { return s.following().the() }
+// selected is the Cluster; the zero value when there is none.
+func (s *guestSecret) selected() (desired.ControlPlane, error) { return s.following().selected() }
 
 // problems is that the Cluster may not be looked at, where that is so.
 func (s *guestSecret) problems() []apply.WatchProblem { return s.following().problems() }
@@ -183,7 +183,7 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	case !s.watch.Synced():
 		return nil, "", NoKubeconfigError{"it was not read yet"}
 	case secret == nil:
-		return nil, "", NoKubeconfigError{noneOfThatName(s.key) + "; it is waited for"}
+		return nil, "", NoKubeconfigError{notFound(s.key) + "; it is waited for"}
 	}
 	return kubeconfigIn(secret)
 }
@@ -198,7 +198,7 @@ func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, 
 	case err != nil:
 		err = fmt.Errorf("reading it in namespace %s of the management cluster: %w; see that --management-kubeconfig leads there, or give it more time with --timeout", key.Namespace, err)
 	case len(found.Items) == 0:
-		err = errors.New(noneOfThatName(key))
+		err = errors.New(notFound(key))
 	default:
 		kubeconfig, in, err = kubeconfigIn(&found.Items[0])
 	}
@@ -213,7 +213,7 @@ func ofSecret(key types.NamespacedName, err error) error {
 	return fmt.Errorf("Secret %s: %w", key.Name, err) //nolint:staticcheck // a kind is written as it is
 }
 
-func noneOfThatName(key types.NamespacedName) string {
+func notFound(key types.NamespacedName) string {
 	return fmt.Sprintf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up; "+
 		"if it has another name, correct --guest-kubeconfig-secret", key.Namespace)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// Addressee is a HostedControlPlane that may be told how things stand.
-type Addressee struct {
+// StatusTarget is a HostedControlPlane that may be told how things stand.
+type StatusTarget struct {
 	desired.ControlPlane
 	// Conditions are those that hypergate has put there.
 	Conditions []metav1.Condition
@@ -30,26 +30,26 @@ type Addressee struct {
 // apiServerCondition is HyperShift's (api/hypershift/v1beta1/hostedcluster_conditions.go).
 const apiServerCondition = "KubeAPIServerAvailable"
 
-// Addressees are all HostedControlPlanes of the namespace, by name, as the watch shows them: where there is more than one, each is told so. One that
+// StatusTargets are all HostedControlPlanes of the namespace, by name, as the watch shows them: where there is more than one, each is told so. One that
 // could not be read has nothing but its identity.
-func (c *Cluster) Addressees() []Addressee {
-	if c.planes == nil || c.planes.absent() {
+func (c *Cluster) StatusTargets() []StatusTarget {
+	if c.controlPlanes == nil || c.controlPlanes.absent() {
 		return nil
 	}
-	var out []Addressee
-	for _, obj := range c.planes.watch.List() {
+	var out []StatusTarget
+	for _, obj := range c.controlPlanes.watch.List() {
 		if s, is := obj.(*shownControlPlane); is {
 			out = append(out, s.addressee)
 		}
 	}
-	slices.SortFunc(out, func(a, b Addressee) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b StatusTarget) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
-// readAddressee reads what is needed to report to a HostedControlPlane; value is what else was read of it.
-func readAddressee(u *unstructured.Unstructured, value desired.ControlPlane) Addressee {
+// readStatusTarget reads what is needed to report to a HostedControlPlane; value is what else was read of it.
+func readStatusTarget(u *unstructured.Unstructured, value desired.ControlPlane) StatusTarget {
 	value.Name, value.UID, value.Deleting = u.GetName(), u.GetUID(), u.GetDeletionTimestamp() != nil
-	out := Addressee{ControlPlane: value}
+	out := StatusTarget{ControlPlane: value}
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // of another form: nothing is known to have been told
 	for _, item := range list {
 		var read metav1.Condition
@@ -70,14 +70,14 @@ func readAddressee(u *unstructured.Unstructured, value desired.ControlPlane) Add
 // reportTries is how often a report is written while others write to the HostedControlPlane at the same time.
 const reportTries = 5
 
-// Report sets conditions of a HostedControlPlane, and keeps all others and whatever else newer ones have: they are read as they are now, and
+// ReportConditions sets conditions of a HostedControlPlane, and keeps all others and whatever else newer ones have: they are read as they are now, and
 // written on condition that nobody has written meanwhile. One that is gone, is being deleted, or is another one by now is left alone.
-func (c *Cluster) Report(ctx context.Context, to Addressee, conditions []metav1.Condition) error {
+func (c *Cluster) ReportConditions(ctx context.Context, to StatusTarget, conditions []metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var err error
 	for range reportTries {
-		if err = c.report(ctx, to, conditions); !apierrors.IsConflict(err) {
+		if err = c.reportOnce(ctx, to, conditions); !apierrors.IsConflict(err) {
 			break
 		}
 	}
@@ -87,8 +87,8 @@ func (c *Cluster) Report(ctx context.Context, to Addressee, conditions []metav1.
 	return nil
 }
 
-func (c *Cluster) report(ctx context.Context, to Addressee, conditions []metav1.Condition) error {
-	client := c.planes.client()
+func (c *Cluster) reportOnce(ctx context.Context, to StatusTarget, conditions []metav1.Condition) error {
+	client := c.controlPlanes.client()
 	now, err := client.Get(ctx, to.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

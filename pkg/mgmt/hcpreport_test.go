@@ -94,7 +94,7 @@ func TestWhoMayBeReportedTo(t *testing.T) {
 	p := startPatched(t, controlPlane("guest2", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [a/b]", ""), reporting("guest1", foreign, apiUp, mine),
 		controlPlane("guest3", "", ", pausedUntil: {year: 2027}"))
 	var got []string
-	for _, a := range p.mgmt.Addressees() {
+	for _, a := range p.mgmt.StatusTargets() {
 		line := a.Name + " " + string(a.UID) + " " + string(a.APIServer)
 		if a.Deleting {
 			line += " deleting"
@@ -112,12 +112,12 @@ func TestWhoMayBeReportedTo(t *testing.T) {
 // TestAReportKeepsWhatIsOthers, and goes by what the HostedControlPlane says when it is written.
 func TestAReportKeepsWhatIsOthers(t *testing.T) {
 	p := startPatched(t, reporting("guest1", foreign, mine, apiUp))
-	to := p.mgmt.Addressees()[0]
-	p.Expect(p.mgmt.Report(t.Context(), to, say("AsExpected", "it serves"))).To(gomega.Succeed())
+	to := p.mgmt.StatusTargets()[0]
+	p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("AsExpected", "it serves"))).To(gomega.Succeed())
 	p.Expect(p.bodies).To(gomega.BeEmpty(), "that is there already")
 
 	p.conflicts.Store(2)
-	p.Expect(p.mgmt.Report(t.Context(), to, append(say("AsExpected", "it still serves"),
+	p.Expect(p.mgmt.ReportConditions(t.Context(), to, append(say("AsExpected", "it still serves"),
 		metav1.Condition{Type: "gateway.hypergate.dev/Degraded", Status: metav1.ConditionFalse, Reason: "AsExpected"}))).To(gomega.Succeed())
 	p.Expect(p.paths).To(gomega.HaveLen(3), "conflicts are tried again")
 	p.Expect(p.paths[2]).To(gomega.Equal(theControlPlanes.Path + "/guest1/status?fieldManager=hypergate application/merge-patch+json"))
@@ -139,25 +139,25 @@ func TestAReportKeepsWhatIsOthers(t *testing.T) {
 	p.Expect(patch.Status.Conditions[1]).To(gomega.And(gomega.HaveKeyWithValue("message", "it still serves"), gomega.HaveKeyWithValue("lastTransitionTime", "2026-11-21T10:00:00Z")))
 
 	p.conflicts.Store(100)
-	p.Expect(p.mgmt.Report(t.Context(), to, say("Other", ""))).To(gomega.MatchError(gomega.ContainSubstring("reporting to HostedControlPlane guest1: ")))
+	p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("Other", ""))).To(gomega.MatchError(gomega.ContainSubstring("reporting to HostedControlPlane guest1: ")))
 	p.Expect(len(p.paths)).To(gomega.Equal(8), "not for ever")
 	p.conflicts.Store(0)
 	p.refusal.Store(http.StatusForbidden)
-	p.Expect(p.mgmt.Report(t.Context(), to, say("Other", ""))).To(gomega.HaveOccurred())
+	p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("Other", ""))).To(gomega.HaveOccurred())
 	p.Expect(len(p.paths)).To(gomega.Equal(9), "what is refused is not tried again at once")
 }
 
 // TestWhatIsNotReportedTo: it is gone, is another one, or is being deleted, and the watch may not have said so yet.
 func TestWhatIsNotReportedTo(t *testing.T) {
 	p := startPatched(t, reporting("guest1"))
-	to := p.mgmt.Addressees()[0]
+	to := p.mgmt.StatusTargets()[0]
 	for _, now := range [][]string{
 		nil,
 		{strings.Replace(reporting("guest1"), "uid-guest1", "uid-again", 1)},
 		{controlPlane("guest1", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [a/b]", "")},
 	} {
 		p.api.Put(theControlPlanes, now...)
-		p.Expect(p.mgmt.Report(t.Context(), to, say("Other", ""))).To(gomega.Succeed())
+		p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("Other", ""))).To(gomega.Succeed())
 	}
 	p.Expect(p.bodies).To(gomega.BeEmpty())
 }

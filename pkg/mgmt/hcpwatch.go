@@ -25,8 +25,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// planeKind is a kind of object that tells of a control plane.
-type planeKind struct {
+// controlPlaneKind is a kind of object that tells of a control plane.
+type controlPlaneKind struct {
 	kind string
 	// resource is without its version; versions are those that may be served, the one to prefer first.
 	resource schema.GroupResource
@@ -42,9 +42,9 @@ func hostedControlPlanes() schema.GroupVersionResource {
 }
 
 // hyperShiftKind are all HostedControlPlanes of the namespace. deployment is istiod's, of which they may say something.
-func hyperShiftKind(deployment string) planeKind {
+func hyperShiftKind(deployment string) controlPlaneKind {
 	resource := hostedControlPlanes()
-	return planeKind{
+	return controlPlaneKind{
 		kind: "HostedControlPlane", resource: resource.GroupResource(), versions: []string{resource.Version},
 		read: func(u *unstructured.Unstructured) (desired.ControlPlane, error) {
 			return readControlPlane(u, deployment)
@@ -55,7 +55,7 @@ func hyperShiftKind(deployment string) planeKind {
 // controlPlanes watches the HostedControlPlanes of the namespace, or a Cluster; nil where there can be none. Where the kind is not served, because no HyperShift is there, or may not be looked
 // at, that is the answer: it is asked again, but seldom.
 type controlPlanes struct {
-	of    planeKind
+	of    controlPlaneKind
 	watch *watch.Watch
 	// client is for the objects, in the version that is asked for.
 	client func() dynamic.ResourceInterface
@@ -104,7 +104,7 @@ func (c *controlPlanes) run(ctx context.Context) {
 }
 
 // watchControlPlanes prepares the watch of the namespace's objects of a kind.
-func watchControlPlanes(client dynamic.Interface, namespace string, of planeKind, notify func()) *controlPlanes {
+func watchControlPlanes(client dynamic.Interface, namespace string, of controlPlaneKind, notify func()) *controlPlanes {
 	c := &controlPlanes{of: of, notify: notify}
 	served := func() dynamic.ResourceInterface { return client.Resource(c.resource()).Namespace(namespace) }
 	c.client = served
@@ -126,9 +126,9 @@ func watchControlPlanes(client dynamic.Interface, namespace string, of planeKind
 			}
 			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
 			if out.value, out.err = of.read(u); out.err != nil {
-				out.value = whatIsSure(u)
+				out.value = certainFields(u)
 			}
-			out.addressee = readAddressee(u, out.value)
+			out.addressee = readStatusTarget(u, out.value)
 			return out, nil
 		},
 	})
@@ -142,8 +142,8 @@ func (c *controlPlanes) resource() schema.GroupVersionResource {
 	return c.of.resource.WithVersion(c.of.versions[c.version])
 }
 
-// whatIsSure is what is read of one that cannot be read as a whole: who it is, and whether anything may be written.
-func whatIsSure(u *unstructured.Unstructured) desired.ControlPlane {
+// certainFields is what is read of one that cannot be read as a whole: who it is, and whether anything may be written.
+func certainFields(u *unstructured.Unstructured) desired.ControlPlane {
 	out := desired.ControlPlane{Name: u.GetName(), UID: u.GetUID(), Deleting: u.GetDeletionTimestamp() != nil}
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 	switch told := spec["pausedUntil"].(type) {
@@ -171,7 +171,7 @@ type shownControlPlane struct {
 	metav1.ObjectMeta
 	value     desired.ControlPlane
 	err       error
-	addressee Addressee
+	addressee StatusTarget
 }
 
 // whenServed makes a request, and again from time to time while the kind is served in no version or may not be looked at. Any other answer is returned.
@@ -299,9 +299,9 @@ func (c *controlPlanes) all() (out []desired.ControlPlane) {
 	return out
 }
 
-// the is the one of the namespace; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
+// selected is the one of the namespace; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
 // the kind went does not.
-func (c *controlPlanes) the() (desired.ControlPlane, error) {
+func (c *controlPlanes) selected() (desired.ControlPlane, error) {
 	if c == nil || c.absent() {
 		return desired.ControlPlane{}, nil
 	}

@@ -86,17 +86,17 @@ func TestTwoHostedControlPlanesAreRefused(t *testing.T) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes, controlPlane("guest2", "", ""), controlPlane("guest1", "", ""))
 	})
-	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.And(
+	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.And(
 		gomega.MatchError(mgmt.ErrControlPlanes), gomega.MatchError(gomega.ContainSubstring("there are guest1, guest2"))))
 	f.Expect(f.observed().ControlPlane).To(gomega.BeZero(), "neither is followed")
 
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
 	f.Eventually(func() string { return f.observed().ControlPlane.Name }).Should(gomega.Equal("guest1"))
-	f.Expect(f.observed().DoubtfulControlPlane).NotTo(gomega.HaveOccurred())
+	f.Expect(f.observed().ControlPlaneProblem).NotTo(gomega.HaveOccurred())
 
 	t.Log("then another comes: what is there stays the first one's")
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""), controlPlane("guest2", "", ""))
-	f.Eventually(func() error { return f.observed().DoubtfulControlPlane }).Should(gomega.HaveOccurred())
+	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.HaveOccurred())
 	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 }
 
@@ -105,10 +105,10 @@ func TestOneThatCannotBeRead(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: {year: 2027}"))
 	})
-	f.Expect(f.observed().DoubtfulControlPlane).To(gomega.MatchError(gomega.ContainSubstring("reading HostedControlPlane guest1")))
-	f.Expect(f.observed().Doubted).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true"))), "whatever it means, it means something")
+	f.Expect(f.observed().ControlPlaneProblem).To(gomega.MatchError(gomega.ContainSubstring("reading HostedControlPlane guest1")))
+	f.Expect(f.observed().CandidateControlPlanes).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true"))), "whatever it means, it means something")
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: '2030-01-01T00:00:00Z', infraID: 5"))
-	f.Eventually(func() []desired.ControlPlane { return f.observed().Doubted }).Should(gomega.ConsistOf(gomega.HaveField("PausedUntil", "2030-01-01T00:00:00Z")))
+	f.Eventually(func() []desired.ControlPlane { return f.observed().CandidateControlPlanes }).Should(gomega.ConsistOf(gomega.HaveField("PausedUntil", "2030-01-01T00:00:00Z")))
 }
 
 // TestWithoutHyperShift the kind is not served: that is an answer, and is not asked for again and again.

@@ -58,14 +58,14 @@ func TestPassesDriveNoReadings(t *testing.T) {
 			return f.reads(theSecrets, desired.CASecretName)
 		}).Should(gomega.Equal(2))
 		f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
-		f.Eventually(func() error { return f.observed().SpoiledCA }).Should(gomega.Succeed())
+		f.Eventually(func() error { return f.observed().InvalidCA }).Should(gomega.Succeed())
 	})
 	t.Run("a CA that cannot be used", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, caData())) })
 		f.observed()
 		f.passes(func() {
 			observe(f)
-			f.mgmt.DoubtCA()
+			f.mgmt.RereadCA()
 		})
 		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
 		another := caData()
@@ -85,7 +85,7 @@ func TestPassesDriveNoReadings(t *testing.T) {
 		f.Expect(f.reads(theSecrets, desired.CredentialSecretName)).To(gomega.Equal(2), "once, and once after the removal")
 
 		t.Log("what an installation made is forgotten again")
-		f.mgmt.KeepCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
+		f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
 		f.mgmt.ForgetSecrets()
 		f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
 	})
@@ -109,8 +109,8 @@ func TestPassesDriveNoReadings(t *testing.T) {
 		f.Expect(f.reads(theNamespaces, "clusters-guest1")).To(gomega.BeNumerically("<=", seconds+1))
 	})
 	t.Run("TLSRoutes that are not served", func(t *testing.T) {
-		f := publishing(t, desired.WayTLSRoute, func(*fakeapi.Server) {})
-		f.Eventually(func() string { return f.observed().Exposure.Problem }).Should(gomega.ContainSubstring("serves no TLSRoutes"))
+		f := publishing(t, desired.PublishTLSRoute, func(*fakeapi.Server) {})
+		f.Eventually(func() string { return f.observed().Endpoints.Problem }).Should(gomega.ContainSubstring("serves no TLSRoutes"))
 		seconds := f.passes(func() { observe(f) })
 		for _, version := range desired.TLSRouteVersions() {
 			path := fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/" + version + "?"}

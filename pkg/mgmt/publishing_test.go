@@ -40,24 +40,24 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{name: "AWS public by load balancer", platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer, want: balanced},
 		{
 			name: "AWS public by load balancer, by the default router if asked", platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer,
-			publish: desired.Publish{Way: desired.WayRoute}, want: derived,
+			publish: desired.Publish{Strategy: desired.PublishRoute}, want: derived,
 		},
 		{name: "ARO HCP", platform: aro + `}`, services: byRoute, want: ingressChange},
 		{name: "ARO HCP, API server by load balancer", platform: aro + `}`, services: byLoadBalancer, want: ingressChange},
 		{name: "ARO HCP, which knows istiod", platform: aro + `, topology: Public}`, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
-		{name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Way: desired.WayLoadBalancer}, want: balanced},
-		{name: "ARO HCP, by Route if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Way: desired.WayRoute}, want: ingressChange},
+		{name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced},
+		{name: "ARO HCP, by Route if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Strategy: desired.PublishRoute}, want: ingressChange},
 		{
 			name: "ARO HCP, Swift, by Route if asked", platform: aro + `, topology: PublicAndPrivate}`, services: byRoute,
-			publish: desired.Publish{Way: desired.WayRoute}, want: routerChange,
+			publish: desired.Publish{Strategy: desired.PublishRoute}, want: routerChange,
 		},
 		{
 			name: "AWS public by load balancer, by Route if asked, with nothing to derive a host from", platform: `type: AWS, aws: {endpointAccess: Public}`,
-			services: onlyLoadBalancer, publish: desired.Publish{Way: desired.WayRoute}, want: "give --publish-host",
+			services: onlyLoadBalancer, publish: desired.Publish{Strategy: desired.PublishRoute}, want: "give --publish-host",
 		},
 		{
 			name: "ARO HCP, by somebody's router", platform: aro + `}`, services: byRoute,
-			publish: desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
+			publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
 		},
 		{name: "ARO HCP, Swift only", platform: aro + `, topology: Private, private: {type: Swift}}`, services: byRoute, want: routerChange},
 		{name: "ARO HCP, Swift", platform: aro + `, topology: PublicAndPrivate, private: {type: Swift}}`, services: byRoute, want: routerChange},
@@ -66,7 +66,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: "policy virt-launcher"},
 		{
 			name: "KubeVirt by load balancer, if asked", platform: `type: KubeVirt`, services: byLoadBalancer,
-			publish: desired.Publish{Way: desired.WayLoadBalancer}, want: balanced,
+			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
 		},
 		{
 			name: "KubeVirt whose nodes are elsewhere, by load balancer", platform: `type: KubeVirt, kubevirt: {credentials: {infraNamespace: vms}}`, services: byLoadBalancer,
@@ -93,19 +93,19 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			rows = append(rows,
 				row{
 					name: platform + " Private, asked for", platform: fmt.Sprintf(access, "Private"), services: services,
-					publish: desired.Publish{Way: desired.WayLoadBalancer}, want: "which no load balancer of ours is behind",
+					publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: "which no load balancer of ours is behind",
 				},
 				row{
 					name: platform + " PublicAndPrivate, asked for", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Way: desired.WayLoadBalancer}, want: balanced,
+					publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
 				},
 				row{
 					name: platform + " PublicAndPrivate, by Route if asked", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Way: desired.WayRoute}, want: routerChange,
+					publish: desired.Publish{Strategy: desired.PublishRoute}, want: routerChange,
 				},
 				row{
 					name: platform + " PublicAndPrivate, by somebody's router if asked", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
+					publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
 				})
 		}
 	}
@@ -127,13 +127,13 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg := cfg
-			if cfg.Publish = row.publish; row.publish.Way == "" {
-				cfg.Publish.Way = desired.WayAuto
+			if cfg.Publish = row.publish; row.publish.Strategy == "" {
+				cfg.Publish.Strategy = desired.PublishAuto
 			}
-			state, err := desired.Compute(cfg, source, desired.Hosted{
-				CA: ca, ControlPlane: plane, Exposure: desired.Exposure{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
+			state, err := desired.Compute(cfg, source, desired.ManagementObservation{
+				CA: ca, ControlPlane: plane, Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
 			}, guest)
-			got := fmt.Sprint(state.Publication)
+			got := fmt.Sprint(state.Endpoint)
 			if err != nil {
 				got = err.Error()
 			}

@@ -23,8 +23,8 @@ type secrets struct {
 	read       bool
 	ca         pki.CA
 	rotation   pki.Rotation
-	spoiledCA  error
-	doubtedCA  bool
+	invalidCA  error
+	rereadCA   bool
 	credential desired.Credential
 	// shownAs is the version in which the watch showed the CA's Secret when that was last read; empty: it showed none.
 	shownAs string
@@ -35,21 +35,21 @@ type secrets struct {
 	accepted desired.Credential
 }
 
-// readWhatIsNotKnown reads both Secrets when this process begins to lead, and the CA again when what is kept of it is
+// readMissing reads both Secrets when this process begins to lead, and the CA again when what is kept of it is
 // of no use and the watch shows another version of it: a CA that stays as it is must not be read in each pass.
-func (c *Cluster) readWhatIsNotKnown(ctx context.Context) error {
+func (c *Cluster) readMissing(ctx context.Context) error {
 	shown := c.shownCA()
-	restored := shown != nil && c.objects.Ours(shown) && !c.kept.ca.Exists()
-	useless := c.kept.spoiledCA != nil || c.kept.doubtedCA || restored
+	restored := shown != nil && c.objects.Ours(shown) && !c.secrets.ca.Exists()
+	useless := c.secrets.invalidCA != nil || c.secrets.rereadCA || restored
 	switch {
-	case !c.kept.read:
+	case !c.secrets.read:
 		read, err := c.readSecrets(ctx)
 		if err != nil {
 			return err
 		}
-		c.kept = read
-	case useless && versionOf(shown) != c.kept.shownAs:
-		return c.readCA(ctx, &c.kept)
+		c.secrets = read
+	case useless && versionOf(shown) != c.secrets.shownAs:
+		return c.readCA(ctx, &c.secrets)
 	}
 	return nil
 }
@@ -61,10 +61,10 @@ func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
 	if err != nil {
 		return err
 	}
-	into.ca, into.rotation, into.spoiledCA, into.doubtedCA = pki.CA{}, pki.Rotation{}, nil, false
+	into.ca, into.rotation, into.invalidCA, into.rereadCA = pki.CA{}, pki.Rotation{}, nil, false
 	into.shownAs = shownAs
 	if exists && c.objects.Ours(found) {
-		into.ca, into.rotation, into.spoiledCA = desired.CAFromSecret(found.Annotations, found.Data)
+		into.ca, into.rotation, into.invalidCA = desired.CAFromSecret(found.Annotations, found.Data)
 	}
 	return nil
 }
@@ -77,8 +77,8 @@ func versionOf(shown *corev1.Secret) string {
 	return shown.ResourceVersion
 }
 
-// DoubtCA says that the CA which Observe shows cannot be used. It is read again when its Secret has changed.
-func (c *Cluster) DoubtCA() { c.kept.doubtedCA = true }
+// RereadCA says that the CA which Observe shows cannot be used. It is read again when its Secret has changed.
+func (c *Cluster) RereadCA() { c.secrets.rereadCA = true }
 
 func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
 	out := secrets{read: true}
@@ -88,7 +88,7 @@ func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
 	if err := c.readCredential(ctx, &out); err != nil {
 		return secrets{}, err
 	}
-	out.remained = c.kept.forgotten && out.any()
+	out.remained = c.secrets.forgotten && out.any()
 	return out, nil
 }
 
@@ -109,11 +109,11 @@ var errNoCredential = errors.New("istiod has no guest credential")
 // FindCredential reads istiod's guest credential where Observe could not: an istiod that cannot be seen lives on it. It
 // reports whether there is one.
 func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
-	if c.kept.read || c.kept.credential.Token != "" {
-		return c.kept.credential.Token != "", nil
+	if c.secrets.read || c.secrets.credential.Token != "" {
+		return c.secrets.credential.Token != "", nil
 	}
 	err := c.credentialRead.read(func() error {
-		if err := c.readCredential(ctx, &c.kept); err != nil || c.kept.credential.Token != "" {
+		if err := c.readCredential(ctx, &c.secrets); err != nil || c.secrets.credential.Token != "" {
 			return err
 		}
 		return errNoCredential
@@ -121,7 +121,7 @@ func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
 	if errors.Is(err, errNoCredential) {
 		return false, nil
 	}
-	return c.kept.credential.Token != "", err
+	return c.secrets.credential.Token != "", err
 }
 
 func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool, error) {
@@ -137,17 +137,17 @@ func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool
 	return found, true, nil
 }
 
-// KeepCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
-func (c *Cluster) KeepCA(ca pki.CA, rotation pki.Rotation) {
-	c.kept.ca, c.kept.rotation, c.kept.remained = ca, rotation, false
+// CacheCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
+func (c *Cluster) CacheCA(ca pki.CA, rotation pki.Rotation) {
+	c.secrets.ca, c.secrets.rotation, c.secrets.remained = ca, rotation, false
 }
 
 // Credential is istiod's guest credential, or the zero value.
-func (c *Cluster) Credential() desired.Credential { return c.kept.credential }
+func (c *Cluster) Credential() desired.Credential { return c.secrets.credential }
 
-// KeepCredential makes a new credential the one that Credential shows. The caller applies it.
-func (c *Cluster) KeepCredential(credential desired.Credential) {
-	c.kept.credential, c.kept.remained = credential, false
+// CacheCredential makes a new credential the one that Credential shows. The caller applies it.
+func (c *Cluster) CacheCredential(credential desired.Credential) {
+	c.secrets.credential, c.secrets.remained = credential, false
 }
 
 // keepAccepted goes by what became of the Secret with the credential. One whose content the management side refuses is forgotten, so that
@@ -169,8 +169,8 @@ func (s *secrets) keepAccepted(report apply.Report) {
 // ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential
 // of its own where there are none. What remains after that is not of the installation, and is not read in each pass.
 func (c *Cluster) ForgetSecrets() {
-	if c.kept.any() && !c.kept.remained {
-		c.kept = secrets{forgotten: true}
+	if c.secrets.any() && !c.secrets.remained {
+		c.secrets = secrets{forgotten: true}
 	}
 }
 

@@ -44,7 +44,7 @@ func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
 
 	t.Log("one that was renewed since is not read over")
-	f.mgmt.KeepCredential(desired.Credential{Token: "new"})
+	f.mgmt.CacheCredential(desired.Credential{Token: "new"})
 	found, err = f.mgmt.FindCredential(t.Context())
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(found).To(gomega.BeTrue())
@@ -119,7 +119,7 @@ func TestACredentialThatIsRefusedIsNone(t *testing.T) {
 		fresh.Token = "new"
 		object, err := desired.CredentialSecret(config(), desired.ControlPlane{}, fresh)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
-		f.mgmt.KeepCredential(fresh)
+		f.mgmt.CacheCredential(fresh)
 		f.api.Fail(theSecrets, tc.err)
 		report := f.mgmt.Apply(t.Context(), []desired.MgmtObject{object})
 		f.Expect(report.Failures()).To(gomega.HaveLen(1), name)

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Phase is where a rotation stands.
-type Phase string
+// RotationPhase is where a rotation stands.
+type RotationPhase string
 
 const (
 	// Steady: there is one root, and what it vouches for issues.
-	Steady Phase = ""
+	Steady RotationPhase = ""
 	// Spreading: a new root is trusted beside the old one, which still issues: until everybody has heard of the new one.
-	Spreading Phase = "spreading"
+	Spreading RotationPhase = "spreading"
 	// Settling: the new one issues, and the old root is still trusted: until everything that it vouched for is replaced.
-	Settling Phase = "settling"
+	Settling RotationPhase = "settling"
 )
 
 // Rotation is what must be remembered of a rotation beside the CA that issues. The zero value is that of a CA that is not being rotated and
 // was never asked to be.
 type Rotation struct {
-	Phase Phase
+	Phase RotationPhase
 	// Since is when the phase began, Effective since when everybody can know what it brought; zero while that is not so. A phase lasts from then on.
 	Since, Effective time.Time
 	// Next is, while Spreading, the CA that will issue; while Settling, its root alone.

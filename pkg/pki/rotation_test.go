@@ -65,7 +65,7 @@ func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca, r := old, pki.Rotation{}
-	var phases []pki.Phase
+	var phases []pki.RotationPhase
 	var trusted []int
 	at := start
 	for i := range 8 {
@@ -77,7 +77,7 @@ func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
 		phases, trusted = append(phases, r.Phase), append(trusted, roots(t, ca.Root))
 		at = at.Add(overlap / 2)
 	}
-	want := []pki.Phase{"spreading", "spreading", "settling", "settling", "", "", "", ""}
+	want := []pki.RotationPhase{"spreading", "spreading", "settling", "settling", "", "", "", ""}
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("phases, -want +got:\n%s", diff)
 	}
@@ -123,7 +123,7 @@ func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
 		t.Errorf("while nobody knows: phase %q, %v", got.Phase, err)
 	}
 	r.Effective = start.Add(20 * time.Hour)
-	for at, want := range map[time.Time]pki.Phase{start.Add(overlap): pki.Spreading, r.Effective.Add(overlap): pki.Settling} {
+	for at, want := range map[time.Time]pki.RotationPhase{start.Add(overlap): pki.Spreading, r.Effective.Add(overlap): pki.Settling} {
 		_, got, err := r.Step(ca, at, pki.RotationOptions{Overlap: overlap})
 		if err != nil || got.Phase != want || want == pki.Settling && !got.Effective.IsZero() {
 			t.Errorf("after %s: phase %q, effective %s, %v, want %q", at.Sub(start), got.Phase, got.Effective, err, want)

@@ -7,7 +7,7 @@ import (
 )
 
 func (r Result) available() metav1.Condition {
-	unseen, isUnseen := r.unseen()
+	unseen, isUnseen := r.observationProblem()
 	switch {
 	case r.disabled():
 		return isTrue(ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+r.cleared(", so that nothing is installed"))
@@ -19,8 +19,8 @@ func (r Result) available() metav1.Condition {
 		return isTrue(ReasonNotRequested, "no GatewayClass of the guest asks for istiod"+r.cleared(""))
 	case r.leftAlone():
 		return isTrue(ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says"+r.cleared(""))
-	case r.Istiod == desired.Available && r.Reach != Reached():
-		return isUnknown(ReasonNotReached, r.serves()+", but "+r.Reach.missing())
+	case r.Istiod == desired.Available && r.Endpoint != EndpointReached():
+		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.Endpoint.missing())
 	case r.Istiod == desired.Available:
 		return isTrue(ReasonAsExpected, r.serves())
 	default:
@@ -30,11 +30,11 @@ func (r Result) available() metav1.Condition {
 
 // cleared is how a sentence ends that says that istiod is not wanted: with gone once it is, and otherwise with what becomes of the one that is still there.
 func (r Result) cleared(gone string) string {
-	switch blind := r.Blind(); {
+	switch blind := r.GuestUnseen(); {
 	case r.Istiod == desired.Absent:
 		return gone
-	case r.Refused != nil && !blind:
-		return "; istiod is still there, and cannot be cleared away while this lasts: " + refusalOf(r.Refused).problem.text
+	case r.PlanProblem != nil && !blind:
+		return "; istiod is still there, and cannot be cleared away while this lasts: " + refusalOf(r.PlanProblem).problem.text
 	case blind:
 		return "; istiod is still there, and is cleared away once it is known how things stand"
 	default:

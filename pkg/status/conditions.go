@@ -29,7 +29,7 @@ func typed(conditionType string, c metav1.Condition) metav1.Condition {
 func dated(wanted, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	for i := range wanted {
 		c := &wanted[i]
-		c.Message = told(c.Message)
+		c.Message = forMessage(c.Message)
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
@@ -38,8 +38,8 @@ func dated(wanted, previous []metav1.Condition, now time.Time) []metav1.Conditio
 	return wanted
 }
 
-// Told says whether all of these conditions are there already, of whichever generation.
-func Told(previous, wanted []metav1.Condition) bool {
+// Undated says whether all of these conditions are there already, of whichever generation.
+func Undated(previous, wanted []metav1.Condition) bool {
 	return !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
 		old := meta.FindStatusCondition(previous, w.Type)
 		return old == nil || old.Status != w.Status || old.Reason != w.Reason || old.Message != w.Message
@@ -55,5 +55,5 @@ func Same(previous, wanted []metav1.Condition) bool {
 			return false
 		}
 	}
-	return Told(previous, wanted)
+	return Undated(previous, wanted)
 }

@@ -24,12 +24,12 @@ const (
 	ReasonMixedOwnership          = "MixedOwnership"
 )
 
-// standing is how one CRD stands.
-type standing int
+// crdState is how one CRD stands.
+type crdState int
 
 const (
 	// denied: our write of it was denied by admission.
-	denied standing = iota
+	denied crdState = iota
 	// blocked: it is not as it should be, and somebody must decide.
 	blocked
 	// failing: our write of it failed otherwise, or is undone again and again.
@@ -74,75 +74,75 @@ func precedence() []metav1.Condition {
 	}
 }
 
-// stand is one CRD with its standing, and what there is to say of it.
-type stand struct {
+// crdStatus is one CRD with its standing, and what there is to say of it.
+type crdStatus struct {
 	crds.CRD
-	standing standing
+	standing crdState
 	text     string
 }
 
 // Settling says that a CRD is in a state that mostly ends by itself in a moment: it was just installed, or has not been read yet.
 func (r Result) Settling() bool {
-	return slices.ContainsFunc(r.stands(), func(s stand) bool { return s.standing == coming || s.standing == unclear })
+	return slices.ContainsFunc(r.crdStatuses(), func(s crdStatus) bool { return s.standing == coming || s.standing == unclear })
 }
 
-// stands are all CRDs, in the order of precedence and then by name.
-func (r Result) stands() []stand {
+// crdStatuses are all CRDs, in the order of precedence and then by name.
+func (r Result) crdStatuses() []crdStatus {
 	written := map[string]apply.Outcome{}
 	for _, outcome := range r.Guest.Outcomes() {
 		if outcome.ID().GVK.Kind == "CustomResourceDefinition" {
 			written[outcome.ID().Key.Name] = outcome
 		}
 	}
-	out := make([]stand, 0, len(r.Plan.Decisions))
+	out := make([]crdStatus, 0, len(r.Plan.Decisions))
 	for _, crd := range r.Plan.Decisions {
 		outcome, tried := written[crd.Name]
 		if !tried {
 			outcome = apply.Skipped(outcome.ID())
 		}
-		s := stand{CRD: crd}
-		s.standing, s.text = standingOf(crd, outcome)
+		s := crdStatus{CRD: crd}
+		s.standing, s.text = crdStateOf(crd, outcome)
 		out = append(out, s)
 	}
-	slices.SortStableFunc(out, func(a, b stand) int { return cmp.Compare(a.standing, b.standing) })
+	slices.SortStableFunc(out, func(a, b crdStatus) int { return cmp.Compare(a.standing, b.standing) })
 	return out
 }
 
-// standingOf is how a CRD stands, with what became of writing it, and what there is to say of it.
-func standingOf(crd crds.CRD, outcome apply.Outcome) (standing, string) {
+// crdStateOf is how a CRD stands, with what became of writing it, and what there is to say of it.
+func crdStateOf(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 	switch {
 	case crd.Verdict == crds.Blocked:
 		return blocked, advice(crd)
 	case crd.Verdict == crds.Wait:
-		return leaving, plain(crd.Reason())
+		return leaving, plain(crd.Explain())
 	case crd.Verdict.Writes():
-		return standingOfWritten(crd, outcome)
+		return crdStateOfWritten(crd, outcome)
 	default:
-		return standingOfLeft(crd)
+		return crdStateOfLeft(crd)
 	}
 }
 
-// standingOfLeft is the standing of a CRD that is left alone.
-func standingOfLeft(crd crds.CRD) (standing, string) {
+// crdStateOfLeft is the standing of a CRD that is left alone.
+func crdStateOfLeft(crd crds.CRD) (crdState, string) {
 	switch {
-	case crd.Owner.Kind == crds.Nobody:
-		return missing, plain(crd.Reason())
+	case crd.Owner.Kind == crds.Unowned:
+		return missing, plain(crd.Explain())
 	case crd.Content == crds.Read && crd.Definition.State != crds.Established:
 		return unserved(crd)
-	case crd.Because == crds.IsUnread || crd.Because == crds.LooksForUse:
-		return coming, plain(crd.Reason())
-	case crd.Verdict == crds.HandsOff && !crd.Same():
+	case crd.Reason == crds.IsUnread || crd.Reason == crds.LooksForUse:
+		return coming, plain(crd.Explain())
+	case crd.Verdict == crds.Undetermined && !crd.Same():
 		return unclear, advice(crd)
 	case crd.Owner.Kind == crds.LiveOLM:
-		return olms, plain(crd.Reason()) + otherwise(crd)
+		return olms, plain(crd.Explain()) + otherwise(crd)
 	default:
-		return others, plain(crd.Reason()) + otherwise(crd)
+		return others, plain(crd.Explain()) + otherwise(crd)
 	}
 }
 
-// standingOfWritten is the standing of a CRD that was to be written. One that was written a moment ago and has not been read since is as we
+// crdStateOfWritten is the standing of a CRD that was to be written. One that was written a moment ago and has not been read since is as we
 // wrote it.
-func standingOfWritten(crd crds.CRD, outcome apply.Outcome) (standing, string) {
+func crdStateOfWritten(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 	switch outcome.Verdict() {
 	case apply.VerdictApplied, apply.VerdictUnchanged:
 		if crd.Content == crds.Read && crd.Definition.State != crds.Established {
@@ -154,7 +154,7 @@ func standingOfWritten(crd crds.CRD, outcome apply.Outcome) (standing, string) {
 			return denied, plain(outcome.Cause().String()) + said(outcome.Cause())
 		}
 		return failing, "it could not be written: " + plain(outcome.Cause().String())
-	case apply.VerdictDamped:
+	case apply.VerdictRateLimited:
 		return failing, rivals(crd, outcome)
 	default: // it waits, or was not tried yet
 		return coming, "not installed yet"
@@ -162,7 +162,7 @@ func standingOfWritten(crd crds.CRD, outcome apply.Outcome) (standing, string) {
 }
 
 // unserved is the standing of a CRD that the API server does not serve.
-func unserved(crd crds.CRD) (standing, string) {
+func unserved(crd crds.CRD) (crdState, string) {
 	if crd.Definition.State == crds.Rejected {
 		return rejected, "the API server does not accept its names: " + quoted(crd.Definition.Why, longestQuote)
 	}
@@ -172,9 +172,9 @@ func unserved(crd crds.CRD) (standing, string) {
 // advice is what was decided, and what a person can do about it.
 func advice(crd crds.CRD) string {
 	if next := crd.NextStep(); next != "" {
-		return plain(crd.Reason()) + nextStep(plain(next))
+		return plain(crd.Explain()) + nextStep(plain(next))
 	}
-	return plain(crd.Reason())
+	return plain(crd.Explain())
 }
 
 // otherwise says that a CRD that is left alone is another one.
@@ -187,10 +187,10 @@ func otherwise(crd crds.CRD) string {
 
 // rivals names who else writes what we write: the list of versions is one field, and whoever changes anything of a schema owns all of it.
 func rivals(crd crds.CRD, outcome apply.Outcome) string {
-	if outcome.Rival() != "" {
-		return plain(outcome.Rival()) + undone
+	if outcome.OtherManager() != "" {
+		return plain(outcome.OtherManager()) + undone
 	}
-	who := slices.DeleteFunc(slices.Clone(crd.Marks.Writers), func(name string) bool { return name == desired.FieldManager })
+	who := slices.DeleteFunc(slices.Clone(crd.Metadata.Writers), func(name string) bool { return name == desired.FieldManager })
 	by := "somebody"
 	if len(who) > 0 {
 		by = strings.Join(who[:min(len(who), fewFailures)], ", ")
@@ -207,12 +207,12 @@ func said(cause apply.Cause) string {
 }
 
 func (r Result) crdsReady() metav1.Condition {
-	stands := r.stands()
-	if r.Refused != nil || len(stands) == 0 {
+	stands := r.crdStatuses()
+	if r.PlanProblem != nil || len(stands) == 0 {
 		return isUnknown(ReasonNotReady, "nothing is planned")
 	}
 	c := precedence()[stands[0].standing]
-	c.Message = toldOf(stands)
+	c.Message = aboutCRD(stands)
 	switch first, last := stands[0].standing, stands[len(stands)-1].standing; {
 	case noneExists(stands) && first != denied:
 		c.Reason, c.Message = ReasonNoneExist, "there is none of the CRDs: "+c.Message
@@ -227,12 +227,12 @@ func (r Result) crdsReady() metav1.Condition {
 }
 
 // noneExists says that there is no CRD, and that none was installed.
-func noneExists(stands []stand) bool {
-	return !slices.ContainsFunc(stands, func(s stand) bool { return s.Owner.Kind != crds.Nobody || s.standing >= ours })
+func noneExists(stands []crdStatus) bool {
+	return !slices.ContainsFunc(stands, func(s crdStatus) bool { return s.Owner.Kind != crds.Unowned || s.standing >= ours })
 }
 
-// toldOf tells of what is not usable, or, where all is, whose it is. CRDs of which there is the same to say are told of together.
-func toldOf(stands []stand) string {
+// aboutCRD tells of what is not usable, or, where all is, whose it is. CRDs of which there is the same to say are told of together.
+func aboutCRD(stands []crdStatus) string {
 	var texts []string
 	names := map[string][]string{}
 	for _, s := range stands {

@@ -47,19 +47,19 @@ func read(f crds.Fact) crds.Fact {
 func absent() crds.Fact { return crds.Fact{} }
 
 func own() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Membership: crds.Member, Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member, Version: "v1.4.1", Channel: "standard"}})
 }
 
 func ownUnread() crds.Fact {
-	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Membership: crds.Member, Writers: []string{"hypergate", "kubectl"}}}
+	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member, Writers: []string{"hypergate", "kubectl"}}}
 }
 
 func olm() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"}, Marks: crds.Marks{Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"}, Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
 }
 
 func theirs() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"}, Marks: crds.Marks{Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"}, Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
 }
 
 func another(f crds.Fact) crds.Fact {
@@ -68,7 +68,7 @@ func another(f crds.Fact) crds.Fact {
 }
 
 func claiming(f crds.Fact, version, channel string) crds.Fact {
-	f.Marks.Version, f.Marks.Channel = version, channel
+	f.Metadata.Version, f.Metadata.Channel = version, channel
 	return f
 }
 
@@ -88,18 +88,18 @@ func unread(f crds.Fact) crds.Fact {
 }
 
 func leaving(f crds.Fact) crds.Fact {
-	f.Marks.Phase = crds.Terminating
+	f.Metadata.Deletion = crds.Terminating
 	return f
 }
 
 func released(f crds.Fact) crds.Fact {
-	f.Marks.Consent = crds.Refused
+	f.Metadata.Consent = crds.Refused
 	return f
 }
 
 // decided is the plan for CRDs of which this is known.
-func decided(mode crds.Mode, facts map[string]crds.Fact) desired.State {
-	state := desired.State{Installed: mode == crds.Managed, Mode: mode}
+func decided(mode crds.Mode, facts map[string]crds.Fact) desired.Plan {
+	state := desired.Plan{Installed: mode == crds.Managed, Mode: mode}
 	for _, name := range []string{filters, gateways, routes} {
 		fact, asked := facts[name]
 		if !asked {
@@ -115,7 +115,7 @@ func decided(mode crds.Mode, facts map[string]crds.Fact) desired.State {
 }
 
 // about is what package crds says of a CRD, and act what it says to do about it.
-func about(name string, fact crds.Fact) string { return one(name, fact).Reason() }
+func about(name string, fact crds.Fact) string { return one(name, fact).Explain() }
 
 func act(name string, fact crds.Fact) string { return " [" + one(name, fact).NextStep() + "]" }
 
@@ -124,7 +124,7 @@ func one(name string, fact crds.Fact) crds.CRD {
 }
 
 // resultOf is what a plan comes to: all CRDs that it writes are written, but for what is given.
-func resultOf(plan desired.State, but ...apply.Outcome) status.Result {
+func resultOf(plan desired.Plan, but ...apply.Outcome) status.Result {
 	special := map[string]apply.Outcome{}
 	for _, o := range but {
 		special[o.ID().Key.Name] = o
@@ -276,12 +276,12 @@ func TestCRDsReady(t *testing.T) {
 		},
 		"undone again and again by one who is seen": {
 			map[string]crds.Fact{routes: ownUnread()},
-			[]apply.Outcome{apply.Damped(crdID(routes), time.Second).By("helm (spec.names.shortNames)")},
+			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second).By("helm (spec.names.shortNames)")},
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) changes it again and again, so that it is put right once in a while only"},
 		},
 		"undone again and again": {
 			map[string]crds.Fact{routes: ownUnread()},
-			[]apply.Outcome{apply.Damped(crdID(routes), time.Second)},
+			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second)},
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) changes it again and again, so that it is put right once in a while only"},
 		},
 		"none is there, and none may be installed": {
@@ -303,7 +303,7 @@ func TestCRDsReady(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{Refused: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
 	})
 }
 
@@ -398,7 +398,7 @@ func TestSettling(t *testing.T) {
 		"not read yet":             {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
 		"its owner is looked for":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
 		"somebody must act":        {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
-		"the plan is refused":      {status.Result{Refused: errors.New("no")}, false},
+		"the plan is refused":      {status.Result{PlanProblem: errors.New("no")}, false},
 		"left alone, and usable":   {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
 		"nobody looks after it":    {resultOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
 		"its names are another's":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
@@ -474,7 +474,7 @@ func TestSupportedVersion(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{Refused: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
 	})
 }
 

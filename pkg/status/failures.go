@@ -33,7 +33,7 @@ func (r Result) failures() []failure {
 		watches []apply.WatchProblem
 	}{{desired.SideMgmt, r.Mgmt, r.MgmtWatches}, {desired.SideGuest, r.Guest, r.GuestWatches}} {
 		for _, o := range side.report.Outcomes() {
-			if o.Verdict() == apply.VerdictFailed || o.Verdict() == apply.VerdictDamped {
+			if o.Verdict() == apply.VerdictFailed || o.Verdict() == apply.VerdictRateLimited {
 				out = append(out, failure{side: side.side, Outcome: o})
 			}
 		}
@@ -60,10 +60,10 @@ func (r Result) publicFailures() string {
 func (f failure) public() string {
 	kind, class := f.ID().GVK.Kind, f.Cause().Class()
 	switch {
-	case f.Verdict() == apply.VerdictDamped:
+	case f.Verdict() == apply.VerdictRateLimited:
 		who := "somebody"
 		if f.side == desired.SideGuest {
-			who = cmp.Or(plain(f.Rival()), who)
+			who = cmp.Or(plain(f.OtherManager()), who)
 		}
 		return fmt.Sprintf("%s side: %s: %s%s", f.side, kind, who, undone)
 	case class == apply.Forbidden || class == apply.Unreachable || class == apply.Oversized:
@@ -100,7 +100,7 @@ func (r Result) failedProblems() []problem {
 	var groups [][]failure
 	for _, watch := range []bool{false, true} {
 		for _, f := range r.failures() {
-			if f.watch == watch && !r.toldOtherwise(f) {
+			if f.watch == watch && !r.reportedElsewhere(f) {
 				groups = grouped(groups, f)
 			}
 		}
@@ -112,19 +112,19 @@ func (r Result) failedProblems() []problem {
 	return out
 }
 
-// toldOtherwise says that a failure follows from what the HostedControlPlane is told anyhow.
-func (r Result) toldOtherwise(f failure) bool {
-	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
+// reportedElsewhere says that a failure follows from what the HostedControlPlane is told anyhow.
+func (r Result) reportedElsewhere(f failure) bool {
+	_, claiming := errors.AsType[desired.OwnershipError](r.PlanProblem)
 	class := f.Cause().Class()
 	switch {
 	case class == apply.Cancelled:
 		return true // by another failure, or by the end of this process
 	case f.watch && class == apply.Oversized:
-		return f.side == desired.SideGuest && r.GuestTrouble != nil && sameCause(r.GuestTrouble, f.Cause())
+		return f.side == desired.SideGuest && r.GuestWatchProblem != nil && sameCause(r.GuestWatchProblem, f.Cause())
 	case f.watch || f.side == desired.SideMgmt:
 		return false
 	default:
-		return claiming || r.GuestTrouble != nil && f.Verdict() == apply.VerdictFailed && class.Passes()
+		return claiming || r.GuestWatchProblem != nil && f.Verdict() == apply.VerdictFailed && class.IsTransient()
 	}
 }
 
@@ -136,7 +136,7 @@ func sameCause(err error, cause apply.Cause) bool {
 // grouped are the groups with one more, beside those that failed alike.
 func grouped(groups [][]failure, f failure) [][]failure {
 	for i, g := range groups {
-		if g[0].watch == f.watch && g[0].side == f.side && g[0].Verdict() == f.Verdict() && g[0].Cause().String() == f.Cause().String() && g[0].Rival() == f.Rival() {
+		if g[0].watch == f.watch && g[0].side == f.side && g[0].Verdict() == f.Verdict() && g[0].Cause().String() == f.Cause().String() && g[0].OtherManager() == f.OtherManager() {
 			groups[i] = append(g, f)
 			return groups
 		}
@@ -154,8 +154,8 @@ func (f failure) problem(more int) problem {
 		what += fmt.Sprintf(" and %d more", more)
 	}
 	phase := fmt.Sprintf("applying %s on the %s side", what, f.side)
-	if f.Verdict() == apply.VerdictDamped {
-		return problem{reason: ReasonUndoneAgain, text: phase + ": " + cmp.Or(plain(f.Rival()), "somebody") + undone + nextStep("stop whoever does")}
+	if f.Verdict() == apply.VerdictRateLimited {
+		return problem{reason: ReasonWriteConflict, text: phase + ": " + cmp.Or(plain(f.OtherManager()), "somebody") + undone + nextStep("stop whoever does")}
 	}
 	return ofCause(phase, f.side, f.Cause())
 }

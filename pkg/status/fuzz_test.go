@@ -29,7 +29,7 @@ func FuzzConditions(f *testing.F) {
 		const mark = "[FORGED"
 		message, version, path, name = message+mark+"]", version+mark+"]", path+mark+"]", name+mark+"]"
 		err := errorOf(message, code, kind)
-		fact := another(read(crds.Fact{Marks: crds.Marks{Version: version, Channel: version, Writers: []string{name}}}))
+		fact := another(read(crds.Fact{Metadata: crds.Metadata{Version: version, Channel: version, Writers: []string{name}}}))
 		fact.Owner.Name, fact.Difference.Lost = name, []crds.Field{{Path: path, Versions: []string{version}}}
 		r := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: fact, filters: own()}), crdFailed(filters, err))
 		r.Version, r.Istiod, r.Since = "1.20.3", desired.Available, since
@@ -37,11 +37,11 @@ func FuzzConditions(f *testing.F) {
 		r.GuestWatches = []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(err, "list", deployments)}}
 		r.InUse = []crds.InUse{{CRD: routes, Namespace: name, Name: name, Fields: fact.Difference.Lost}}
 		r.InUseTotals = map[string]int{routes: 1}
-		r.GuestTrouble, r.Token, r.Proof = err, err, err
+		r.GuestWatchProblem, r.TokenProblem, r.WebhookProbe = err, err, err
 		for _, refused := range []error{nil, err} {
-			r.Refused = refused
+			r.PlanProblem = refused
 			for _, c := range slices.Concat(
-				status.Conditions(desired.GatewayClass{Name: name, Generation: 1}, r, nil, now), status.ControlPlane(r, status.Ailment{}, nil, now),
+				status.Conditions(desired.GatewayClass{Name: name, Generation: 1}, r, nil, now), status.ControlPlane(r, status.DegradedSince{}, nil, now),
 			) {
 				checkText(t, c, mark)
 			}

@@ -34,8 +34,8 @@ const (
 	ReasonInstalled     = "Installed"
 	ReasonPending       = "Pending"
 	ReasonInstallFailed = "InstallFailed"
-	// ReasonHeldByAnother: another hypergate has this guest, or somebody else serves what it would.
-	ReasonHeldByAnother = "HeldByAnother"
+	// ReasonOwnedByAnother: another hypergate has this guest, or somebody else serves what it would.
+	ReasonOwnedByAnother = "OwnedByAnother"
 	// ReasonTooManyClasses: the class is beyond desired.MaxClasses.
 	ReasonTooManyClasses = "TooManyClasses"
 	// ReasonUnmanaged is also one of CRDsReady.
@@ -69,7 +69,7 @@ func OfClasses(r Result) ClassConditions {
 
 // Beyond are the conditions of a class beyond desired.MaxClasses. Without a plan, it is told what all are told.
 func (c ClassConditions) Beyond(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
-	if c.result.Refused == nil && !c.result.leftAlone() {
+	if c.result.PlanProblem == nil && !c.result.leftAlone() {
 		c.installed = typed(ControllerInstalled, isFalse(ReasonTooManyClasses, fmt.Sprintf(
 			"hypergate looks after the %d oldest GatewayClasses of its controllerName, and this is not one of them: "+
 				"its gateways get no defaults (replicas, disruption budget)", desired.MaxClasses)+nextStep("delete GatewayClasses that are not used")))
@@ -94,10 +94,10 @@ func (c ClassConditions) Of(class desired.GatewayClass, previous []metav1.Condit
 
 func (r Result) controllerInstalled() metav1.Condition {
 	c := r.installed()
-	if c.Status == metav1.ConditionTrue && r.Reach != Reached() {
-		c = isUnknown(ReasonPending, c.Message+"; it "+r.Reach.missing())
+	if c.Status == metav1.ConditionTrue && r.Endpoint != EndpointReached() {
+		c = isUnknown(ReasonPending, c.Message+"; it "+r.Endpoint.missing())
 	}
-	c.Message += r.weakening()
+	c.Message += r.insecureSettings()
 	return c
 }
 
@@ -105,7 +105,7 @@ func (r Result) controllerInstalled() metav1.Condition {
 func (r Result) installed() metav1.Condition {
 	failures := r.publicFailures()
 	switch {
-	case r.Refused != nil:
+	case r.PlanProblem != nil:
 		return r.unplanned()
 	case r.leftAlone():
 		return isFalse(ReasonUnmanaged, r.unmanaged(failures))
@@ -124,11 +124,11 @@ func (r Result) installed() metav1.Condition {
 
 // unplanned is it without a plan: what serves goes on serving.
 func (r Result) unplanned() metav1.Condition {
-	switch refused := refusalOf(r.Refused); {
+	switch refused := refusalOf(r.PlanProblem); {
 	case r.Istiod == desired.Available:
 		return isTrue(ReasonInstalled, r.serves()+", but nothing more is done for it: "+refused.public)
 	case refused.yields:
-		return isFalse(ReasonHeldByAnother, "nothing was changed: "+refused.public)
+		return isFalse(ReasonOwnedByAnother, "nothing was changed: "+refused.public)
 	default:
 		return isFalse(ReasonInstallFailed, refused.public)
 	}
@@ -152,15 +152,15 @@ func (r Result) unmanaged(failures string) string {
 	}
 }
 
-// weakening says that settings weaken the installation.
-func (r Result) weakening() string {
-	switch r.Weakened {
+// insecureSettings says that settings weaken the installation.
+func (r Result) insecureSettings() string {
+	switch r.InsecureSettings {
 	case 0:
 		return ""
 	case 1:
 		return "; one of hypergate's settings makes it weaker than it need be, the log of hypergate says which"
 	default:
-		return fmt.Sprintf("; %d of hypergate's settings make it weaker than it need be, the log of hypergate says which", r.Weakened)
+		return fmt.Sprintf("; %d of hypergate's settings make it weaker than it need be, the log of hypergate says which", r.InsecureSettings)
 	}
 }
 

@@ -83,7 +83,7 @@ func invalid() error {
 	return err
 }
 
-func plan() desired.State { return desired.State{Installed: true, Mode: crds.Managed} }
+func plan() desired.Plan { return desired.Plan{Installed: true, Mode: crds.Managed} }
 
 // want is a condition without what is the same in all.
 type want struct {
@@ -112,17 +112,17 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, but version 1.20.3, which is to replace it, does not become ready (management side)"},
 		},
 		"refused while istiod serves": {
-			status.Result{Refused: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
+			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but nothing more is done for it: the installation was refused before anything was changed; the log of hypergate says why"},
 		},
 		"somebody undoes what we write": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Damped(configMap, time.Second))},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second))},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only"},
 		},
 		"who undoes what we write is named in the guest alone": {
 			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since,
-				Mgmt: apply.ReportOf(apply.Damped(configMap, time.Second).By("rival")), Guest: apply.ReportOf(apply.Damped(configMap, time.Second).By("helm (data.a)")),
+				Mgmt: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("rival")), Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("helm (data.a)")),
 			},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
@@ -147,15 +147,15 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Unreached("no answer")},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Endpoint: status.EndpointUnreached("no answer")},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published (management side: no answer)"},
 		},
 		"the same, and something else fails": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Reach: status.Unreached("no answer")},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Endpoint: status.EndpointUnreached("no answer")},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but not everything is as it should be: management side: may not patch deployments.apps; it was not yet seen to answer where it is published (management side: no answer)"},
 		},
 		"that is being found out": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Reach: status.Proving()},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Endpoint: status.EndpointProbing()},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published"},
 		},
 		"an object is being deleted": {
@@ -232,27 +232,27 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: may not patch deployments.apps"},
 		},
 		"somebody else looks after it": {
-			status.Result{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged},
 		},
 		"somebody else is to look after it, and istiod still runs": {
-			status.Result{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is being cleared away"},
 		},
 		"somebody else is to look after it, and istiod may not be removed": {
-			status.Result{Plan: desired.State{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is not all cleared away: management side: may not patch deployments.apps"},
 		},
 		"refused": {
-			status.Result{Refused: errors.New("Deployment secret-namespace/secret-object is planned twice")},
+			status.Result{PlanProblem: errors.New("Deployment secret-namespace/secret-object is planned twice")},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why"},
 		},
 		"refused because the CA may not be read": {
-			status.Result{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
+			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
 		},
 		"refused because the management side does not answer": {
-			status.Result{Refused: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
+			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
 	} {

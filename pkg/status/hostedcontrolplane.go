@@ -31,18 +31,18 @@ const (
 	ReasonNotRequested          = "NotRequested"
 	ReasonIngressDisabled       = "IngressDisabled"
 	ReasonInstalling            = "Installing"
-	ReasonClearing              = "Clearing"
+	ReasonUninstalling          = "Uninstalling"
 	ReasonRollingOut            = "RollingOut"
 	ReasonRolloutStuck          = "RolloutStuck"
 	ReasonWaiting               = "Waiting"
 	ReasonWaitingForGuest       = "WaitingForGuest"
 	ReasonBlocked               = "Blocked"
-	ReasonNotReached            = "NotReached"
-	ReasonNotPublished          = "NotPublished"
+	ReasonEndpointUnreachable   = "EndpointUnreachable"
+	ReasonEndpointPending       = "EndpointPending"
 	ReasonReconciliationPaused  = "ReconciliationPaused"
-	ReasonPlanRefused           = "PlanRefused"
+	ReasonPlanRejected          = "PlanRejected"
 	ReasonGuestKubeconfig       = "GuestKubeconfig"
-	ReasonUndoneAgain           = "UndoneAgain"
+	ReasonWriteConflict         = "WriteConflict"
 	ReasonCARotation            = "CARotation"
 	ReasonAdoptionUnfinished    = "AdoptionUnfinished"
 	ReasonCRDOwnerUnknown       = "CRDOwnerUnknown"
@@ -56,9 +56,9 @@ const (
 //
 // While it is paused, one is set, and says so: a HostedControlPlane is no part of what a pause protects, which is the guest's etcd, and HyperShift
 // itself says it there.
-func ControlPlane(r Result, a Ailment, previous []metav1.Condition, now time.Time) []metav1.Condition {
+func ControlPlane(r Result, a DegradedSince, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	var wanted []metav1.Condition
-	switch r.Life.(type) {
+	switch r.Lifecycle.(type) {
 	case desired.Deleting:
 		return nil
 	case desired.Paused:
@@ -73,35 +73,35 @@ func ControlPlane(r Result, a Ailment, previous []metav1.Condition, now time.Tim
 }
 
 func (r Result) disabled() bool {
-	_, is := r.Life.(desired.Disabled)
+	_, is := r.Lifecycle.(desired.Disabled)
 	return is
 }
 
 func (r Result) progressing() metav1.Condition {
-	if paused, is := r.Life.(desired.Paused); is {
+	if paused, is := r.Lifecycle.(desired.Paused); is {
 		return isFalse(ReasonReconciliationPaused, pausedText(paused))
 	}
-	unseen, isUnseen := r.unseen()
-	acting := r.acting()
+	unseen, isUnseen := r.observationProblem()
+	acting := r.isActing()
 	switch {
-	case isUnseen && (r.Unseen != nil || unseen.waits != ""): // a watch that fails later leaves what is known, and the pass goes on
+	case isUnseen && (r.ObservationProblem != nil || unseen.waits != ""): // a watch that fails later leaves what is known, and the pass goes on
 		return stopped(unseen, acting)
-	case r.Refused != nil:
-		return stopped(refusalOf(r.Refused).problem, acting)
+	case r.PlanProblem != nil:
+		return stopped(refusalOf(r.PlanProblem).problem, acting)
 	case r.Istiod != desired.Absent && r.Rollout == desired.Stuck:
 		return isFalse(ReasonRolloutStuck, "the rollout of istiod has stopped")
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
 		return isTrue(ReasonRollingOut, r.serves())
 	case len(acting) > 0:
-		return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+r.besides())
+		return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+r.otherProblems())
 	default:
 		return r.underWay()
 	}
 }
 
-// besides says that everything else is done, where it is. Of a side that is not seen, that is not known.
-func (r Result) besides() string {
-	if _, unseen := r.unseen(); unseen {
+// otherProblems says that everything else is done, where it is. Of a side that is not seen, that is not known.
+func (r Result) otherProblems() string {
+	if _, unseen := r.observationProblem(); unseen {
 		return ""
 	}
 	if r.underWay().Reason == ReasonAsExpected {
@@ -123,12 +123,12 @@ func (r Result) underWay() metav1.Condition {
 	switch reason, what := r.installing(); {
 	case reason != "":
 		return isTrue(reason, what)
-	case r.Kubeconfig != nil:
+	case r.KubeconfigProblem != nil:
 		return isTrue(ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
 	case !r.Plan.Installed && r.Istiod != desired.Absent:
-		return isTrue(ReasonClearing, "what is not asked for any more is being cleared away")
+		return isTrue(ReasonUninstalling, "what is not asked for any more is being cleared away")
 	case !r.Plan.Installed && !r.Complete():
-		return isTrue(ReasonClearing, "waiting for objects of the guest to be as they should be without an installation")
+		return isTrue(ReasonUninstalling, "waiting for objects of the guest to be as they should be without an installation")
 	default:
 		return isFalse(ReasonAsExpected, "everything is as it should be")
 	}
@@ -143,8 +143,8 @@ func (r Result) installing() (reason, what string) {
 		return ReasonInstalling, "waiting for " + r.waitsFor()
 	case r.Waiting != "" || !r.Complete():
 		return ReasonWaiting, "waiting for " + r.waitsFor()
-	case r.Reach != Reached():
-		return ReasonWaiting, "istiod " + r.Reach.missing()
+	case r.Endpoint != EndpointReached():
+		return ReasonWaiting, "istiod " + r.Endpoint.missing()
 	default:
 		return "", ""
 	}
@@ -160,9 +160,9 @@ func pausedText(p desired.Paused) string {
 
 // degraded goes by what somebody must act on, and by what should have passed and has not. What was told as lasting stays told until it has passed: a
 // hypergate that restarts in the middle of it does not start over.
-func (r Result) degraded(a Ailment, previous []metav1.Condition, now time.Time) metav1.Condition {
-	told := r.acting()
-	for _, p := range r.passing() {
+func (r Result) degraded(a DegradedSince, previous []metav1.Condition, now time.Time) metav1.Condition {
+	told := r.isActing()
+	for _, p := range r.transientProblems() {
 		if a.lasted(p, now) || meta.IsStatusConditionTrue(previous, ControlPlaneDegraded) {
 			told = append(told, p)
 		}
@@ -175,11 +175,11 @@ func (r Result) degraded(a Ailment, previous []metav1.Condition, now time.Time) 
 
 // upgradeable says what must be brought to an end before another version of hypergate or of the guest comes.
 func (r Result) upgradeable() metav1.Condition {
-	if unseen, is := r.unseen(); is && !r.disabled() {
+	if unseen, is := r.observationProblem(); is && !r.disabled() {
 		return isUnknown(unseen.reason, unseen.text)
 	}
-	if r.Refused != nil {
-		return isUnknown(ReasonPlanRefused, "it is not known while the plan is refused")
+	if r.PlanProblem != nil {
+		return isUnknown(ReasonPlanRejected, "it is not known while the plan is refused")
 	}
 	holds := slices.DeleteFunc([]problem{
 		{reason: ReasonCARotation, text: r.rotating()},
@@ -211,7 +211,7 @@ func (r Result) halfAdopted() string {
 		return ""
 	}
 	owned, missing := map[string]bool{}, map[string][]string{}
-	for _, s := range r.stands() {
+	for _, s := range r.crdStatuses() {
 		_, group, _ := strings.Cut(s.Name, ".")
 		switch {
 		case s.standing == ours:
@@ -221,7 +221,7 @@ func (r Result) halfAdopted() string {
 		}
 	}
 	var out []string
-	for _, s := range r.stands() {
+	for _, s := range r.crdStatuses() {
 		if _, group, _ := strings.Cut(s.Name, "."); owned[group] && missing[group] != nil {
 			out = append(out, missing[group]...)
 			missing[group] = nil
@@ -237,7 +237,7 @@ func (r Result) halfAdopted() string {
 func (r Result) unowned() string {
 	var out []string
 	for _, crd := range r.Plan.Decisions {
-		if crd.Verdict == crds.HandsOff && (crd.Because == crds.IsUnknown || crd.Because == crds.IsGarbled || crd.Because == crds.IsUnreadable) {
+		if crd.Verdict == crds.Undetermined && (crd.Reason == crds.IsUnknown || crd.Reason == crds.HasInvalidAnnotation || crd.Reason == crds.IsUnreadable) {
 			out = append(out, plain(crd.Name)+": "+advice(crd))
 		}
 	}
@@ -264,5 +264,5 @@ func (r Result) wouldDrop() string {
 
 // unread says that a CRD that is there was not read yet, so that more may stand in the way.
 func (r Result) unread() bool {
-	return slices.ContainsFunc(r.stands(), func(s stand) bool { return s.standing == coming && s.Verdict != crds.Install })
+	return slices.ContainsFunc(r.crdStatuses(), func(s crdStatus) bool { return s.standing == coming && s.Verdict != crds.Install })
 }

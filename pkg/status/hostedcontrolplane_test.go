@@ -35,9 +35,9 @@ func deciding(all ...crds.CRD) status.Result {
 	return r
 }
 
-func crdOf(name string, kind crds.OwnerKind, verdict crds.Verdict, because crds.Because) crds.CRD {
+func crdOf(name string, kind crds.OwnerKind, verdict crds.Verdict, because crds.Reason) crds.CRD {
 	return crds.CRD{
-		Name: name, Decision: crds.Decision{Verdict: verdict, Because: because},
+		Name: name, Decision: crds.Decision{Verdict: verdict, Reason: because},
 		Fact: crds.Fact{Owner: crds.Owner{Kind: kind}, Content: crds.Read, Definition: crds.Definition{State: crds.Established}},
 	}
 }
@@ -98,7 +98,7 @@ func stopped(text string) want {
 }
 
 func TestControlPlane(t *testing.T) {
-	idle := status.Result{Version: "1.20.3", Plan: desired.State{Mode: crds.Managed}}
+	idle := status.Result{Version: "1.20.3", Plan: desired.Plan{Mode: crds.Managed}}
 	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	httpRoutes := crdOf("httproutes.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
@@ -114,17 +114,17 @@ func TestControlPlane(t *testing.T) {
 			with(idle, func(r *status.Result) { r.Istiod = desired.Available }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and is being cleared away"}
-				t.progressing = want{metav1.ConditionTrue, "Clearing", "what is not asked for any more is being cleared away"}
+				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "what is not asked for any more is being cleared away"}
 			}),
 		},
 		"the guest does without ingress": {
-			with(idle, func(r *status.Result) { r.Life, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
+			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest does without the capability Ingress, so that nothing is installed"}
 			}),
 		},
 		"it is left to somebody else": {
-			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.State{Mode: crds.Unmanaged}, desired.Absent }),
+			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, desired.Absent }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionTrue, "Unmanaged", "the guest's gateways are left to somebody else, as its management mode or --crd-management says"}
 			}),
@@ -183,27 +183,27 @@ func TestControlPlane(t *testing.T) {
 		},
 		"somebody undoes what is written": {
 			with(serving(), func(r *status.Result) {
-				r.Mgmt = apply.ReportOf(apply.Damped(configMap, time.Second).By("kubectl (data)"))
+				r.Mgmt = apply.ReportOf(apply.RateLimited(configMap, time.Second).By("kubectl (data)"))
 			}),
 			but(func(t *tell) {
 				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) changes it again and again, so that it is put right once in a while only [stop whoever does]"
 				t.progressing = unfinished(text)
-				t.degraded = want{metav1.ConditionTrue, "UndoneAgain", text}
+				t.degraded = want{metav1.ConditionTrue, "WriteConflict", text}
 			}),
 		},
 		"the plan is refused": {
 			with(serving(), func(r *status.Result) {
-				r.Plan, r.Refused = desired.State{}, errors.New("refusing the plan, nothing was changed: the CA is spoiled: mend it")
+				r.Plan, r.PlanProblem = desired.Plan{}, errors.New("refusing the plan, nothing was changed: the CA is spoiled: mend it")
 			}),
 			but(func(t *tell) {
 				const text = "planning: refusing the plan, nothing was changed: the CA is spoiled: mend it"
 				t.progressing = stopped(text)
-				t.degraded = want{metav1.ConditionTrue, "PlanRefused", text}
-				t.upgradeable = want{metav1.ConditionUnknown, "PlanRefused", "it is not known while the plan is refused"}
+				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
+				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "it is not known while the plan is refused"}
 			}),
 		},
 		"the guest is gone": {
-			with(serving(), func(r *status.Result) { r.GuestTrouble = unreachable() }),
+			with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
 			but(func(t *tell) {
 				t.available = want{metav1.ConditionUnknown, "GuestUnreachable", serves + ", but whether it is of use is not known: " + isDown}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown}
@@ -211,10 +211,10 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"one kind of the guest is not there": {with(serving(), func(r *status.Result) {
-			r.GuestTrouble = apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
+			r.GuestWatchProblem = apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
 		}), good()},
 		"the guest's credentials are too old": {
-			status.Result{Unseen: unauthorized(), UnseenSide: desired.SideGuest},
+			status.Result{ObservationProblem: unauthorized(), ObservationSide: desired.SideGuest},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "GuestUnauthorized", text}, want{metav1.ConditionUnknown, "GuestUnauthorized", text}
@@ -222,7 +222,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest forbids to look": {
-			status.Result{Unseen: mayNotList("gatewayclasses"), UnseenSide: desired.SideGuest},
+			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: desired.SideGuest},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: may not list gatewayclasses [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text}, want{metav1.ConditionUnknown, "Forbidden", text}
@@ -232,7 +232,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"the guest sends too much": {
 			with(serving(), func(r *status.Result) {
-				r.GuestTrouble, r.GuestWatches = tooMuch(), []apply.WatchProblem{
+				r.GuestWatchProblem, r.GuestWatches = tooMuch(), []apply.WatchProblem{
 					{GVK: schema.GroupVersionKind{Kind: "GatewayClass"}, Cause: apply.Classify(tooMuch(), "list", schema.GroupResource{})},
 				}
 			}),
@@ -246,7 +246,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest has not shown everything yet": {
-			status.Result{Unseen: errors.New("the guest is not known yet (waiting for namespaces)"), UnseenSide: desired.SideGuest},
+			status.Result{ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"), ObservationSide: desired.SideGuest},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: the guest is not known yet (waiting for namespaces)"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text}, want{metav1.ConditionUnknown, "WaitingForGuest", text}
@@ -254,16 +254,16 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest is the management cluster": {
-			status.Result{Unseen: errors.New("they are one: give another kubeconfig")},
+			status.Result{ObservationProblem: errors.New("they are one: give another kubeconfig")},
 			but(func(t *tell) {
 				const text = "looking at both sides before anything is decided: they are one: give another kubeconfig"
-				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRefused", text}, want{metav1.ConditionUnknown, "PlanRefused", text}
+				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", text}, want{metav1.ConditionUnknown, "PlanRejected", text}
 				t.progressing = stopped(text)
-				t.degraded = want{metav1.ConditionTrue, "PlanRefused", text}
+				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
 			}),
 		},
 		"the kubeconfig that came leads nowhere": {
-			with(serving(), func(r *status.Result) { r.Kubeconfig = unreachable() }),
+			with(serving(), func(r *status.Result) { r.KubeconfigProblem = unreachable() }),
 			but(func(t *tell) {
 				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no connection [put one into its Secret that works and leads to the guest]"
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
@@ -271,7 +271,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"istiod's token is refused": {
 			with(serving(), func(r *status.Result) {
-				r.Token, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), "a token"
+				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), "a token"
 			}),
 			but(func(t *tell) {
 				const text = "getting istiod's token in the guest: may not list serviceaccounts/token [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
@@ -280,7 +280,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the proof of the webhook is refused": {
-			with(serving(), func(r *status.Result) { r.Proof = mayNotList("destinationrules") }),
+			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *tell) {
 				const text = "proving in the guest that its webhook is called: may not list destinationrules [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.progressing = blocked(text)
@@ -288,13 +288,13 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"istiod's account is not there yet": {with(serving(), func(r *status.Result) {
-			r.Token = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
+			r.TokenProblem = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
 		}), good()},
 		"istiod is not reached where it is published": {
-			with(serving(), func(r *status.Result) { r.Reach = status.Unreached("no answer") }),
+			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") }),
 			but(func(t *tell) {
 				const text = "was not yet seen to answer where it is published (management side: no answer)"
-				t.available = want{metav1.ConditionUnknown, "NotReached", serves + ", but " + text}
+				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
 			}),
 		},
@@ -328,7 +328,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"nobody knows whose a CRD is": {
-			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.HandsOff, crds.IsGarbled)), func(r *status.Result) {
+			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.Undetermined, crds.HasInvalidAnnotation)), func(r *status.Result) {
 				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
 			}),
 			but(func(t *tell) {
@@ -350,31 +350,31 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"CRDs are being read": {
-			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.HandsOff, crds.IsUnread)),
+			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Undetermined, crds.IsUnread)),
 			but(func(t *tell) {
 				t.upgradeable = want{metav1.ConditionUnknown, "CRDsNotRead", "the guest's CRDs are being read"}
 			}),
 		},
-		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Nobody, crds.Install, crds.IsAbsent)), good()},
+		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Unowned, crds.Install, crds.IsAbsent)), good()},
 		"it is paused": {
-			status.Result{Life: desired.Paused{Until: pausing}},
+			status.Result{Lifecycle: desired.Paused{Until: pausing}},
 			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until 2026-11-22T00:00:00Z: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
 		},
 		"it is paused for ever": {
-			status.Result{Life: desired.Paused{}},
+			status.Result{Lifecycle: desired.Paused{}},
 			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until that is changed: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
 		},
-		"it is being deleted": {status.Result{Life: desired.Deleting{}}, tell{}},
+		"it is being deleted": {status.Result{Lifecycle: desired.Deleting{}}, tell{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, told(status.ControlPlane(c.report, status.Ailment{}, nil, now)), cmp.AllowUnexported(tell{}, want{})); diff != "" {
+			if diff := cmp.Diff(c.want, forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)), cmp.AllowUnexported(tell{}, want{})); diff != "" {
 				t.Fatalf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-func told(conditions []metav1.Condition) (out tell) {
+func forMessage(conditions []metav1.Condition) (out tell) {
 	for kind, into := range map[string]*want{
 		"gateway.hypergate.dev/Available": &out.available, "gateway.hypergate.dev/Progressing": &out.progressing,
 		"gateway.hypergate.dev/Degraded": &out.degraded, "gateway.hypergate.dev/Upgradeable": &out.upgradeable,
@@ -388,21 +388,21 @@ func told(conditions []metav1.Condition) (out tell) {
 
 // TestWhatPassesIsDegradedWhenItLasts, and not before; nor while HyperShift itself says that the guest's kube-apiserver is not available.
 func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
-	down := with(serving(), func(r *status.Result) { r.GuestTrouble = unreachable() })
-	degraded := func(r status.Result, a status.Ailment, previous []metav1.Condition, at time.Time) metav1.ConditionStatus {
+	down := with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() })
+	degraded := func(r status.Result, a status.DegradedSince, previous []metav1.Condition, at time.Time) metav1.ConditionStatus {
 		return meta.FindStatusCondition(status.ControlPlane(r, a, previous, at), status.ControlPlaneDegraded).Status
 	}
-	ailment, again := status.Ailment{}.Ailing(down, now)
+	ailment, again := status.DegradedSince{}.Observe(down, now)
 	if again != 2*time.Minute {
 		t.Fatalf("it is looked at again in %s", again)
 	}
 	later := now.Add(119 * time.Second)
-	ailment, again = ailment.Ailing(down, later)
+	ailment, again = ailment.Observe(down, later)
 	if got := degraded(down, ailment, nil, later); got != metav1.ConditionFalse || again != time.Second {
 		t.Fatalf("before its time: %s, again in %s", got, again)
 	}
 	later = now.Add(2 * time.Minute)
-	ailment, _ = ailment.Ailing(down, later)
+	ailment, _ = ailment.Observe(down, later)
 	if got := degraded(down, ailment, nil, later); got != metav1.ConditionTrue {
 		t.Fatalf("in its time: %s", got)
 	}
@@ -413,18 +413,18 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 	}
 
 	previous := status.ControlPlane(down, ailment, nil, later)
-	if got := degraded(down, status.Ailment{}, previous, later); got != metav1.ConditionTrue {
+	if got := degraded(down, status.DegradedSince{}, previous, later); got != metav1.ConditionTrue {
 		t.Fatalf("after a restart: %s", got)
 	}
-	if ailment, _ = ailment.Ailing(serving(), later); degraded(serving(), ailment, previous, later) != metav1.ConditionFalse {
+	if ailment, _ = ailment.Observe(serving(), later); degraded(serving(), ailment, previous, later) != metav1.ConditionFalse {
 		t.Fatal("it has passed")
 	}
-	if ailment, again = ailment.Ailing(down, later); degraded(down, ailment, nil, later) != metav1.ConditionFalse || again == 0 {
+	if ailment, again = ailment.Observe(down, later); degraded(down, ailment, nil, later) != metav1.ConditionFalse || again == 0 {
 		t.Fatal("the next time counts anew")
 	}
 
-	unreached := with(serving(), func(r *status.Result) { r.Reach = status.Unreached("no answer") })
-	ailment, again = status.Ailment{}.Ailing(unreached, now)
+	unreached := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") })
+	ailment, again = status.DegradedSince{}.Observe(unreached, now)
 	if got := degraded(unreached, ailment, nil, now.Add(9*time.Minute)); got != metav1.ConditionFalse || again != 10*time.Minute {
 		t.Fatalf("a load balancer that is being made: %s, again in %s", got, again)
 	}
@@ -433,24 +433,24 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 	}
 
 	starting := with(down, func(r *status.Result) { r.APIServer = metav1.ConditionFalse })
-	ailment, again = status.Ailment{}.Ailing(starting, now)
+	ailment, again = status.DegradedSince{}.Observe(starting, now)
 	if got := degraded(starting, ailment, nil, now.Add(time.Hour)); got != metav1.ConditionFalse || again != 0 {
 		t.Fatalf("a guest that starts: %s, again in %s", got, again)
 	}
-	if got := degraded(with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue }), status.Ailment{}, previous, now); got != metav1.ConditionTrue {
+	if got := degraded(with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue }), status.DegradedSince{}, previous, now); got != metav1.ConditionTrue {
 		t.Fatalf("HyperShift reaches it, and hypergate does not: %s", got)
 	}
 }
 
 // TestNothingToTell: the same again is told already, and a condition keeps its time as long as its status.
 func TestNothingToTell(t *testing.T) {
-	first := status.ControlPlane(serving(), status.Ailment{}, nil, now)
+	first := status.ControlPlane(serving(), status.DegradedSince{}, nil, now)
 	later := now.Add(time.Hour)
-	if !status.Told(first, status.ControlPlane(serving(), status.Ailment{}, first, later)) {
+	if !status.Undated(first, status.ControlPlane(serving(), status.DegradedSince{}, first, later)) {
 		t.Fatal("the same is told again")
 	}
-	waiting := status.ControlPlane(with(serving(), func(r *status.Result) { r.Waiting = "an address" }), status.Ailment{}, first, later)
-	if status.Told(first, waiting) || status.Told(first[:3], first) {
+	waiting := status.ControlPlane(with(serving(), func(r *status.Result) { r.Waiting = "an address" }), status.DegradedSince{}, first, later)
+	if status.Undated(first, waiting) || status.Undated(first[:3], first) {
 		t.Fatal("what is new is not told")
 	}
 	for _, c := range waiting {
@@ -462,9 +462,9 @@ func TestNothingToTell(t *testing.T) {
 			t.Errorf("%s has changed at %s", c.Type, c.LastTransitionTime)
 		}
 	}
-	if paused := status.ControlPlane(status.Result{Life: desired.Paused{}}, status.Ailment{}, first, now); status.Told(first, paused) {
+	if paused := status.ControlPlane(status.Result{Lifecycle: desired.Paused{}}, status.DegradedSince{}, first, now); status.Undated(first, paused) {
 		t.Error("a pause is not told")
-	} else if !status.Told(append(paused, first[0], first[2], first[3]), paused) {
+	} else if !status.Undated(append(paused, first[0], first[2], first[3]), paused) {
 		t.Error("what else there is would have to change")
 	}
 }

@@ -61,12 +61,12 @@ func (h hostile) text(t reflect.Type) string {
 	known := map[reflect.Type][]string{
 		reflect.TypeFor[crds.OwnerKind](): {"", string(crds.Ours), string(crds.LiveOLM), string(crds.OrphanedOLM), string(crds.ThirdParty), string(crds.Unknown)},
 		reflect.TypeFor[crds.Verdict](): {
-			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked), string(crds.HandsOff),
+			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked), string(crds.Undetermined),
 		},
-		reflect.TypeFor[crds.Because](): {
+		reflect.TypeFor[crds.Reason](): {
 			string(crds.IsAbsent), string(crds.IsIdentical), string(crds.IsOLMs), string(crds.LooksForUse), string(crds.IsUnknown), string(crds.IsUnreadable),
 			string(crds.NeedsConsent), string(crds.WouldDowngrade), string(crds.MightDowngrade), string(crds.IsExperimental), string(crds.IsIncompatible),
-			string(crds.WouldLoseVersions), string(crds.WouldLoseFields), string(crds.IsUnread), string(crds.IsDeleted), string(crds.HasConsent), string(crds.IsGarbled),
+			string(crds.WouldLoseVersions), string(crds.WouldLoseFields), string(crds.IsUnread), string(crds.IsDeleted), string(crds.HasConsent), string(crds.HasInvalidAnnotation),
 		},
 	}[t]
 	if known == nil {
@@ -117,7 +117,7 @@ func (h hostile) report() apply.Report {
 		kind := []string{"CustomResourceDefinition", "ConfigMap"}[h.IntN(2)]
 		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: kind}, Key: types.NamespacedName{Name: []string{"a.example.com", evil}[h.IntN(2)]}}
 		if h.maybe() {
-			out = append(out, apply.Damped(id, 1).By(evil))
+			out = append(out, apply.RateLimited(id, 1).By(evil))
 		} else {
 			err := h.err()
 			out = append(out, apply.Failed(id, apply.Classify(err, "patch", schema.GroupResource{Resource: "configmaps"}), err))
@@ -131,13 +131,13 @@ func (h hostile) refused() error {
 	case 0:
 		return h.err()
 	case 1:
-		return filled[desired.TakenError](h)
+		return filled[desired.OwnedByOtherError](h)
 	case 2:
-		return desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: evil}}}
+		return desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: evil}}}
 	case 3:
 		return filled[desired.ContestedError](h)
 	case 4:
-		return desired.ClaimError{Verb: "list", Err: h.err()}
+		return desired.OwnershipError{Verb: "list", Err: h.err()}
 	default:
 		return nil
 	}
@@ -145,21 +145,21 @@ func (h hostile) refused() error {
 
 func (h hostile) result() status.Result {
 	r := status.Result{
-		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: evil}}, Refused: h.refused(), Mgmt: h.report(), Guest: h.report(),
+		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: evil}}, PlanProblem: h.refused(), Mgmt: h.report(), Guest: h.report(),
 		Istiod: desired.Availability(h.IntN(3)), Rollout: desired.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: evil,
-		Rotation: []string{"", evil}[h.IntN(2)], GuestTrouble: h.errOrNil(), Kubeconfig: h.errOrNil(), Token: h.errOrNil(), Proof: h.errOrNil(), Unseen: h.errOrNil(),
-		UnseenSide: []desired.Side{"", desired.SideMgmt, desired.SideGuest}[h.IntN(3)],
+		Rotation: []string{"", evil}[h.IntN(2)], GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(), TokenProblem: h.errOrNil(), WebhookProbe: h.errOrNil(), ObservationProblem: h.errOrNil(),
+		ObservationSide: []desired.Side{"", desired.SideMgmt, desired.SideGuest}[h.IntN(3)],
 	}
 	if h.maybe() {
-		r.Waiting = []string{status.WaitingForToken(h.err()), status.WaitingForProof(h.err())}[h.IntN(2)]
+		r.Waiting = []string{status.WaitingForToken(h.err()), status.WaitingForWebhook(h.err())}[h.IntN(2)]
 	}
 	if h.maybe() {
-		r.Reach = status.Unreached(evil)
+		r.Endpoint = status.EndpointUnreached(evil)
 	}
 	for i := range r.InUse {
 		r.InUse[i].CRD = "httproutes.gateway.networking.k8s.io"
 	}
-	r.Plan.Installed, r.Plan.Mode, r.Plan.Publication = h.maybe(), crds.Managed, desired.Awaited{Why: evil}
+	r.Plan.Installed, r.Plan.Mode, r.Plan.Endpoint = h.maybe(), crds.Managed, desired.EndpointPending{Why: evil}
 	for _, name := range []string{"a.example.com", "b.example.com", "httproutes.gateway.networking.k8s.io"} {
 		crd := filled[crds.CRD](h)
 		crd.Name = name
@@ -184,7 +184,7 @@ func TestWhatOthersSayCannotPassForOurs(t *testing.T) {
 	said := 0
 	for seed := range 3000 {
 		r := hostile{rand.New(rand.NewPCG(uint64(seed), 0))}.result()
-		public, private := status.Conditions(desired.GatewayClass{Name: evil}, r, nil, now), status.ControlPlane(r, status.Ailment{}, nil, now)
+		public, private := status.Conditions(desired.GatewayClass{Name: evil}, r, nil, now), status.ControlPlane(r, status.DegradedSince{}, nil, now)
 		check(seed, public)
 		check(seed, private)
 		for _, c := range append(public, private...) {

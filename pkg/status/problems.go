@@ -28,14 +28,14 @@ func texts(problems []problem) string {
 	return someOf(list)
 }
 
-// acting is what somebody must act on.
-func (r Result) acting() []problem {
+// isActing is what somebody must act on.
+func (r Result) isActing() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.waits != "" })
 }
 
-// passing is what mostly ends by itself. That the guest does not answer while HyperShift says that its kube-apiserver is not available is not
+// transientProblems is what mostly ends by itself. That the guest does not answer while HyperShift says that its kube-apiserver is not available is not
 // among it: the guest is starting, or whoever looks after it knows.
-func (r Result) passing() []problem {
+func (r Result) transientProblems() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool {
 		return p.waits == "" || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
 	})
@@ -44,96 +44,96 @@ func (r Result) passing() []problem {
 // problems are all, what ends a pass first.
 func (r Result) problems() []problem {
 	var out []problem
-	if r.Kubeconfig != nil {
+	if r.KubeconfigProblem != nil {
 		out = append(out, r.kubeconfig())
 	}
-	if unseen, is := r.unseen(); is {
+	if unseen, is := r.observationProblem(); is {
 		out = append(out, unseen)
 	}
-	if r.Unseen != nil {
+	if r.ObservationProblem != nil {
 		return out
 	}
-	if r.Refused != nil && !r.refusedByTheUnseen() {
-		out = append(out, refusalOf(r.Refused).problem)
+	if r.PlanProblem != nil && !r.planNeedsUnseen() {
+		out = append(out, refusalOf(r.PlanProblem).problem)
 	}
 	out = append(out, r.failedProblems()...)
-	if r.Token != nil {
-		out = append(out, lacking("getting istiod's token in the guest", r.Token))
+	if r.TokenProblem != nil {
+		out = append(out, lacking("getting istiod's token in the guest", r.TokenProblem))
 	}
-	if r.Proof != nil && r.Refused == nil {
-		out = append(out, lacking("proving in the guest that its webhook is called", r.Proof))
+	if r.WebhookProbe != nil && r.PlanProblem == nil {
+		out = append(out, lacking("proving in the guest that its webhook is called", r.WebhookProbe))
 	}
-	out = append(out, r.troubledIstiod()...)
-	if r.Refused != nil {
+	out = append(out, r.istiodProblems()...)
+	if r.PlanProblem != nil {
 		return out // no CRD was decided about
 	}
-	return append(out, r.troubledCRDs()...)
+	return append(out, r.crdProblems()...)
 }
 
 // kubeconfig is that the guest kubeconfig is not in use. Somebody's matter at once is one that cannot be used.
 func (r Result) kubeconfig() problem {
-	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.Kubeconfig) + nextStep(
+	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.KubeconfigProblem) + nextStep(
 		"put one into its Secret that works and leads to the guest")}
-	if _, awaited := errors.AsType[AwaitedError](r.Kubeconfig); awaited || apply.Classify(r.Kubeconfig, "get", schema.GroupResource{}).Class().Passes() {
+	if _, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem); awaited || apply.Classify(r.KubeconfigProblem, "get", schema.GroupResource{}).Class().IsTransient() {
 		p.waits = ReasonWaitingForGuest
 	}
 	return p
 }
 
-// troubledIstiod is what is wrong with istiod itself, and with the way to it.
-func (r Result) troubledIstiod() (out []problem) {
+// istiodProblems is what is wrong with istiod itself, and with the way to it.
+func (r Result) istiodProblems() (out []problem) {
 	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
 		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
 			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
 	}
-	if awaited, is := r.Plan.Publication.(desired.Awaited); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.leftAlone() {
+	if awaited, is := r.Plan.Endpoint.(desired.EndpointPending); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.leftAlone() {
 		out = append(out, problem{
-			reason: ReasonNotPublished, text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
+			reason: ReasonEndpointPending, text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
 				"see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for"),
 			waits: ReasonWaiting,
 		})
 	}
-	if r.Istiod == desired.Available && r.Reach.state == unreached {
-		out = append(out, problem{reason: ReasonNotReached, text: "reaching istiod where it is published: it " + r.Reach.missing() + nextStep(
+	if r.Istiod == desired.Available && r.Endpoint.state == unreached {
+		out = append(out, problem{reason: ReasonEndpointUnreachable, text: "reaching istiod where it is published: it " + r.Endpoint.missing() + nextStep(
 			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), waits: ReasonWaiting})
 	}
 	return out
 }
 
-// Blind says that it is not known how things stand.
-func (r Result) Blind() bool {
-	_, blind := r.unseen()
+// GuestUnseen says that it is not known how things stand.
+func (r Result) GuestUnseen() bool {
+	_, blind := r.observationProblem()
 	return blind
 }
 
-// unseen is why it is not known how things stand.
-func (r Result) unseen() (problem, bool) {
-	err, phase := r.Unseen, "looking at both sides before anything is decided"
+// observationProblem is why it is not known how things stand.
+func (r Result) observationProblem() (problem, bool) {
+	err, phase := r.ObservationProblem, "looking at both sides before anything is decided"
 	if err == nil {
-		err, phase = r.GuestTrouble, "watching the guest"
+		err, phase = r.GuestWatchProblem, "watching the guest"
 	}
 	if err == nil {
 		return problem{}, false
 	}
 	cause := apply.Classify(err, "list", schema.GroupResource{})
 	switch class := cause.Class(); {
-	case r.Unseen != nil && r.UnseenSide == desired.SideMgmt:
+	case r.ObservationProblem != nil && r.ObservationSide == desired.SideMgmt:
 		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + gist(err), waits: ReasonWaiting}, true
 	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized, class == apply.Oversized:
 		return ofCause(phase, desired.SideGuest, cause), true
-	case r.Unseen == nil:
+	case r.ObservationProblem == nil:
 		return problem{}, false // one kind is not there: what that means is decided elsewhere
-	case r.UnseenSide == desired.SideGuest:
+	case r.ObservationSide == desired.SideGuest:
 		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + gist(err), waits: ReasonWaitingForGuest}, true
 	default:
-		return problem{reason: ReasonPlanRefused, text: phase + ": " + plain(err.Error())}, true
+		return problem{reason: ReasonPlanRejected, text: phase + ": " + plain(err.Error())}, true
 	}
 }
 
-// refusedByTheUnseen says that there is no plan for something that passes and is told of the guest already.
-func (r Result) refusedByTheUnseen() bool {
-	_, claiming := errors.AsType[desired.ClaimError](r.Refused)
-	return claiming && r.Blind() && refusalOf(r.Refused).problem.waits != ""
+// planNeedsUnseen says that there is no plan for something that passes and is told of the guest already.
+func (r Result) planNeedsUnseen() bool {
+	_, claiming := errors.AsType[desired.OwnershipError](r.PlanProblem)
+	return claiming && r.GuestUnseen() && refusalOf(r.PlanProblem).problem.waits != ""
 }
 
 // lacking is that something could not be had in the guest. What it is asked of may be about to come, so that only a right that is missing is somebody's matter
@@ -147,16 +147,16 @@ func lacking(phase string, err error) problem {
 	return p
 }
 
-// troubledCRDs are the CRDs about which somebody must decide, where a GatewayClass asks for what needs them. A write that failed is told as such.
-func (r Result) troubledCRDs() []problem {
+// crdProblems are the CRDs about which somebody must decide, where a GatewayClass asks for what needs them. A write that failed is told as such.
+func (r Result) crdProblems() []problem {
 	if len(r.Classes) == 0 || r.leftAlone() {
 		return nil
 	}
-	stands := slices.DeleteFunc(r.stands(), func(s stand) bool { return s.standing == denied || s.standing == failing || s.standing > missing })
+	stands := slices.DeleteFunc(r.crdStatuses(), func(s crdStatus) bool { return s.standing == denied || s.standing == failing || s.standing > missing })
 	if len(stands) == 0 {
 		return nil
 	}
-	return []problem{{reason: precedence()[stands[0].standing].Reason, text: "looking after the guest's CRDs: " + toldOf(stands)}}
+	return []problem{{reason: precedence()[stands[0].standing].Reason, text: "looking after the guest's CRDs: " + aboutCRD(stands)}}
 }
 
 // ofCause is a problem with a request.
@@ -168,7 +168,7 @@ func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 	}
 	p.text += next(side, class)
 	switch {
-	case !class.Passes():
+	case !class.IsTransient():
 	case side == desired.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized):
 		p.reason, p.waits = "Guest"+class.String(), ReasonWaitingForGuest
 	default:
@@ -178,9 +178,9 @@ func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 }
 
 // next is what to do about a cause.
-func next(side desired.Side, class apply.Class) string {
+func next(side desired.Side, class apply.ErrorClass) string {
 	// guest is what to do in the guest, where that is something else.
-	step, known := map[apply.Class]struct{ mgmt, guest string }{
+	step, known := map[apply.ErrorClass]struct{ mgmt, guest string }{
 		apply.Unreachable: {
 			"see that the management cluster's API server answers",
 			"see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig",
@@ -196,7 +196,7 @@ func next(side desired.Side, class apply.Class) string {
 		apply.Oversized:        {mgmt: "make the objects fewer or smaller; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {
-	case !known && class.Passes():
+	case !known && class.IsTransient():
 		return ""
 	case !known:
 		return nextStep("see hypergate's log for the whole answer")
@@ -224,14 +224,14 @@ const (
 	lastsPublished = 10 * time.Minute
 )
 
-// Ailment remembers since when something that passes by itself is wrong; the zero value: nothing is.
-type Ailment struct{ since time.Time }
+// DegradedSince remembers since when something that passes by itself is wrong; the zero value: nothing is.
+type DegradedSince struct{ since time.Time }
 
-// Ailing is what is to be remembered now. again is how soon it will be told as something that lasts; zero means never.
-func (a Ailment) Ailing(r Result, now time.Time) (next Ailment, again time.Duration) {
-	passing := r.passing()
+// Observe is what is to be remembered now. again is how soon it will be told as something that lasts; zero means never.
+func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, again time.Duration) {
+	passing := r.transientProblems()
 	if len(passing) == 0 {
-		return Ailment{}, 0
+		return DegradedSince{}, 0
 	}
 	if a.since.IsZero() {
 		a.since = now
@@ -244,13 +244,13 @@ func (a Ailment) Ailing(r Result, now time.Time) (next Ailment, again time.Durat
 	return a, again
 }
 
-func (a Ailment) lasted(p problem, now time.Time) bool {
+func (a DegradedSince) lasted(p problem, now time.Time) bool {
 	return !a.since.IsZero() && now.Sub(a.since) >= p.lasts()
 }
 
 // lasts is how long it must last until it is somebody's matter.
 func (p problem) lasts() time.Duration {
-	if p.reason == ReasonNotReached || p.reason == ReasonNotPublished {
+	if p.reason == ReasonEndpointUnreachable || p.reason == ReasonEndpointPending {
 		return lastsPublished
 	}
 	return lasts

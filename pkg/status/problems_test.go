@@ -21,13 +21,13 @@ import (
 )
 
 func mayNotClaim() error {
-	return fmt.Errorf("wrapped: %w", desired.ClaimError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
+	return fmt.Errorf("wrapped: %w", desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
 		errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))})
 }
 
 // refusing is an installation whose plan is refused.
 func refusing(err error) status.Result {
-	return with(serving(), func(r *status.Result) { r.Plan, r.Refused = desired.State{}, err })
+	return with(serving(), func(r *status.Result) { r.Plan, r.PlanProblem = desired.Plan{}, err })
 }
 
 const (
@@ -51,30 +51,30 @@ func TestWhatElseIsWrong(t *testing.T) {
 			stopped(claimForbidden), degraded("Forbidden", claimForbidden),
 		},
 		"the guest does not answer whose it is": {
-			refusing(desired.ClaimError{Verb: "list", Err: unreachable()}),
+			refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + claimUnknown},
 			want{metav1.ConditionFalse, "AsExpected", allWell},
 		},
 		"nor anything else": {
-			with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestTrouble = unreachable() }),
+			with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
 			want{metav1.ConditionFalse, "AsExpected", allWell},
 		},
-		"another hypergate has the guest": {refusing(taken), stopped(inUse), degraded("PlanRefused", inUse)},
+		"another hypergate has the guest": {refusing(taken), stopped(inUse), degraded("PlanRejected", inUse)},
 		"and the management side fails": {
-			with(refusing(taken), forbiddenToo), stopped(inUse + "; " + mayNot), degraded("PlanRefused", inUse+"; "+mayNot),
+			with(refusing(taken), forbiddenToo), stopped(inUse + "; " + mayNot), degraded("PlanRejected", inUse+"; "+mayNot),
 		},
 		"the plan is refused, and so are istiod's token and its pods": {
 			with(refusing(errors.New("no")), func(r *status.Result) {
 				forbiddenToo(r)
-				r.Token, r.Rollout, r.Proof = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
+				r.TokenProblem, r.Rollout, r.WebhookProbe = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
 			}),
 			stopped("planning: no; " + mayNot + "; " + noToken + "; " + stuck),
-			degraded("PlanRefused", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
+			degraded("PlanRejected", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := told(status.ControlPlane(c.report, status.Ailment{}, nil, now))
+			got := forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now))
 			if diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded}, cmp.AllowUnexported(want{})); diff != "" {
 				t.Fatalf("-want +got:\n%s", diff)
 			}
@@ -89,9 +89,9 @@ const (
 
 // TestAGuestThatIsAwayIsToldOnce, though it cannot be claimed either.
 func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
-	away := with(refusing(desired.ClaimError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestTrouble = unreachable() })
-	ailment, _ := status.Ailment{}.Ailing(away, now)
-	got := told(status.ControlPlane(away, ailment, nil, now.Add(time.Hour))).degraded
+	away := with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestWatchProblem = unreachable() })
+	ailment, _ := status.DegradedSince{}.Observe(away, now)
+	got := forMessage(status.ControlPlane(away, ailment, nil, now.Add(time.Hour))).degraded
 	if diff := cmp.Diff(want{metav1.ConditionTrue, "GuestUnreachable", isDown}, got, cmp.AllowUnexported(want{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -101,22 +101,22 @@ func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
 func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 	const disabled = "the guest does without the capability Ingress"
 	left := func(change func(*status.Result)) status.Result {
-		return with(status.Result{Istiod: desired.Available, Plan: desired.State{Mode: crds.Managed}}, change)
+		return with(status.Result{Istiod: desired.Available, Plan: desired.Plan{Mode: crds.Managed}}, change)
 	}
 	for name, c := range map[string]struct {
 		report status.Result
 		want   want
 	}{
 		"disabled": {
-			left(func(r *status.Result) { r.Life = desired.Disabled{} }),
+			left(func(r *status.Result) { r.Lifecycle = desired.Disabled{} }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is being cleared away"},
 		},
 		"disabled, and it may not be cleared away": {
-			left(func(r *status.Result) { r.Life, r.Refused = desired.Disabled{}, errors.New("no") }),
+			left(func(r *status.Result) { r.Lifecycle, r.PlanProblem = desired.Disabled{}, errors.New("no") }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
 		},
 		"disabled, and the guest is not there": {
-			left(func(r *status.Result) { r.Life, r.GuestTrouble = desired.Disabled{}, unreachable() }),
+			left(func(r *status.Result) { r.Lifecycle, r.GuestWatchProblem = desired.Disabled{}, unreachable() }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is cleared away once it is known how things stand"},
 		},
 		"unmanaged": {
@@ -126,11 +126,11 @@ func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 			},
 		},
 		"not requested, and it may not be cleared away": {
-			left(func(r *status.Result) { r.Refused = errors.New("no") }),
+			left(func(r *status.Result) { r.PlanProblem = errors.New("no") }),
 			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
 		},
 	} {
-		if diff := cmp.Diff(c.want, told(status.ControlPlane(c.report, status.Ailment{}, nil, now)).available, cmp.AllowUnexported(want{})); diff != "" {
+		if diff := cmp.Diff(c.want, forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)).available, cmp.AllowUnexported(want{})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -148,8 +148,8 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 		"it is none":           {errors.New("it is no kubeconfig"), false},
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
-		report := status.Result{Unseen: errors.New("the guest is not known yet"), UnseenSide: desired.SideGuest, Kubeconfig: c.err}
-		ailment, again := status.Ailment{}.Ailing(report, now)
+		report := status.Result{ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: desired.SideGuest, KubeconfigProblem: c.err}
+		ailment, again := status.DegradedSince{}.Observe(report, now)
 		degraded := func(at time.Time) metav1.ConditionStatus {
 			return meta.FindStatusCondition(status.ControlPlane(report, ailment, nil, at), status.ControlPlaneDegraded).Status
 		}
@@ -167,15 +167,15 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 	const text = "publishing istiod: waiting for an address for istiod's load balancer (management side) " +
 		"[see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for]"
 	awaiting := with(serving(), func(r *status.Result) {
-		r.Istiod, r.Plan.Publication = desired.Absent, desired.Awaited{Why: "an address for istiod's load balancer (management side)"}
+		r.Istiod, r.Plan.Endpoint = desired.Absent, desired.EndpointPending{Why: "an address for istiod's load balancer (management side)"}
 	})
-	ailment, again := status.Ailment{}.Ailing(awaiting, now)
-	first := told(status.ControlPlane(awaiting, ailment, nil, now.Add(9*time.Minute)))
+	ailment, again := status.DegradedSince{}.Observe(awaiting, now)
+	first := forMessage(status.ControlPlane(awaiting, ailment, nil, now.Add(9*time.Minute)))
 	if again != 10*time.Minute || first.degraded.status != metav1.ConditionFalse || first.available.message != "istiod does not serve yet: "+text {
 		t.Errorf("before its time: %v, again in %s", first, again)
 	}
-	late := told(status.ControlPlane(awaiting, ailment, nil, now.Add(10*time.Minute)))
-	if diff := cmp.Diff(want{metav1.ConditionTrue, "NotPublished", text}, late.degraded, cmp.AllowUnexported(want{})); diff != "" {
+	late := forMessage(status.ControlPlane(awaiting, ailment, nil, now.Add(10*time.Minute)))
+	if diff := cmp.Diff(want{metav1.ConditionTrue, "EndpointPending", text}, late.degraded, cmp.AllowUnexported(want{})); diff != "" {
 		t.Errorf("in its time: -want +got:\n%s", diff)
 	}
 	for name, change := range map[string]func(*status.Result){
@@ -183,7 +183,7 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 		"nobody asks":   func(r *status.Result) { r.Classes = nil },
 		"left alone":    func(r *status.Result) { r.Plan.Mode = crds.Unmanaged },
 	} {
-		if _, again := (status.Ailment{}).Ailing(with(awaiting, change), now); again != 0 {
+		if _, again := (status.DegradedSince{}).Observe(with(awaiting, change), now); again != 0 {
 			t.Errorf("%s, and it is a problem", name)
 		}
 	}
@@ -199,18 +199,18 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", names.Name)))
 	for name, report := range map[string]status.Result{
 		"an answer":         with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
-		"a field manager":   with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(apply.Damped(configMap, time.Second).By(evil)) }),
-		"an error":          {Unseen: errors.New(evil), UnseenSide: desired.SideGuest},
-		"another error":     {Unseen: errors.New(evil)},
-		"a kubeconfig":      with(serving(), func(r *status.Result) { r.Kubeconfig = errors.New(evil) }),
+		"a field manager":   with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(apply.RateLimited(configMap, time.Second).By(evil)) }),
+		"an error":          {ObservationProblem: errors.New(evil), ObservationSide: desired.SideGuest},
+		"another error":     {ObservationProblem: errors.New(evil)},
+		"a kubeconfig":      with(serving(), func(r *status.Result) { r.KubeconfigProblem = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
 		"no token":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForToken(refusal) }),
-		"no proof":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForProof(refusal) }),
-		"a rival":           refusing(desired.RivalError{Rivals: []desired.Rival{desired.OtherIstiod{Seen: evil}}}),
+		"no proof":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForWebhook(refusal) }),
+		"a rival":           refusing(desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: evil}}}),
 		"a CRD's condition": with(deciding(names), func(r *status.Result) { r.Guest = written }),
-		"a holder":          refusing(desired.TakenError{Taken: desired.Taken{By: []desired.TakenClaim{{HeldClaim: desired.HeldClaim{Holder: evil}}}}}),
+		"a holder":          refusing(desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{{HeldLease: desired.HeldLease{Holder: evil}}}}}),
 	} {
-		all := status.ControlPlane(report, status.Ailment{}, nil, now)
+		all := status.ControlPlane(report, status.DegradedSince{}, nil, now)
 		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report, nil, now)...)
 		heard := false
 		for _, c := range all {

@@ -28,7 +28,7 @@ func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 		}
 		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
 			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
-				o := status.Result{Refused: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches, Weakened: i % 3}
+				o := status.Result{PlanProblem: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches, InsecureSettings: i % 3}
 				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now))
 			}
 		}

@@ -18,10 +18,10 @@ type Result struct {
 	Classes []desired.GatewayClass
 	// Beyond are those that are not looked after, because there are too many.
 	Beyond []desired.GatewayClass
-	// Refused is why there is no plan; Plan, and what became of it, is then empty.
-	Refused error
-	Plan    desired.State
-	Istiod  desired.Availability
+	// PlanProblem is why there is no plan; Plan, and what became of it, is then empty.
+	PlanProblem error
+	Plan        desired.Plan
+	Istiod      desired.Availability
 	// Since is since when istiod serves, or works again, Rollout how far its newest version is.
 	Since   time.Time
 	Rollout desired.Rollout
@@ -37,26 +37,26 @@ type Result struct {
 	Searching bool
 	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
 	Waiting string
-	// Reach is whether istiod was seen to answer where it is published.
-	Reach Reach
-	// Weakened is how many settings weaken it. Which they are is not said here: the guest would know what to try.
-	Weakened int
+	// Endpoint is whether istiod was seen to answer where it is published.
+	Endpoint EndpointProbe
+	// InsecureSettings is how many settings weaken it. Which they are is not said here: the guest would know what to try.
+	InsecureSettings int
 
 	// What follows is told to the HostedControlPlane alone, which is the management side's and may name its objects.
 
-	// Unseen is why the reconcile ended before anything was decided, so that the fields above are empty; UnseenSide is the side that is not known, empty
+	// ObservationProblem is why the reconcile ended before anything was decided, so that the fields above are empty; UnseenSide is the side that is not known, empty
 	// when a look at both was refused.
-	Unseen     error
-	UnseenSide desired.Side
-	// GuestTrouble is what is wrong with watching the guest; nil when what is known of it is up to date. Kubeconfig is why the guest kubeconfig is
+	ObservationProblem error
+	ObservationSide    desired.Side
+	// GuestWatchProblem is what is wrong with watching the guest; nil when what is known of it is up to date. Kubeconfig is why the guest kubeconfig is
 	// not in use; an AwaitedError, if that may well end by itself.
-	GuestTrouble, Kubeconfig error
-	// Token is why istiod's guest token could not be had, Proof why it could not be tried whether the guest's API server calls istiod's webhook.
-	Token, Proof error
+	GuestWatchProblem, KubeconfigProblem error
+	// TokenProblem is why istiod's guest token could not be had, Proof why it could not be tried whether the guest's API server calls istiod's webhook.
+	TokenProblem, WebhookProbe error
 	// Rotation is the phase of a rotation of the mesh CA; empty when there is none.
 	Rotation string
-	// Life is what that HostedControlPlane lets be done; nil is desired.Active.
-	Life desired.Phase
+	// Lifecycle is what that HostedControlPlane lets be done; nil is desired.Active.
+	Lifecycle desired.Lifecycle
 	// APIServer is what HyperShift says there of the guest's kube-apiserver; empty when nothing.
 	APIServer metav1.ConditionStatus
 }

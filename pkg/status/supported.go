@@ -32,9 +32,9 @@ const fewObjects = 10
 // supportedVersion compares the Gateway API's CRDs by what they say, and not by what they claim to be: their annotation is easily changed.
 func (r Result) supportedVersion() metav1.Condition {
 	wanted := fmt.Sprintf("%s of the Gateway API (%s channel), which istiod %s was built with", crds.GatewayAPI().Version(), crds.GatewayAPI().Channel(), r.Version)
-	found := surveyOf(r.stands())
+	found := surveyOf(r.crdStatuses())
 	switch {
-	case r.Refused != nil:
+	case r.PlanProblem != nil:
 		return isUnknown(ReasonNotRead, "nothing is planned")
 	case len(found.other) > 0:
 		return isFalse(ReasonUnsupportedVersion,
@@ -59,7 +59,7 @@ type survey struct {
 	other, unread []string
 }
 
-func surveyOf(stands []stand) survey {
+func surveyOf(stands []crdStatus) survey {
 	var found survey
 	bundle := crds.GatewayAPI()
 	for _, s := range stands {
@@ -67,14 +67,14 @@ func surveyOf(stands []stand) survey {
 		case !bundle.Has(s.Name):
 		case s.standing == ours:
 			found.same++ // as we wrote it
-		case s.Owner.Kind == crds.Nobody:
+		case s.Owner.Kind == crds.Unowned:
 		case s.Content != crds.Read:
 			found.unread = append(found.unread, plain(s.Name))
 		case !s.Same():
 			found.other = append(found.other, plain(s.Name+" ("+claim(s.CRD)+"): "+s.Difference.String()))
 		default:
 			found.same++
-			if s.Marks.Version != bundle.Version() {
+			if s.Metadata.Version != bundle.Version() {
 				found.claims = append(found.claims, plain(s.Name+" ("+claim(s.CRD)+")"))
 			}
 		}
@@ -85,12 +85,12 @@ func surveyOf(stands []stand) survey {
 // claim is the version that a CRD claims to be.
 func claim(crd crds.CRD) string {
 	switch {
-	case crd.Marks.Version == "":
+	case crd.Metadata.Version == "":
 		return "claims no version"
-	case crd.Marks.Channel == "":
-		return "claims " + crd.Marks.Version
+	case crd.Metadata.Channel == "":
+		return "claims " + crd.Metadata.Version
 	default:
-		return "claims " + crd.Marks.Version + ", " + crd.Marks.Channel
+		return "claims " + crd.Metadata.Version + ", " + crd.Metadata.Channel
 	}
 }
 

@@ -21,8 +21,8 @@ func WaitingForLongerToken(life time.Duration) string {
 	return fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)", life.Round(time.Second))
 }
 
-// WaitingForProof is what it waits for while its webhook was not seen to refuse anything. err is what the last try ended with, nil that nothing was refused.
-func WaitingForProof(err error) string {
+// WaitingForWebhook is what it waits for while its webhook was not seen to refuse anything. err is what the last try ended with, nil that nothing was refused.
+func WaitingForWebhook(err error) string {
 	why := "the guest's API server accepts what it would reject"
 	if err != nil {
 		why = onSide(desired.SideGuest, apply.Classify(err, "create", schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"}))

@@ -21,15 +21,15 @@ func TestWeakened(t *testing.T) {
 		want   want
 	}{
 		"it serves": {
-			status.Result{Plan: desired.State{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Weakened: 1},
+			status.Result{Plan: desired.Plan{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, InsecureSettings: 1},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + one},
 		},
 		"it waits": {
-			status.Result{Plan: desired.State{Installed: true}, Istiod: desired.Absent, Mgmt: done, Guest: done, Weakened: 3},
+			status.Result{Plan: desired.Plan{Installed: true}, Istiod: desired.Absent, Mgmt: done, Guest: done, InsecureSettings: 3},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available" + three},
 		},
 		"it is refused": {
-			status.Result{Refused: errors.New("secret-object"), Weakened: 1},
+			status.Result{PlanProblem: errors.New("secret-object"), InsecureSettings: 1},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why" + one},
 		},
 	} {

@@ -129,7 +129,7 @@ func (w *world) look(ctx context.Context) (map[string]string, error) {
 	}
 	claims := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	classes := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
-	if err := w.lookAt(ctx, w.guest, claims, desired.ClaimLabel, out); err != nil {
+	if err := w.lookAt(ctx, w.guest, claims, desired.OwnershipLabel, out); err != nil {
 		return nil, err
 	}
 	return out, w.lookAt(ctx, w.guest, classes, "", out)

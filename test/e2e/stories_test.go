@@ -85,7 +85,7 @@ func install(t *teller) {
 	t.Expect(env["PROXY_CONFIG"]).To(gomega.ContainSubstring(t.XDS().String()))
 
 	t.Log("istiod's own namespace is the guest's: one istiod elects nobody there, and the guest has no namespace that is called like the management side's")
-	leases, err := t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "!" + desired.ClaimLabel})
+	leases, err := t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "!" + desired.OwnershipLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool { return strings.HasPrefix(l.Name, "hypergate-") })).To(gomega.BeEmpty())
 	if t.Topology == desired.TopologyHosted {
@@ -434,7 +434,7 @@ func (t *teller) members() ([]string, error) {
 	var out []string
 	options := metav1.ListOptions{LabelSelector: desired.OwnerLabel}
 	for _, kind := range append(desired.MgmtKinds(), desired.GuestKinds()...) {
-		if kind.Kept || strings.HasPrefix(kind.GVK.Kind, "ValidatingAdmissionPolicy") {
+		if kind.NeverPrune || strings.HasPrefix(kind.GVK.Kind, "ValidatingAdmissionPolicy") {
 			continue // CRDs stay, and what protects them
 		}
 		resource := world.Resource(kind.GVK.Group, kind.GVK.Version, kind.Resource)

@@ -91,12 +91,12 @@ func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) 
 		}
 		return data
 	}
-	guest := desired.Guest{Classes: []desired.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
+	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
 		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
-	state, err := planner.Compute(desired.Hosted{CA: ca, ControlPlane: plane}, guest)
+	state, err := planner.Compute(desired.ManagementObservation{CA: ca, ControlPlane: plane}, guest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (w *world) another(change func(*world)) *world {
 // holders are who has the claims, by Lease.
 func (w *world) holders() map[string]string {
 	w.Helper()
-	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.ClaimLabel})
+	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnershipLabel})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	out := map[string]string{}
 	for _, lease := range list.Items {
@@ -46,8 +46,8 @@ func (w *world) holders() map[string]string {
 // handOver does what a refusal says.
 func (w *world) handOver() {
 	w.Helper()
-	for _, claim := range w.cfg.Claims() {
-		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Lease, metav1.DeleteOptions{})).To(gomega.Succeed())
+	for _, claim := range w.cfg.OwnershipLeases() {
+		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	}
 }
 
@@ -180,17 +180,17 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
-	for _, claim := range w.cfg.Claims() {
-		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Lease + `","labels":{"` + desired.ClaimLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
-		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Patch(t.Context(), claim.Lease, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
+	for _, claim := range w.cfg.OwnershipLeases() {
+		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Name + `","labels":{"` + desired.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
+		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Patch(t.Context(), claim.Name, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	w.createClass("orphan")
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionFalse, "HeldByAnother"),
+		haveStatus(metav1.ConditionFalse, "OwnedByAnother"),
 		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(`("gone", since 20`),
-			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+w.cfg.Claims()[0].Lease+" "+w.cfg.Claims()[1].Lease)))))
+			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+w.cfg.OwnershipLeases()[0].Name+" "+w.cfg.OwnershipLeases()[1].Name)))))
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/orphan/status")
 	w.handOver()
@@ -256,7 +256,7 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	w.createClass("rival")
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionFalse, "HeldByAnother"),
+		haveStatus(metav1.ConditionFalse, "OwnedByAnother"),
 		gomega.HaveField("Message", gomega.ContainSubstring("Deployment "+w.cfg.GuestNamespace+"/"+w.cfg.IstiodName()))))
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/rival/status")

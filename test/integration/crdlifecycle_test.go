@@ -207,7 +207,7 @@ func forbiddenOLMIsUnknown(w *crdWorld) {
 	stop := w.run()
 	w.Eventually(func() string { return w.seen().CRDs[ruleCRD].Owner.String() }).
 		Should(gomega.Equal("unknown: whether OLM's mesh.operators is installed: may not list subscriptions.operators.coreos.com"))
-	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.HandsOff, crds.IsUnknown))
+	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Undetermined, crds.IsUnknown))
 	w.createClass("demo")
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
 	w.Expect(w.versionsOfCRDs(ruleCRD)).To(gomega.Equal(before))

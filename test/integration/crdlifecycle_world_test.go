@@ -83,12 +83,12 @@ func (w *crdWorld) look() {
 	w.Expect(w.eye.Start(ctx, func() {})).To(gomega.Succeed())
 }
 
-func (w *crdWorld) seen() desired.Guest {
+func (w *crdWorld) seen() desired.GuestObservation {
 	w.Helper()
 	if w.eye == nil {
 		w.look()
 	}
-	var seen desired.Guest
+	var seen desired.GuestObservation
 	w.Eventually(func() (err error) {
 		seen, err = w.eye.Observe()
 		return err
@@ -109,8 +109,8 @@ func (w *crdWorld) decision(name string) func() crds.Decision {
 	}
 }
 
-func decided(verdict crds.Verdict, because crds.Because) gomega.OmegaMatcher {
-	return gomega.Equal(crds.Decision{Verdict: verdict, Because: because})
+func decided(verdict crds.Verdict, because crds.Reason) gomega.OmegaMatcher {
+	return gomega.Equal(crds.Decision{Verdict: verdict, Reason: because})
 }
 
 // wanted is a CRD as hypergate would install it, without its marks.

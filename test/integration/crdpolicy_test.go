@@ -89,7 +89,7 @@ func (g *guarded) setUp() {
 	g.Helper()
 	source, err := charts.Embedded()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	state, err := desired.Compute(g.cfg, source, desired.Hosted{}, desired.Guest{})
+	state, err := desired.Compute(g.cfg, source, desired.ManagementObservation{}, desired.GuestObservation{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, o := range state.CRDs {
 		g.planned[o.Key().Name], err = o.Unstructured()

@@ -330,7 +330,7 @@ func (d *deployed) drift(client kubernetes.Interface, side desired.Side, kinds [
 					return admin.Patch(types.MergePatchType).RequestURI(path).Body([]byte(body)).Do(d.Context()).Error()
 				}
 			}
-			if kind.Kept {
+			if kind.NeverPrune {
 				d.comesBack(client, path, "", patch(vandalised(o)))
 				continue
 			}

@@ -45,7 +45,7 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 							Body([]byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)).Do(t.Context()).Error()
 					})
 				})
-				if kind.Kept {
+				if kind.NeverPrune {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/deleted", side.side, kind.GVK.Kind), func(t *testing.T) {

@@ -207,7 +207,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	t.Log("two HostedControlPlanes: both are told")
 	w.createControlPlane("guest2", "")
 	for _, name := range []string{"guest1", "guest2"} {
-		w.tells(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRefused",
+		w.tells(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected",
 			"planning: refusing the plan, nothing was changed: the management namespace has more than one HostedControlPlane, and hypergate is for one: delete the one that does not belong there"))
 	}
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionTrue, "AsExpected"), "istiod serves on")
@@ -264,7 +264,7 @@ func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	_, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName}, Data: map[string][]byte{"ca-cert.pem": []byte("none")}}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.createClass("demo")
-	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRefused", "planning: "))
+	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected", "planning: "))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(desired.CASecretName))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionFalse, "Installing"))
 	w.Expect(secrets.Delete(t.Context(), desired.CASecretName, metav1.DeleteOptions{})).To(gomega.Succeed())

@@ -114,7 +114,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	w.publishAPIServer(`{"type":"NodePort","nodePort":{"address":"192.0.2.7"}}`)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Way: desired.WayAuto}
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishAuto}
 	stop := w.run()
 	w.install("demo")
 	port := w.xdsService().Spec.Ports[0].NodePort
@@ -132,7 +132,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	t.Log("a port that is taken is told")
 	other := newWorldOn(t, w.pair)
 	other.cfg.XDS = desired.HostPort{}
-	other.cfg.Publish = desired.Publish{Way: desired.WayNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
+	other.cfg.Publish = desired.Publish{Strategy: desired.PublishNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
 	other.run()
 	other.createClass("late")
 	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: not accepted as valid"))
@@ -148,7 +148,7 @@ func TestPublishedByNodePort(t *testing.T) {
 // TestPublishedByLoadBalancer: istiod waits for the address, and everything else does not.
 func TestPublishedByLoadBalancer(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Way: desired.WayLoadBalancer}
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishLoadBalancer}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
@@ -181,7 +181,7 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 // TestPublishedByRoute: ours, a router that refuses it, and the control plane operator's own. The Service is there before the Route, and goes after it.
 func TestPublishedByRoute(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Way: desired.WayRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("False InstallFailed"))
@@ -236,7 +236,7 @@ func TestPublishedByRoute(t *testing.T) {
 func TestPublishedByTLSRoute(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.XDS = desired.HostPort{}
-	w.cfg.Publish = desired.Publish{Way: desired.WayTLSRoute, At: desired.HostPort{Host: "istiod-guest1.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}}
+	w.cfg.Publish = desired.Publish{Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "istiod-guest1.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("False InstallFailed"))

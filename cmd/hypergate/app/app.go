@@ -21,7 +21,7 @@ var version = "dev"
 const (
 	exitOK    = 0
 	exitError = 1
-	// exitAct says that somebody must act: everything was printed, and something of it is Blocked or HandsOff.
+	// exitAct says that somebody must act: everything was printed, and something of it is Blocked or Undetermined.
 	exitAct = 2
 )
 

@@ -68,12 +68,12 @@ const longestCell = 64 << 10
 
 // table is the report for people.
 func (r crdReport) table(out io.Writer) {
-	rows := append(make([][]string, 0, 1+len(r.CRDs)), []string{"CRD", "OWNER", "INSTALLED", "WANTED", "VERDICT", "WHAT TO DO"})
+	rows := append(make([][]string, 0, 1+len(r.CRDs)), []string{"CRD", "OWNER", "INSTALLED", "WANTED", "VERDICT", "NEXT STEP"})
 	var why [][]string
 	for _, line := range r.CRDs {
-		rows = append(rows, []string{line.Name, line.Owner.short(), line.installed(), line.Wanted.String(), line.Verdict, orNothing(line.WhatToDo)})
+		rows = append(rows, []string{line.Name, line.Owner.short(), line.installed(), line.Wanted.String(), line.Verdict, orNothing(line.NextStep)})
 		if line.stuck() || line.Verdict == string(crds.Wait) || line.Verdict == string(crds.Keep) && line.Content == different {
-			why = append(why, []string{"  " + line.Name, line.Reason})
+			why = append(why, []string{"  " + line.Name, line.Message})
 		}
 	}
 	columns(out, rows...)
@@ -130,9 +130,9 @@ func (r takeoverReport) table(out io.Writer) {
 
 func (t takeover) print(out io.Writer) {
 	fmt.Fprintln(out, oneLine(t.Name))
-	may := "no: " + t.Reason
+	may := "no: " + t.Message
 	if t.Verdict == string(crds.Adopt) {
-		may = "yes: " + t.Reason
+		may = "yes: " + t.Message
 	}
 	rows := [][]string{{"  owner", t.Owner.String()}, {"  installed", t.installed()}, {"  wanted", t.Wanted.String()}, {"  takeover", may}}
 	add := func(name string, texts []string) {
@@ -141,8 +141,8 @@ func (t takeover) print(out io.Writer) {
 			name = ""
 		}
 	}
-	if t.WhatToDo != "" {
-		add("  what to do", []string{t.WhatToDo})
+	if t.NextStep != "" {
+		add("  next step", []string{t.NextStep})
 	}
 	add("  API server", []string{t.APIServer.String()})
 	add("  lost", fieldTexts(t.Lost))
@@ -180,7 +180,7 @@ func (f fieldLine) String() string {
 
 // String is the owner as people read it.
 func (o ownerLine) String() string {
-	if o.Kind == "nobody" {
+	if o.Kind == "none" {
 		return orNothing("")
 	}
 	return crds.Owner{Kind: crds.OwnerKind(o.Kind), Name: o.Name, Namespace: o.Namespace}.String()

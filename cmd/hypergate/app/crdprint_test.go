@@ -28,7 +28,7 @@ func findings() crdFindings {
 		return crds.CRD{Name: name, Fact: fact, Wanted: wanted, Decision: crds.Decide(fact, wanted, crds.Policy{Mode: crds.Managed})}
 	}
 	standard := crds.Wanted{Version: "v1.4.1", Channel: "standard"}
-	marks := crds.Marks{Version: "v1.4.1", Channel: "standard"}
+	marks := crds.Metadata{Version: "v1.4.1", Channel: "standard"}
 	served := crds.Definition{State: crds.Established}
 	third := crds.Owner{Kind: crds.ThirdParty, Name: "argocd-controller"}
 	return crdFindings{
@@ -43,15 +43,15 @@ func findings() crdFindings {
 				Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "servicemesh.openshift-operators"}, Content: crds.Read, Definition: served,
 			}),
 			decided("gatewayclasses.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner: crds.Owner{Kind: crds.Ours}, Marks: crds.Marks{Version: "v1.4.1", Channel: "standard", Membership: crds.Member}, Content: crds.Read, Definition: served,
+				Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard", Membership: crds.Member}, Content: crds.Read, Definition: served,
 			}),
-			decided("gateways.gateway.networking.k8s.io", standard, crds.Fact{Owner: third, Marks: marks, Content: crds.Read, Definition: served}),
+			decided("gateways.gateway.networking.k8s.io", standard, crds.Fact{Owner: third, Metadata: marks, Content: crds.Read, Definition: served}),
 			decided("grpcroutes.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner: third, Marks: marks, Content: crds.Read, Definition: served, Use: crds.Unused,
+				Owner: third, Metadata: marks, Content: crds.Read, Definition: served, Use: crds.Unused,
 				Difference: crds.Difference{Lost: fields("spec.rules[].retry"), Changed: fields("spec.rules"), Other: []string{"spec.names.shortNames"}},
 			}),
 			decided("httproutes.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner: third, Marks: crds.Marks{Version: "v1.4.0", Channel: "experimental"}, Content: crds.Read, Definition: served, Use: crds.Used,
+				Owner: third, Metadata: crds.Metadata{Version: "v1.4.0", Channel: "experimental"}, Content: crds.Read, Definition: served, Use: crds.Used,
 				Difference: crds.Difference{
 					Lost: fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry"), Gained: fields("spec.new"), Changed: fields("spec.rules"),
 					Fixed: []string{"spec.scope"}, Unkept: []string{"v1alpha2"},
@@ -127,7 +127,7 @@ func golden(t *testing.T, name, got string) {
 // TestExitCodes: what somebody must act on is 2, and nothing else is.
 func TestExitCodes(t *testing.T) {
 	for verdict, want := range map[crds.Verdict]int{
-		crds.Install: 0, crds.Update: 0, crds.Adopt: 0, crds.Wait: 0, crds.Keep: 0, crds.Blocked: 2, crds.HandsOff: 2,
+		crds.Install: 0, crds.Update: 0, crds.Adopt: 0, crds.Wait: 0, crds.Keep: 0, crds.Blocked: 2, crds.Undetermined: 2,
 	} {
 		if got := (crdReport{CRDs: []crdLine{{Verdict: string(verdict)}}}).code(); got != want {
 			t.Errorf("%s: code %d, want %d", verdict, got, want)
@@ -146,8 +146,8 @@ func TestExitCodes(t *testing.T) {
 // TestTheGuestDoesNotMoveTheCursor of who looks at a table.
 func TestTheGuestDoesNotMoveTheCursor(t *testing.T) {
 	evil := crdFindings{crds: []crds.CRD{{Name: "a", Fact: crds.Fact{
-		Owner: crds.Owner{Kind: crds.ThirdParty, Name: "me\x1b[2J\nb"}, Marks: crds.Marks{Version: "v1\t\u009b1"},
-	}, Decision: crds.Decision{Verdict: crds.Blocked, Because: crds.NeedsConsent}}}}
+		Owner: crds.Owner{Kind: crds.ThirdParty, Name: "me\x1b[2J\nb"}, Metadata: crds.Metadata{Version: "v1\t\u009b1"},
+	}, Decision: crds.Decision{Verdict: crds.Blocked, Reason: crds.NeedsConsent}}}}
 	for _, r := range []report{evil.report(), evil.takeovers()} {
 		var out strings.Builder
 		r.table(&out)
@@ -182,7 +182,7 @@ func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
 	fields := []crds.Field{{Path: evil, Versions: []string{evil}}}
 	owner := crds.Owner{Kind: crds.ThirdParty, Name: evil, Namespace: evil}
 	fact := crds.Fact{
-		Owner: owner, Marks: crds.Marks{Version: evil, Channel: evil, Writers: []string{evil}}, Content: crds.Read, Why: evil,
+		Owner: owner, Metadata: crds.Metadata{Version: evil, Channel: evil, Writers: []string{evil}}, Content: crds.Read, Why: evil,
 		Definition: crds.Definition{State: crds.Rejected, Why: evil}, Difference: crds.Difference{
 			Lost: fields, Gained: fields, Changed: fields, Other: []string{evil}, Unkept: []string{evil}, Fixed: []string{evil},
 		},

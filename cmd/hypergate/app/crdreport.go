@@ -41,15 +41,15 @@ type crdLine struct {
 	Content string `json:"content"`
 	// NotServed is why the API server does not serve it, and will not before somebody acts; empty where it does.
 	NotServed string `json:"notServed,omitempty"`
-	// Verdict and Because are the decision: see hypergate's README.
+	// Verdict and Reason are the decision: see docs/crds.md.
 	Verdict string `json:"verdict"`
-	Because string `json:"because"`
-	// Reason is the same in words, and WhatToDo what a person can do about it, a command where there is one.
-	Reason   string `json:"reason"`
-	WhatToDo string `json:"whatToDo,omitempty"`
+	Reason  string `json:"reason"`
+	// Message is the same in words, and NextStep what a person can do about it, a command where there is one.
+	Message  string `json:"message"`
+	NextStep string `json:"nextStep,omitempty"`
 }
 
-// ownerLine is the owner of a CRD: its kind is nobody, hypergate, OLM, OLM (gone), ingress-operator, third party or unknown.
+// ownerLine is the owner of a CRD: its kind is none, hypergate, OLM, OLM (gone), ingress-operator, third party or unknown.
 type ownerLine struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name,omitempty"`
@@ -128,15 +128,15 @@ func (f crdFindings) report() crdReport {
 func (f crdFindings) takeovers() takeoverReport {
 	out := takeoverReport{ManagementMode: string(f.mode), IstioVersion: f.istio, Takeovers: []takeover{}}
 	for _, crd := range f.crds {
-		if crd.Owner.Kind == crds.Nobody || crd.Owner.Kind == crds.Ours {
+		if crd.Owner.Kind == crds.Unowned || crd.Owner.Kind == crds.Ours {
 			continue
 		}
 		crd.Decision = crds.Decide(crd.Fact, crd.Wanted, crds.Policy{Mode: crds.Managed, Consent: crds.Given})
 		line := lineOf(crd)
 		if crd.Verdict == crds.Adopt {
-			line.Reason, line.WhatToDo = "nothing stands in its way", "kubectl annotate --overwrite crd "+crd.Name+" "+crds.ManageAnnotation+"=true"
-			if crd.Because == crds.HasNoOwner || crd.Marks.Consent == crds.Given {
-				line.Reason, line.WhatToDo = "hypergate run does it by itself: "+crd.Reason(), ""
+			line.Message, line.NextStep = "nothing stands in its way", "kubectl annotate --overwrite crd "+crd.Name+" "+crds.ManageAnnotation+"=true"
+			if crd.Reason == crds.HasNoOwner || crd.Metadata.Consent == crds.Given {
+				line.Message, line.NextStep = "hypergate run does it by itself: "+crd.Explain(), ""
 			}
 		}
 		out.Takeovers = append(out.Takeovers, takeover{
@@ -159,7 +159,7 @@ func unasked(verdict crds.Verdict) answer {
 }
 
 func lineOf(crd crds.CRD) crdLine {
-	reason := crd.Reason()
+	reason := crd.Explain()
 	if crd.Verdict == crds.Keep && contentOf(crd) == different {
 		reason += ", and another one than ours: " + crd.Difference.String()
 	}
@@ -169,9 +169,9 @@ func lineOf(crd crds.CRD) crdLine {
 	}
 	return crdLine{
 		NotServed: notServed,
-		Name:      crd.Name, Owner: ownerLine{cmp.Or(string(crd.Owner.Kind), "nobody"), crd.Owner.Name, crd.Owner.Namespace},
-		Installed: releaseLine{crd.Marks.Version, crd.Marks.Channel}, Wanted: releaseLine{crd.Wanted.Version, crd.Wanted.Channel}, Content: contentOf(crd),
-		Verdict: string(crd.Verdict), Because: string(crd.Because), Reason: reason, WhatToDo: crd.NextStep(),
+		Name:      crd.Name, Owner: ownerLine{cmp.Or(string(crd.Owner.Kind), "none"), crd.Owner.Name, crd.Owner.Namespace},
+		Installed: releaseLine{crd.Metadata.Version, crd.Metadata.Channel}, Wanted: releaseLine{crd.Wanted.Version, crd.Wanted.Channel}, Content: contentOf(crd),
+		Verdict: string(crd.Verdict), Reason: string(crd.Reason), Message: reason, NextStep: crd.NextStep(),
 	}
 }
 
@@ -180,7 +180,7 @@ const different = "Different"
 
 func contentOf(crd crds.CRD) string {
 	switch {
-	case crd.Owner.Kind == crds.Nobody:
+	case crd.Owner.Kind == crds.Unowned:
 		return "Absent"
 	case crd.Content == crds.Unread:
 		return "Unread"
@@ -234,5 +234,5 @@ func (r takeoverReport) code() int {
 
 // stuck says that somebody must act.
 func (l crdLine) stuck() bool {
-	return l.Verdict == string(crds.Blocked) || l.Verdict == string(crds.HandsOff) || l.NotServed != ""
+	return l.Verdict == string(crds.Blocked) || l.Verdict == string(crds.Undetermined) || l.NotServed != ""
 }

@@ -47,7 +47,7 @@ first, whether hypergate would do it with consent, which objects use what would 
 Exit codes:
   0  there is nothing to do for anybody
   1  an error: a flag, no kubeconfig, no answer, a missing permission
-  2  somebody must act: a verdict is Blocked or HandsOff, or the API server does not serve a CRD (with --dry-run adopt: something could not be taken over)`,
+  2  somebody must act: a verdict is Blocked or Undetermined, or the API server does not serve a CRD (with --dry-run adopt: something could not be taken over)`,
 		Example: `  # Who owns the CRDs, and what is to be done?
   hypergate crds --guest-kubeconfig guest.kubeconfig
 
@@ -59,7 +59,7 @@ Exit codes:
   hypergate crds --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
 
   # In a script: the CRDs that somebody must look at
-  hypergate crds --guest-kubeconfig guest.kubeconfig -o json | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "HandsOff" or .notServed) | .name'
+  hypergate crds --guest-kubeconfig guest.kubeconfig -o json | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "Undetermined" or .notServed) | .name'
 
   # What would happen if hypergate took over the CRDs of others?
   hypergate crds --guest-kubeconfig guest.kubeconfig --dry-run adopt`,
@@ -114,7 +114,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 func (o *crdsOptions) guestOnly() (desired.Config, error) {
 	plan := o.planOptions
 	plan.pilotImage, plan.proxyImage = "unused.invalid/pilot", "unused.invalid/proxyv2"
-	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", way: string(desired.WayAuto)}
+	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", way: string(desired.PublishAuto)}
 	plan.networkPolicies.on, plan.crds.protect = false, true
 	if plan.topology != string(desired.TopologyStandalone) {
 		plan.namespace = "management-side"
@@ -133,7 +133,7 @@ const quietTime = 500 * time.Millisecond
 // observeGuest watches the guest until all that is asked for is known. It is what is seen then, and which objects would lose something by a takeover.
 func observeGuest(
 	ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration,
-) (seen desired.Guest, losing []crds.InUse, err error) {
+) (seen desired.GuestObservation, losing []crds.InUse, err error) {
 	// Watches try again by themselves, and what keeps them from it is in the error.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func observeGuest(
 	config.QPS, config.UserAgent = -1, crdsUserAgent
 	cluster, err := guest.New(guestconn.Direct(config), cfg, source)
 	if err != nil {
-		return desired.Guest{}, nil, err
+		return desired.GuestObservation{}, nil, err
 	}
 	changes := make(chan struct{}, 1)
 	notify := func() {
@@ -151,7 +151,7 @@ func observeGuest(
 		}
 	}
 	if err := cluster.Start(ctx, notify); err != nil {
-		return desired.Guest{}, nil, err
+		return desired.GuestObservation{}, nil, err
 	}
 	for {
 		seen, err := cluster.Observe()
@@ -175,7 +175,7 @@ func observeGuest(
 func unknownCRDs(decided []crds.CRD) (unread, unsure []string) {
 	for _, crd := range decided {
 		switch {
-		case crd.Owner.Kind == crds.Nobody:
+		case crd.Owner.Kind == crds.Unowned:
 		case crd.Content == crds.Unread:
 			unread = append(unread, crd.Name)
 		case crd.Use == crds.Unsearched && len(crd.Difference.Lost) > 0, crd.Owner.Kind == crds.Unknown && !strings.Contains(crd.Owner.Name, ": "):

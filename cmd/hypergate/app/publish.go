@@ -21,7 +21,7 @@ type publishOptions struct {
 
 func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod, where somebody else publishes it (standalone: istiod's Service)")
-	flags.StringVar(&o.way, "publish", string(desired.WayAuto), "how istiod is published to the guest's nodes, unless --xds-address says where that is done: route, loadbalancer, nodeport, tlsroute, "+
+	flags.StringVar(&o.way, "publish", string(desired.PublishAuto), "how istiod is published to the guest's nodes, unless --xds-address says where that is done: route, loadbalancer, nodeport, tlsroute, "+
 		"or auto, the way in which the HostedControlPlane publishes the guest's API server; where the guest's nodes come by a private link or HyperShift's shared ingress, only by the control-plane-operator's Route istiod")
 	flags.StringVar(&o.host, "publish-host", "", "host name of the Route, TLSRoute or load balancer, or address of the nodes (default: beside the hosts that the HostedControlPlane names, or what the load balancer gets)")
 	flags.Uint16Var(&o.nodePort, "publish-node-port", 0, "port on the nodes, with --publish=nodeport (default: one that the cluster hands out)")
@@ -30,22 +30,22 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 
 // into turns the flags into what is planned.
 func (o *publishOptions) into(cfg *desired.Config) (err error) {
-	way := desired.Way(o.way)
+	way := desired.PublishStrategy(o.way)
 	switch {
 	case o.way == "":
 		return errors.New("--publish: an empty value is no way; give auto, route, loadbalancer, nodeport, tlsroute, or --xds-address")
-	case o.xdsAddress != "" && way != desired.WayAuto:
+	case o.xdsAddress != "" && way != desired.PublishAuto:
 		return fmt.Errorf("--xds-address and --publish=%s exclude each other: either somebody else publishes istiod, or hypergate does", way)
 	case o.xdsAddress != "":
 		cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress)
 		return err
-	case cfg.Topology == desired.TopologyStandalone && way == desired.WayAuto:
+	case cfg.Topology == desired.TopologyStandalone && way == desired.PublishAuto:
 		cfg.XDS = desired.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
 		return nil
-	case o.nodePort != 0 && way != desired.WayNodePort:
-		return fmt.Errorf("--publish-node-port is for --publish=%s only", desired.WayNodePort)
+	case o.nodePort != 0 && way != desired.PublishNodePort:
+		return fmt.Errorf("--publish-node-port is for --publish=%s only", desired.PublishNodePort)
 	}
-	cfg.Publish = desired.Publish{Way: way, At: desired.HostPort{Host: o.host, Port: o.nodePort}}
+	cfg.Publish = desired.Publish{Strategy: way, At: desired.HostPort{Host: o.host, Port: o.nodePort}}
 	if o.gateway != "" {
 		namespace, rest, _ := strings.Cut(o.gateway, "/")
 		name, listener, _ := strings.Cut(rest, "/")

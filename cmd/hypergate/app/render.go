@@ -75,8 +75,8 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	hosted := desired.Hosted{CA: pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}}
-	guest := desired.Guest{API: guestAPI()}
+	hosted := desired.ManagementObservation{CA: pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}}
+	guest := desired.GuestObservation{API: guestAPI()}
 	for _, name := range o.classes {
 		if name != "" {
 			guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name})
@@ -123,11 +123,11 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 }
 
 // credentialOf is istiod's guest kubeconfig, which is no part of a plan because only a guest can give its token. There is none without istiod.
-func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject, error) {
+func credentialOf(cfg desired.Config, state desired.Plan) ([]desired.MgmtObject, error) {
 	if !state.Installed {
 		return nil, nil
 	}
-	if _, known := state.Publication.(desired.Published); !known {
+	if _, known := state.Endpoint.(desired.EndpointKnown); !known {
 		return nil, errors.New("where istiod will be published is for the management cluster to say, which render does not ask: in place of --publish give --xds-address " +
 			"(what publishes it is not shown then)")
 	}
@@ -136,7 +136,7 @@ func credentialOf(cfg desired.Config, state desired.State) ([]desired.MgmtObject
 }
 
 // objects are the documents to print, in the order of applying.
-func (o *renderOptions) objects(state desired.State, credential []desired.MgmtObject) ([]any, error) {
+func (o *renderOptions) objects(state desired.Plan, credential []desired.MgmtObject) ([]any, error) {
 	out := []any{}
 	var errs []error
 	add := func(u *unstructured.Unstructured, err error) {

@@ -1,0 +1,152 @@
+package controller
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// said is how often something is said in so long a time, when there always is something.
+func said(b budget, from time.Time, lasting time.Duration) int {
+	n := 0
+	for now := from; now.Before(from.Add(lasting)); n++ {
+		wait := b.wait(now)
+		if now = now.Add(wait); wait == 0 {
+			b.spend(now)
+			continue
+		}
+		n--
+	}
+	return n
+}
+
+// TestAGuestDoesNotDriveWritesForEver: what a guest changes again and again is told ten times, then in each ten seconds for ten minutes, and then
+// in each ten minutes; after a while of peace an error is told at once.
+func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
+	b := newBudget()
+	for _, step := range []struct {
+		from, lasting time.Duration
+		most, least   int
+	}{
+		{0, time.Second, 10, 10},
+		{time.Second, time.Minute, 6, 5},
+		{61 * time.Second, 24 * time.Hour, 200, 150},
+		{48 * time.Hour, 24 * time.Hour, 210, 150},
+	} {
+		if got := said(b, start.Add(step.from), step.lasting); got > step.most || got < step.least {
+			t.Errorf("in %s from %s: %d writes, want %d to %d", step.lasting, step.from, got, step.least, step.most)
+		}
+	}
+	if wait := b.wait(start.Add(73 * time.Hour)); wait != 0 {
+		t.Errorf("an hour after it the next error waits for %s", wait)
+	}
+}
+
+// TestAReportThatIsRefusedIsTriedLessAndLess: what somebody must mend is tried once in ten minutes in the end, what may pass once in half a minute.
+func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
+	planes := schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes"}
+	for name, c := range map[string]struct {
+		err  error
+		want []time.Duration
+	}{
+		"forbidden": {apierrors.NewForbidden(planes, "a", errors.New(`User "u" cannot patch resource "hostedcontrolplanes/status" in API group "hypershift.openshift.io"`)), []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600}},
+		"invalid":   {apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", planes, "a", "", 0, false), []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600}},
+		"away":      {away(), []time.Duration{1, 2, 4, 8, 16, 30, 30}},
+	} {
+		ctx, lines := counting(t)
+		var unreported unreported
+		var got []time.Duration
+		now := start
+		for range c.want {
+			wait := unreported.log(ctx, c.err, now)
+			if unreported.wait(now) != wait || unreported.wait(now.Add(wait)) != 0 {
+				t.Errorf("%s: it says %s, and waits for %s", name, wait, unreported.wait(now))
+			}
+			got, now = append(got, wait/time.Second), now.Add(wait)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || *lines != 1 {
+			t.Errorf("%s: %d lines; -want +got:\n%s", name, *lines, diff)
+		}
+		if wait := unreported.log(ctx, errors.New("another"), now); wait != time.Second || *lines != 2 {
+			t.Errorf("%s: another failure: %s, %d lines", name, wait, *lines)
+		}
+	}
+}
+
+// TestAnotherHolderIsNoOtherTrouble: a guest may say another one with each try.
+func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
+	taken := func(by string) error {
+		return desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.OwnershipLease{Name: "l", Purpose: "the revision r"}, HeldLease: desired.HeldLease{Holder: by}}}}}
+	}
+	rival := func(by string) error {
+		return desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: by}}}
+	}
+	for name, refused := range map[string]func(string) error{"taken": taken, "rival": rival} {
+		ctx, lines := counting(t)
+		var trouble failureLog
+		for _, by := range []string{"a", "b", "c"} {
+			trouble.report(ctx, failureOf(status.Result{PlanProblem: refused(by)}, nil), time.Unix(0, 0))
+		}
+		if *lines != 1 {
+			t.Errorf("%s: %d lines", name, *lines)
+		}
+	}
+}
+
+// TestWhichKubeconfigIsAwaited: one that there never was, and one that the guest refuses by now.
+func TestWhichKubeconfigIsAwaited(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"its Secret was never there":        {guestconn.AwaitedError{Err: mgmt.NoKubeconfigError{}}, true},
+		"its Secret is gone":                {mgmt.NoKubeconfigError{}, false},
+		"what is in its Secret is no use":   {guestconn.AwaitedError{Err: errors.New("it is no kubeconfig")}, false},
+		"the guest refuses its credentials": {guestconn.ErrRefused, true},
+		"all is well":                       {nil, false},
+	} {
+		got := kubeconfigProblem(c.err)
+		if _, is := errors.AsType[status.AwaitedError](got); is != c.want || (got == nil) != (c.err == nil) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestWhatStandsForAMomentIsTold, and what goes on changing is told in time.
+func TestWhatStandsForAMomentIsTold(t *testing.T) {
+	var s debounce
+	for i, step := range []struct {
+		at   time.Duration
+		gist string
+		want time.Duration
+	}{
+		{0, "", 0},
+		{0, "a", time.Second},
+		{900 * time.Millisecond, "a", 100 * time.Millisecond},
+		{950 * time.Millisecond, "", 0}, // it has passed
+		{time.Second, "a", time.Second},
+		{2 * time.Second, "a", 0},
+		{2100 * time.Millisecond, "", 0}, // it was told
+		{3 * time.Second, "b", time.Second},
+		{3900 * time.Millisecond, "c", time.Second},
+		{4800 * time.Millisecond, "b", time.Second},
+		{5700 * time.Millisecond, "c", 300 * time.Millisecond},
+		{6 * time.Second, "b", 0},
+	} {
+		if got := s.wait(step.gist, start.Add(step.at)); got != step.want {
+			t.Errorf("step %d: waits for %s, want %s", i, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+)
+
+// ErrSameCluster says that the guest's kubeconfig leads to the management cluster.
+var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cluster itself: " +
+	"hypergate would install the guest's webhooks and roles there; give the guest's kubeconfig, or use --topology standalone")
+
+// guardTimeout is how long the guest has to list its namespaces.
+const guardTimeout = 10 * time.Second
+
+// checkTwoClusters refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
+// Role may read: a guest may have a namespace of the same name, but not of the same UID.
+func checkTwoClusters(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error)) error {
+	uid, err := m.NamespaceUID(ctx)
+	if err != nil || cfg.Topology == desired.TopologyStandalone {
+		return err
+	}
+	guestCtx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	same, err := guestHas(guestCtx, uid)
+	if err != nil {
+		return fmt.Errorf("making sure that the guest is not the management cluster: %w", err)
+	}
+	if same {
+		return ErrSameCluster
+	}
+	return nil
+}
+
+// guestConn is the connection to the guest. A kubeconfig that comes while it is in use must not lead to the management cluster either, nor to another guest.
+func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
+	load, first := o.LoadGuest, o.GuestConfig
+	if o.Config.GuestKubeconfigSecret != "" {
+		load, first = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }, clientConfig(&rest.Config{})
+	}
+	if load == nil {
+		return guestconn.Fixed(first)
+	}
+	conn, err := guestconn.New(guestconn.Options{
+		Config: first,
+		Load: func() (*rest.Config, error) {
+			config, err := load()
+			if err != nil {
+				return nil, err
+			}
+			return clientConfig(config), nil
+		},
+		Verify: func(ctx context.Context, candidate *rest.Config) (string, error) {
+			var identity types.UID
+			err := checkTwoClusters(ctx, o.Config, m, func(ctx context.Context, uid types.UID) (same bool, err error) {
+				same, identity, err = guest.HasNamespace(ctx, candidate, uid)
+				return same, err
+			})
+			return string(identity), err
+		},
+	})
+	if err == nil && o.Config.GuestKubeconfigSecret != "" {
+		m.OnGuestKubeconfig(conn.Look)
+	}
+	return conn, err
+}
+
+// fromSecret is the guest's kubeconfig as a Secret of the management side has it.
+func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
+	kubeconfig, key, err := m.GuestKubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	config, err := guestconn.Parse(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s, key %s: %w", name, key, err) //nolint:staticcheck // a kind is written as it is
+	}
+	return config, nil
+}

@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// TestTheGuardEnds where the guest does not answer, and knows the management cluster by the UID of its namespace.
+func TestTheGuardEnds(t *testing.T) {
+	api := fakeapi.New(t)
+	api.Put(fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r"}
+	cluster, err := mgmt.New(api.Config(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		same bool
+		err  error
+		want error
+	}{
+		"another cluster":  {false, nil, nil},
+		"the same cluster": {true, nil, ErrSameCluster},
+		"no answer":        {false, context.DeadlineExceeded, context.DeadlineExceeded},
+	} {
+		err := checkTwoClusters(t.Context(), cfg, cluster, func(ctx context.Context, uid types.UID) (bool, error) {
+			if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > time.Minute {
+				t.Errorf("%s: the guest is asked without an end", name)
+			}
+			if uid != "5f0b" {
+				t.Errorf("%s: the guest is asked for UID %q", name, uid)
+			}
+			return tc.same, tc.err
+		})
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+// TestAWaitingRotationIsToldOnce, and looked at less and less often.
+func TestAWaitingRotationIsToldOnce(t *testing.T) {
+	ctx, lines := counting(t)
+	var waiting rotationDelay
+	var delays []time.Duration
+	for range 7 {
+		delays = append(delays, waiting.tell(ctx, "istiod"))
+	}
+	if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 5e9, 5e9, 5e9, 5e9}, delays); diff != "" || *lines != 1 {
+		t.Errorf("%d lines; delays, -want +got:\n%s", *lines, diff)
+	}
+	waiting.tell(ctx, "the guest")
+	if *lines != 2 {
+		t.Errorf("what it waits for now is not told: %d lines", *lines)
+	}
+}

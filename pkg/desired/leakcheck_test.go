@@ -1,0 +1,390 @@
+package desired_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// planting is a chart that has something more in its ConfigMap for the guest.
+func planting(tb testing.TB, plant func(configMap *unstructured.Unstructured)) desired.ChartSource {
+	tb.Helper()
+	return editedSource{embedded(tb), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
+		for i, u := range rendered {
+			if release == "istiod-remote" && u.GetKind() == "ConfigMap" && strings.Contains(u.GetName(), "gatewayclass") {
+				rendered[i] = u.DeepCopy()
+				plant(rendered[i])
+			}
+		}
+		return rendered
+	}}
+}
+
+func inData(key, value string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) {
+		data, _ := u.Object["data"].(map[string]any)
+		data[key] = value
+	}
+}
+
+// rotating is a management side in the middle of a rotation, with keys that are keys.
+func rotating(tb testing.TB) desired.ManagementObservation {
+	tb.Helper()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ca, err := pki.New(now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ca, rotation, err := pki.Rotation{}.Step(ca, now, pki.RotationOptions{Overlap: time.Hour, Request: "a"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	other, err := pki.New(now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return desired.ManagementObservation{CA: ca, Rotation: rotation, Istiod: desired.Available, API: desired.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root}}
+}
+
+// secretsOf is one of each kind, under the words that the refusal must have for it.
+func secretsOf(hosted desired.ManagementObservation) map[string]string {
+	return map[string]string{
+		"the private key of the mesh CA":                      string(hosted.CA.Key),
+		"the private key of the mesh CA that will issue next": string(hosted.Rotation.Next.Key),
+		"a certificate of the mesh CA that is no root":        string(hosted.CA.Cert),
+		"the CA of the management API":                        string(hosted.API.CABundle),
+		"the name of the management namespace":                "in " + mgmtNamespace + ".",
+		"the address of the management API":                   hosted.API.Server,
+	}
+}
+
+// encodings are ways to write a text.
+func encodings(tb testing.TB) map[string]func(string) string {
+	tb.Helper()
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	marshal := func(value any) string {
+		data, err := json.Marshal(value)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return string(data)
+	}
+	marshalYAML := func(value any) string {
+		data, err := yaml.Marshal(value)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return string(data)
+	}
+	return map[string]func(string) string{
+		"plain":                    func(s string) string { return s },
+		"in the middle":            func(s string) string { return "before " + s + " after" },
+		"one line":                 func(s string) string { return strings.ReplaceAll(s, "\n", "") },
+		"indented":                 func(s string) string { return "key: |\n" + strings.ReplaceAll(s, "\n", "\n    ") },
+		"carriage returns":         func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
+		"base64":                   encode,
+		"base64 without padding":   func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
+		"base64 for URLs":          func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s + "\xff\xfe")) },
+		"base64, offset 1":         func(s string) string { return encode("x" + s) },
+		"base64, offset 2":         func(s string) string { return encode("xy" + s) },
+		"base64 in lines":          func(s string) string { return wrap(encode(s), 60) },
+		"base64 before a letter":   func(s string) string { return encode(s+strings.Repeat(" ", 3-len(s)%3)) + "Q" },
+		"base64 behind a word":     func(s string) string { return "token/" + encode(s) },
+		"base64 between words":     func(s string) string { return "curl -d " + encode(s) + " | sh" },
+		"base64 of base64":         func(s string) string { return encode(encode(s)) },
+		"base64 four times":        func(s string) string { return encode(encode(encode(encode(s)))) },
+		"hexadecimal":              func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"JSON":                     func(s string) string { return marshal(map[string]any{"a": []any{s}}) },
+		"JSON as a key":            func(s string) string { return marshal(map[string]any{s: 1}) },
+		"JSON in JSON":             func(s string) string { return marshal([]any{marshal([]any{s})}) },
+		"base64 in JSON in base64": func(s string) string { return encode(marshal(map[string]any{"a": encode(s)})) },
+		"JSON with odd escapes": func(s string) string {
+			return strings.NewReplacer("/", `\/`, "+", `\u002b`, "-", `\u002d`).Replace(marshal(s))
+		},
+		"YAML":                   func(s string) string { return marshalYAML(map[string]any{"a": map[string]any{"b": s}}) },
+		"YAML in base64 in YAML": func(s string) string { return marshalYAML([]any{encode(marshalYAML([]any{s}))}) },
+		"a Secret in YAML": func(s string) string {
+			return marshalYAML(map[string]any{"kind": "Secret", "data": map[string]any{"a": encode(s)}})
+		},
+		"folded YAML":           func(s string) string { return "key: >-\n  " + wrap(encode(s), 80) },
+		"YAML in double quotes": func(s string) string { return `key: "` + strings.ReplaceAll(wrap(encode(s), 40), "\n", "\\\n  ") + `"` },
+		"a URL's query":         func(s string) string { return "https://example.com/?q=" + url.QueryEscape(s) },
+	}
+}
+
+func wrap(text string, width int) string {
+	var out []string
+	for len(text) > width {
+		out, text = append(out, text[:width]), text[width:]
+	}
+	return strings.Join(append(out, text), "\n")
+}
+
+// TestAPlanThatLeaksIsRefused whole, for each kind of secret. The refusal says what and where, and not the secret.
+func TestAPlanThatLeaksIsRefused(t *testing.T) {
+	cfg, guest, hosted := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), hosted, guest); err != nil {
+		t.Fatalf("without a secret: %v", err)
+	}
+	for what, secret := range secretsOf(hosted) {
+		state, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), hosted, guest)
+		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default", `data["the.file"]`)
+		mustNotTell(t, err, hosted)
+		if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+			t.Errorf("%s: the plan is not refused whole:\n%s", what, diff)
+		}
+	}
+}
+
+// TestASecretIsFoundInEachEncoding.
+func TestASecretIsFoundInEachEncoding(t *testing.T) {
+	cfg, guest, hosted := config(desired.TopologyHosted), asking("openshift-default"), rotating(t)
+	for how, encoded := range encodings(t) {
+		for what, secret := range secretsOf(hosted) {
+			if got := desired.FindLeak(cfg, hosted, guest, encoded(secret)); got != what {
+				t.Errorf("%s, %s: found %q", what, how, got)
+			}
+		}
+		if got := desired.FindLeak(cfg, hosted, guest, encoded(string(hosted.CA.Root))); got != "" {
+			t.Errorf("the roots, %s: found %q", how, got)
+		}
+	}
+}
+
+// mustNotTell: an error is logged, and may get further than that.
+func mustNotTell(t *testing.T, err error, hosted desired.ManagementObservation) {
+	t.Helper()
+	for _, secret := range secretsOf(hosted) {
+		for line := range strings.Lines(secret) {
+			if line = strings.TrimSpace(line); len(line) > 8 && strings.Contains(err.Error(), line) {
+				t.Errorf("the refusal tells the secret: %v", err)
+			}
+		}
+	}
+	if strings.Contains(err.Error(), mgmtNamespace) {
+		t.Errorf("the refusal names the management namespace: %v", err)
+	}
+}
+
+// TestLeaksAreFoundEverywhere in an object: in values, keys, names and numbers of list entries, and in each kind of object.
+func TestLeaksAreFoundEverywhere(t *testing.T) {
+	cfg, guest, hosted := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	const word = "x." + mgmtNamespace + "-y"
+	for name, tc := range map[string]struct {
+		plant func(*unstructured.Unstructured)
+		where string
+	}{
+		"an annotation":       {func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": word}) }, "metadata.annotations.a"},
+		"an annotation's key": {func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) }, "a key of metadata.annotations;"},
+		"a label": {func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{"gateway.networking.k8s.io/x": word})
+		}, `metadata.labels["gateway.networking.k8s.io/x"]`},
+		"a key of the data": {inData(word, "a"), "a key of data;"},
+		"the name":          {func(u *unstructured.Unstructured) { u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtNamespace) }, "a ConfigMap would tell the guest the name of the management namespace by its name"},
+		"deep in a list": {
+			func(u *unstructured.Unstructured) { u.Object["x"] = []any{"a", map[string]any{"b": []any{word}}} }, "x.1.b.0",
+		},
+		"a URL that is no webhook's": {
+			func(u *unstructured.Unstructured) {
+				u.Object["url"] = "https://" + cfg.WebhookHost + "." + mgmtNamespace + ".svc:443/"
+			}, "url",
+		},
+	} {
+		_, err := desired.Compute(cfg, planting(t, tc.plant), hosted, guest)
+		mustFail(t, err, tc.where, "the name of the management namespace")
+		t.Log(name)
+		mustNotTell(t, err, hosted)
+	}
+}
+
+// TestAFlagCannotLeakByALabel: the owner's label has the revision in it.
+func TestAFlagCannotLeakByALabel(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.Revision = "x-" + mgmtNamespace
+	cfg.WebhookHost = cfg.WebhookService()
+	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	mustFail(t, err, "the name of the management namespace by its name")
+}
+
+// TestTheWebhookURLMayNameTheNamespace, where the long host was asked for; and no more than the host.
+func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
+	guest, hosted := withForeignCRDs(asking("openshift-default")), rotating(t)
+	state := compute(t, cfg, embedded(t), hosted, guest)
+	if n := bytes.Count(state.Admission[0].JSON(), []byte(mgmtNamespace)); n == 0 {
+		t.Error("the URL does not name the namespace, so that it proves nothing")
+	}
+	path := editedSource{embedded(t), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
+		for i, u := range rendered {
+			if release == "istiod-remote" && u.GetKind() == "ValidatingWebhookConfiguration" {
+				data, err := u.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rendered[i] = parse(t, strings.ReplaceAll(string(data), `"/validate"`, `"/validate/`+mgmtNamespace+`"`))
+			}
+		}
+		return rendered
+	}}
+	_, err := desired.Compute(cfg, path, hosted, guest)
+	mustFail(t, err, "webhooks.0.clientConfig.url", "the name of the management namespace")
+	_, err = desired.Compute(cfg, planting(t, inData("url", "https://"+cfg.WebhookHost+":443/validate")), hosted, guest)
+	mustFail(t, err, "data.url", "the name of the management namespace")
+}
+
+// TestWhatIsNoSecretIsNoLeak: a plan is not refused for what the guest knows or anybody may.
+func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
+	for name, tc := range map[string]func(*desired.Config, *desired.ManagementObservation, *desired.GuestObservation) string{
+		"a class of the namespace's name": func(_ *desired.Config, _ *desired.ManagementObservation, g *desired.GuestObservation) string {
+			*g = withForeignCRDs(asking("a", "of-"+mgmtNamespace))
+			return ""
+		},
+		"a class of the namespace's name in disguise": func(_ *desired.Config, _ *desired.ManagementObservation, g *desired.GuestObservation) string {
+			*g = withForeignCRDs(asking("a", hex.EncodeToString([]byte(mgmtNamespace))))
+			return ""
+		},
+		"one namespace for both sides": func(c *desired.Config, _ *desired.ManagementObservation, _ *desired.GuestObservation) string {
+			c.MgmtNamespace = c.GuestNamespace
+			return ""
+		},
+		"a short namespace": func(c *desired.Config, _ *desired.ManagementObservation, _ *desired.GuestObservation) string {
+			c.MgmtNamespace = "istiod"
+			return ""
+		},
+		"the beginning of a longer word": func(*desired.Config, *desired.ManagementObservation, *desired.GuestObservation) string {
+			return mgmtNamespace + "0"
+		},
+		"the end of a longer word": func(*desired.Config, *desired.ManagementObservation, *desired.GuestObservation) string {
+			return "a" + mgmtNamespace
+		},
+		"the next root": func(_ *desired.Config, h *desired.ManagementObservation, _ *desired.GuestObservation) string {
+			return base64.StdEncoding.EncodeToString(h.Rotation.Next.Root)
+		},
+		"an imported CA that is its own root": func(_ *desired.Config, h *desired.ManagementObservation, _ *desired.GuestObservation) string {
+			h.CA, h.Rotation, h.CAOwner = selfSigned(t), pki.Rotation{}, desired.Theirs
+			return string(h.CA.Root)
+		},
+		"the way that istiod is published by, on the host of the management API": func(c *desired.Config, _ *desired.ManagementObservation, _ *desired.GuestObservation) string {
+			c.XDS = desired.HostPort{Host: "api.mgmt.example.com", Port: 30012}
+			return c.XDS.String()
+		},
+		"loopback": func(_ *desired.Config, h *desired.ManagementObservation, _ *desired.GuestObservation) string {
+			h.API.Server = "https://127.0.0.1:6443"
+			return "127.0.0.1:15010"
+		},
+	} {
+		cfg, guest, hosted := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+		planted := tc(&cfg, &hosted, &guest)
+		if _, err := desired.Compute(cfg, planting(t, inData("a", planted)), hosted, guest); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := desired.Compute(config(desired.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t), withForeignCRDs(asking("a")))
+	if err != nil {
+		t.Errorf("standalone: %v", err)
+	}
+}
+
+// selfSigned is a CA as Istio makes one for itself: RSA, and the root issues.
+func selfSigned(t *testing.T) pki.CA {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotAfter: time.Date(2036, 1, 1, 0, 0, 0, 0, time.UTC)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return pki.CA{Cert: cert, Chain: cert, Root: cert, Key: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})}
+}
+
+// TestAKeyIsFoundInAnotherFormat than the one that it is kept in.
+func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
+	cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default"))
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecDER, err := x509.MarshalECPrivateKey(ecKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imported := selfSigned(t)
+	block, _ := pem.Decode(imported.Key)
+	rsaKey, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kept, key := range map[string]any{string(imported.Key): rsaKey, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: ecDER})): ecKey} {
+		hosted := installed(t)
+		hosted.CA = imported
+		hosted.CA.Key = []byte(kept)
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := []string{string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), hex.EncodeToString(der)}
+		if key == any(rsaKey) {
+			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // who has one prime has the key
+		}
+		for _, shown := range shown {
+			_, err = desired.Compute(cfg, planting(t, inData("a", shown)), hosted, guest)
+			mustFail(t, err, "the private key of the mesh CA in", "data.a")
+		}
+	}
+}
+
+// TestAConversionWebhookIsLookedThrough: of the CRDs, those that a plan's secrets go into.
+func TestAConversionWebhookIsLookedThrough(t *testing.T) {
+	hosted := rotating(t)
+	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
+		base64.StdEncoding.EncodeToString(hosted.CA.Key))
+	_, err := desired.Compute(config(desired.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, hosted, asking("a"))
+	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
+}
+
+// FuzzLeak: whatever stands around a key in base64, it is found, and no text is a leak that has none.
+func FuzzLeak(f *testing.F) {
+	f.Add("", "", uint8(0))
+	f.Add("a: ", "\n", uint8(1))
+	f.Add(`{"a":"\`, `%2`, uint8(2))
+	f.Add("=+/-_", "\\u00", uint8(3))
+	f.Add("\xff\xfe", "\\", uint8(4))
+	cfg, guest, hosted := config(desired.TopologyHosted), asking("openshift-default"), rotating(f)
+	f.Fuzz(func(t *testing.T, before, after string, times uint8) {
+		text := string(hosted.CA.Key)
+		for range times % 5 {
+			text = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+		if what := desired.FindLeak(cfg, hosted, guest, before+"\n"+after); what != "" {
+			t.Errorf("there is no secret in it, and %s is found", what)
+		}
+		if what := desired.FindLeak(cfg, hosted, guest, before+"."+text+"."+after); what != "the private key of the mesh CA" {
+			t.Errorf("found %q", what)
+		}
+	})
+}

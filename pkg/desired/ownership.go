@@ -1,0 +1,218 @@
+package desired
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/text"
+)
+
+// OwnershipLabel is on the Leases in the guest that say which hypergate the guest belongs to. Its value is empty.
+const OwnershipLabel = "gateway.hypergate.dev/claim"
+
+// OwnershipLease is something of a guest that one hypergate alone can have.
+type OwnershipLease struct {
+	// Name is the name of the Lease in Config.GuestNamespace that stands for it, What is what it is, in words.
+	Name, Purpose string
+}
+
+// OwnershipLeases are what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
+// the controller name, since two would serve the same GatewayClasses, and the revision, which is in the names of all that hypergate makes.
+func (c Config) OwnershipLeases() []OwnershipLease {
+	return []OwnershipLease{
+		{Name: "hypergate-claim-controller-" + digest(8, c.ControllerName), Purpose: "the controller name " + c.ControllerName},
+		{Name: "hypergate-claim-revision-" + c.Revision, Purpose: "the revision " + c.Revision},
+	}
+}
+
+// digest are so many hexadecimal digits of a hash of some parts.
+func digest(digits int, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])[:digits]
+}
+
+// holderDigits are 128 bits.
+const holderDigits = 32
+
+// Holders are the names under which this installation holds claims; it takes new ones by the first. They say nothing of the management side that
+// the guest could not say itself: what is hashed is random, or the guest's own. The cluster ID goes before the namespace's UID, since a hosted cluster that is moved or
+// restored brings the claims in its etcd along; both count, since the HostedControlPlane may be there, or readable, only later.
+func (h ManagementObservation) Holders(cfg Config) []string {
+	var out []string
+	add := func(kind, id string) {
+		if id != "" {
+			out = append(out, fmt.Sprintf("%s/%s/%s", cfg.Topology, cfg.Revision, digest(holderDigits, "hypergate installation", kind, id)))
+		}
+	}
+	if cfg.Topology == TopologyHosted {
+		add("cluster", h.ControlPlane.ClusterID)
+	}
+	add("namespace", string(h.NamespaceUID))
+	return out
+}
+
+// ObservedLeases are what a guest shows of claims.
+type ObservedLeases struct {
+	// Held are those that somebody has, sorted by name.
+	Held []HeldLease
+	// Unknown is why there is no telling; Held is then empty.
+	Unknown error
+}
+
+// HeldLease is a claim that somebody has.
+type HeldLease struct {
+	Name, Holder string
+	UID          types.UID
+	Since        time.Time
+}
+
+// Ownership is to whom belongs what an installation needs of a guest: Vacant, Held, Taken or Unclear.
+type Ownership interface{ isOwnership() }
+
+// Unclaimed says that nobody else has anything of it, and this is what we do not have yet.
+type Unclaimed struct{ Missing []OwnershipLease }
+
+// Owned says that all is ours.
+type Owned struct{}
+
+// OwnedByOther says that somebody else has some of it.
+type OwnedByOther struct{ By []LeaseOfOther }
+
+// LeaseOfOther is a claim that somebody else has.
+type LeaseOfOther struct {
+	Claim OwnershipLease
+	HeldLease
+}
+
+// OwnershipUnknown says that there is no telling.
+type OwnershipUnknown struct{ Err error }
+
+func (Unclaimed) isOwnership()        {}
+func (Owned) isOwnership()            {}
+func (OwnedByOther) isOwnership()     {}
+func (OwnershipUnknown) isOwnership() {}
+
+// OwnershipOf decides to whom a guest belongs. A Lease without a holder is free.
+func OwnershipOf(cfg Config, hosted ManagementObservation, seen ObservedLeases) Ownership {
+	if seen.Unknown != nil {
+		return OwnershipUnknown{seen.Unknown}
+	}
+	holders := hosted.Holders(cfg)
+	var missing []OwnershipLease
+	var taken []LeaseOfOther
+	for _, claim := range cfg.OwnershipLeases() {
+		i := slices.IndexFunc(seen.Held, func(h HeldLease) bool { return h.Name == claim.Name && h.Holder != "" })
+		switch {
+		case i < 0:
+			missing = append(missing, claim)
+		case !slices.Contains(holders, seen.Held[i].Holder):
+			taken = append(taken, LeaseOfOther{claim, seen.Held[i]})
+		}
+	}
+	switch {
+	case len(taken) > 0:
+		return OwnedByOther{taken}
+	case len(missing) > 0:
+		return Unclaimed{missing}
+	default:
+		return Owned{}
+	}
+}
+
+// OwnLeases are the claims of a guest that this installation has.
+func OwnLeases(cfg Config, hosted ManagementObservation, seen ObservedLeases) []HeldLease {
+	holders := hosted.Holders(cfg)
+	return slices.DeleteFunc(slices.Clone(seen.Held), func(h HeldLease) bool {
+		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(cfg.OwnershipLeases(), func(c OwnershipLease) bool { return c.Name == h.Name })
+	})
+}
+
+// OwnedByOtherError refuses a plan because the guest belongs to another hypergate. Its text is fit for the guest.
+type OwnedByOtherError struct {
+	OwnedByOther
+	// Namespace is where the Lease is.
+	Namespace string
+}
+
+// Error says who has the guest, and how to hand it over.
+func (e OwnedByOtherError) Error() string {
+	var who []string
+	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
+	for _, by := range e.By {
+		what, leases = append(what, by.Claim.Purpose), append(leases, by.Claim.Name)
+		holder := "another hypergate (" + quoted(by.Holder)
+		if !by.Since.IsZero() {
+			holder += ", since " + by.Since.UTC().Format(time.RFC3339)
+		}
+		if holder += ")"; !slices.Contains(who, holder) {
+			who = append(who, holder)
+		}
+	}
+	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then, in this cluster, kubectl -n %s delete lease %s; "+
+		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(who, " and "), e.Namespace, strings.Join(leases, " "))
+}
+
+// Fingerprint says the same without who, and since when: a guest can change those as often as it likes, and it is one trouble.
+func (e OwnedByOtherError) Fingerprint() string {
+	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
+	for _, by := range e.By {
+		what, leases = append(what, by.Claim.Purpose), append(leases, by.Claim.Name)
+	}
+	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, stop that hypergate and its istiod, and then delete these Leases; "+
+		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(leases, " "), e.Namespace)
+}
+
+// quoted is a printable text of the guest's in quotation marks, so that it cannot pass for ours.
+func quoted(theirs string) string {
+	if theirs == "" {
+		return "unknown"
+	}
+	return text.Quoted(theirs, longestName)
+}
+
+// ContestedError refuses a plan because what is claimed of the guest is taken away again and again. Its text is fit for the guest.
+type ContestedError struct {
+	Missing []OwnershipLease
+	// Namespace is where the Leases are, Every how often they are made anew.
+	Namespace string
+	Every     time.Duration
+}
+
+// Error says what is taken away, and what to do.
+func (e ContestedError) Error() string {
+	leases := make([]string, 0, len(e.Missing))
+	for _, claim := range e.Missing {
+		leases = append(leases, claim.Name)
+	}
+	return fmt.Sprintf("in this cluster, the claim by which it belongs to this hypergate is taken away again and again (Lease %s in the namespace %s); it is made anew once in %s, "+
+		"and nothing else is done meanwhile: find out who deletes it, in the API server's audit log for example", strings.Join(leases, " and "), e.Namespace, e.Every)
+}
+
+// longestName is how much of a name of the guest's a message shows, in bytes.
+const longestName = 100
+
+// OwnershipError refuses a plan because whether the guest belongs to another hypergate cannot be found out, or it cannot be claimed.
+type OwnershipError struct {
+	// Verb is what was tried of Leases, or of the namespace that they are to be in.
+	Verb string
+	Err  error
+}
+
+// Error is for the log.
+func (e OwnershipError) Error() string {
+	return fmt.Sprintf("making sure that this guest belongs to no other hypergate (%s leases.coordination.k8s.io in it): %v", e.Verb, e.Err)
+}
+
+// Unwrap is why.
+func (e OwnershipError) Unwrap() error { return e.Err }
+
+// Namespace is what is planned of the guest's namespace, in which the claims are: it comes before them.
+func (s Plan) Namespace() []GuestObject {
+	return slices.DeleteFunc(slices.Clone(s.Guest), func(o GuestObject) bool { return o.GVK().Kind != "Namespace" })
+}

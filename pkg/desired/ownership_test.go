@@ -1,0 +1,225 @@
+package desired_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+)
+
+const namespaceUID = "6a9e0b52-3c41-4c9e-9b1f-6c2b8a1d0e77"
+
+func hostedWithID(clusterID string) desired.ManagementObservation {
+	h := desired.ManagementObservation{NamespaceUID: namespaceUID}
+	h.ControlPlane.ClusterID = clusterID
+	return h
+}
+
+func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
+	base := config(desired.TopologyHosted)
+	leases := func(cfg desired.Config) (out []string) {
+		for _, c := range cfg.OwnershipLeases() {
+			out = append(out, c.Name)
+		}
+		return out
+	}
+	// deploy/rbac/guest/role.yaml allows these by name.
+	want := []string{"hypergate-claim-controller-27e2e0b7", "hypergate-claim-revision-openshift-gateway"}
+	if diff := cmp.Diff(want, leases(base)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	elsewhere := base
+	elsewhere.MgmtNamespace, elsewhere.Topology = "clusters-other", desired.TopologyStandalone
+	if diff := cmp.Diff(want, leases(elsewhere)); diff != "" {
+		t.Errorf("two sides differ: -want +got:\n%s", diff)
+	}
+	controller, revision := base, base
+	controller.ControllerName, revision.Revision = "example.com/Gateway/v1", "other"
+	if got := leases(controller); got[0] == want[0] || got[1] != want[1] {
+		t.Errorf("another controller name claims %v", got)
+	}
+	if got := leases(revision); got[0] != want[0] || got[1] == want[1] {
+		t.Errorf("another revision claims %v", got)
+	}
+}
+
+func TestAHolderSaysNothingOfTheManagementSide(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	for _, h := range []desired.ManagementObservation{hostedWithID(""), hostedWithID("0b1c2d3e-cluster")} {
+		for _, holder := range h.Holders(cfg) {
+			for _, secret := range []string{cfg.MgmtNamespace, namespaceUID, "0b1c2d3e"} {
+				if strings.Contains(holder, secret) {
+					t.Errorf("holder %q has %q in it", holder, secret)
+				}
+			}
+			if !strings.HasPrefix(holder, "hosted/openshift-gateway/") {
+				t.Errorf("holder %q does not tell topology and revision", holder)
+			}
+		}
+	}
+}
+
+func TestHolders(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	bare, named := hostedWithID("").Holders(cfg), hostedWithID("a-cluster").Holders(cfg)
+	if len(bare) != 1 || len(named) != 2 || named[1] != bare[0] || named[0] == bare[0] {
+		t.Errorf("without a HostedControlPlane %v, with one %v: want the namespace's, too, and the cluster's first", bare, named)
+	}
+	moved := hostedWithID("a-cluster")
+	moved.NamespaceUID = "another"
+	if moved.Holders(cfg)[0] != named[0] {
+		t.Error("a hosted cluster that is moved is another installation")
+	}
+	if none := (desired.ManagementObservation{}).Holders(cfg); len(none) != 0 {
+		t.Errorf("an unknown namespace holds claims as %v", none)
+	}
+	other := cfg
+	other.Revision = "other"
+	if hostedWithID("").Holders(other)[0] == bare[0] {
+		t.Error("two revisions are one installation")
+	}
+	standalone := config(desired.TopologyStandalone)
+	if got := hostedWithID("a-cluster").Holders(standalone); len(got) != 1 {
+		t.Errorf("standalone there is no hosted cluster, and yet %v", got)
+	}
+}
+
+func TestTenure(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	hosted := hostedWithID("a-cluster")
+	claims, holders := cfg.OwnershipLeases(), hosted.Holders(cfg)
+	held := func(i int, holder string) desired.HeldLease {
+		return desired.HeldLease{Name: claims[i].Name, Holder: holder}
+	}
+	unreadable := errors.New("may not list leases")
+	for name, test := range map[string]struct {
+		seen desired.ObservedLeases
+		want desired.Ownership
+	}{
+		"nobody's":                       {desired.ObservedLeases{}, desired.Unclaimed{Missing: claims}},
+		"ours":                           {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[0]), held(1, holders[0])}}, desired.Owned{}},
+		"ours, from before it had an ID": {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[1]), held(1, holders[0])}}, desired.Owned{}},
+		"half ours":                      {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[0])}}, desired.Unclaimed{Missing: claims[1:]}},
+		"without a holder":               {desired.ObservedLeases{Held: []desired.HeldLease{held(0, ""), held(1, holders[0])}}, desired.Unclaimed{Missing: claims[:1]}},
+		"of another controller name":     {desired.ObservedLeases{Held: []desired.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}}, desired.Unclaimed{Missing: claims}},
+		"the controller name taken":      {desired.ObservedLeases{Held: []desired.HeldLease{held(0, "x"), held(1, holders[0])}}, desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}}}},
+		"the revision taken":             {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[0]), held(1, "x")}}, desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
+		"the revision taken, rest free":  {desired.ObservedLeases{Held: []desired.HeldLease{held(1, "x")}}, desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
+		"all taken": {
+			desired.ObservedLeases{Held: []desired.HeldLease{held(0, "x"), held(1, "x")}},
+			desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}, {Claim: claims[1], HeldLease: held(1, "x")}}},
+		},
+		"not readable": {desired.ObservedLeases{Unknown: unreadable}, desired.OwnershipUnknown{Err: unreadable}},
+	} {
+		got := desired.OwnershipOf(cfg, hosted, test.seen)
+		if diff := cmp.Diff(test.want, got, cmp.Comparer(errors.Is)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+func TestOwnClaimsAreNobodyElses(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	hosted := hostedWithID("")
+	claims, holder := cfg.OwnershipLeases(), hosted.Holders(cfg)[0]
+	ours := desired.HeldLease{Name: claims[1].Name, Holder: holder}
+	seen := desired.ObservedLeases{Held: []desired.HeldLease{
+		{Name: claims[0].Name, Holder: "x"}, ours, {Name: "hypergate-claim-revision-other", Holder: holder},
+	}}
+	if diff := cmp.Diff([]desired.HeldLease{ours}, desired.OwnLeases(cfg, hosted, seen)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestATakenGuestSaysHowToHandOver(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	by := desired.HeldLease{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	err := desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
+		By: []desired.LeaseOfOther{{Claim: cfg.OwnershipLeases()[0], HeldLease: by}, {Claim: cfg.OwnershipLeases()[1], HeldLease: by}},
+	}}
+	text := err.Error()
+	for _, part := range []string{
+		"the controller name openshift.io/gateway-controller/v1", "another hypergate (\"hosted/x/    (123", "2026-01-02T03:04:05Z", "and the revision openshift-gateway", "stop that hypergate and its istiod",
+		"kubectl -n openshift-ingress delete lease hypergate-claim-controller-27e2e0b7 hypergate-claim-revision-openshift-gateway;", "--controller-name", "--revision",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q lacks %q", text, part)
+		}
+	}
+	if strings.ContainsAny(text, "\n\x1b\u202e\u2028[") || strings.Count(text, "hosted/x/") != 1 || len(text) > 700 {
+		t.Errorf("a holder may say anything: %q", text)
+	}
+}
+
+func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
+	guest := asking("openshift-default")
+	guest.Namespace = desired.Missing
+	state := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{CA: testCA(t)}, guest)
+	list := state.Namespace()
+	if len(list) != 1 || list[0].Key().Name != "openshift-ingress" {
+		t.Errorf("the namespace is %v", list)
+	}
+	guest.Namespace = desired.Present
+	if list := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{CA: testCA(t)}, guest).Namespace(); len(list) != 0 {
+		t.Errorf("a namespace that is there is planned: %v", list)
+	}
+}
+
+func TestRivals(t *testing.T) {
+	const finalizer = "its finalizer is on GatewayClass a"
+	deployment := desired.ForeignIstiod{Seen: "Deployment openshift-ingress/istiod-openshift-gateway"}
+	istio := "istios.sailoperator.io openshift-gateway"
+	istiods := func(owner string) desired.ForeignInstallations {
+		return desired.ForeignInstallations{Istiods: []desired.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: owner}}}
+	}
+	hosted, standalone := config(desired.TopologyHosted), config(desired.TopologyStandalone)
+	renamed, revised := hosted, hosted
+	renamed.ControllerName = "example.com/gateways"
+	revised.Revision = "mine"
+	for name, test := range map[string]struct {
+		cfg  desired.Config
+		seen desired.ForeignInstallations
+		want []desired.ConflictingController
+	}{
+		"nobody":               {hosted, desired.ForeignInstallations{}, nil},
+		"finalizer":            {hosted, desired.ForeignInstallations{Finalized: []string{"a", "b"}}, []desired.ConflictingController{desired.IngressOperator{Seen: finalizer}}},
+		"Istio of OpenShift's": {hosted, desired.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []desired.ConflictingController{desired.IngressOperator{Seen: istio}}},
+		"Istio of OpenShift's, our revision is another": {revised, desired.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []desired.ConflictingController{desired.IngressOperator{Seen: istio}}},
+		"an Istio of our revision":                      {renamed, desired.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []desired.ConflictingController{desired.ForeignIstiod{Seen: istio}}},
+		"somebody's own Istio":                          {hosted, desired.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
+		"an istiod in the guest":                        {hosted, istiods(""), []desired.ConflictingController{deployment}},
+		"a standalone hypergate's istiod":               {hosted, istiods("openshift-gateway.management"), []desired.ConflictingController{deployment}},
+		"our own istiod, standalone":                    {standalone, istiods("openshift-gateway.management"), nil},
+		"somebody's istiod, standalone":                 {standalone, istiods(""), []desired.ConflictingController{deployment}},
+		"our own without its label is drift":            {standalone, istiods(desired.Unlabelled), nil},
+		"but in a guest it is another hypergate's":      {hosted, istiods(desired.Unlabelled), []desired.ConflictingController{deployment}},
+		"both": {
+			hosted,
+			desired.ForeignInstallations{Finalized: []string{"a"}, Istiods: istiods("").Istiods},
+			[]desired.ConflictingController{desired.IngressOperator{Seen: finalizer}, deployment},
+		},
+	} {
+		if diff := cmp.Diff(test.want, desired.ConflictsOf(test.cfg, test.seen)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+func TestARivalIsNamedWithWhatEndsIt(t *testing.T) {
+	cfg := config(desired.TopologyHosted)
+	text := desired.ConflictError{Config: cfg, Controllers: []desired.ConflictingController{desired.IngressOperator{Seen: "seen here"}, desired.ForeignIstiod{Seen: "seen there"}}}.Error()
+	for _, part := range []string{
+		"OpenShift's ingress operator", "seen here", "--controller-name", "managementMode: Unmanaged", "ingresses.operator.openshift.io cluster", "; an istiod of the revision openshift-gateway", "seen there", "--revision",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q lacks %q", text, part)
+		}
+	}
+	if strings.Contains(text, cfg.MgmtNamespace) {
+		t.Errorf("%q names the management namespace", text)
+	}
+}

@@ -1,0 +1,131 @@
+package desired
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TLSRouteVersions are the versions of the Gateway API's TLSRoute with the fields that are used here, the best first. Which of them a cluster serves depends on
+// the Gateway API that it has: 1.5 has the first, and up to 1.4 the experimental channel the others.
+func TLSRouteVersions() []string { return []string{"v1", "v1alpha3", "v1alpha2"} }
+
+// externalDNSHostname asks external-dns for a name (hypershift api/hypershift/v1beta1, ExternalDNSHostnameAnnotation).
+const externalDNSHostname = "external-dns.alpha.kubernetes.io/hostname"
+
+// addRoutes adds what publishes istiod in a way: a Service, whose address the cluster hands out, and a route to it, which comes after the Service
+// and goes before it. HyperShift's router stops at a Route whose Service is missing.
+func (p *draft) addRoutes(by strategy, at EndpointState) error {
+	if by.expose == nil || by.evidence == EvidenceRoutes && p.hosted.Endpoints.ControlPlaneRoute.Exists {
+		return nil // another party publishes it
+	}
+	err := p.addMgmt(&p.plan.Mgmt, xdsService(p.cfg, by, p.hosted.ControlPlane))
+	published, known := at.(EndpointKnown)
+	kinds := by.kind(p.cfg, p.hosted.Endpoints.TLSRouteVersion)
+	if err != nil || !known || len(kinds) == 0 {
+		return err
+	}
+	u := passthroughRoute(p.cfg, by.route, kinds[0].GVK, published.At.Host)
+	p.hosted.ControlPlane.ownerReference(u)
+	o, err := newObject(u, SideMgmt, p.cfg, kinds)
+	if err != nil {
+		return fmt.Errorf("publishing istiod: %w", err)
+	}
+	p.plan.Routes = append(p.plan.Routes, MgmtObject{o})
+	return nil
+}
+
+// xdsService leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
+// at it.
+func xdsService(cfg Config, by strategy, plane ControlPlane) *unstructured.Unstructured {
+	port := map[string]any{"name": xdsPortName, "port": int64(xdsPort), "targetPort": int64(xdsPort), "protocol": "TCP"}
+	spec := map[string]any{"selector": istiodPods(cfg), "ports": []any{port}}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": spec}}
+	u.SetNamespace(cfg.MgmtNamespace)
+	u.SetName(cfg.XDSService())
+	u.SetLabels(map[string]string{"app": "istiod"})
+	by.expose(cfg, plane, u, port)
+	return u
+}
+
+func asClusterIP(_ Config, _ ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
+	setType(service, "ClusterIP")
+}
+
+func asLoadBalancer(cfg Config, plane ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
+	spec := setType(service, "LoadBalancer")
+	if len(plane.AllowedCIDRs) > 0 {
+		ranges := make([]any, 0, len(plane.AllowedCIDRs))
+		for _, block := range plane.AllowedCIDRs {
+			ranges = append(ranges, block)
+		}
+		spec["loadBalancerSourceRanges"] = ranges
+	}
+	if cfg.Publish.At.Host != "" {
+		service.SetAnnotations(map[string]string{externalDNSHostname: cfg.Publish.At.Host})
+	}
+}
+
+func asNodePort(cfg Config, _ ControlPlane, service *unstructured.Unstructured, port map[string]any) {
+	setType(service, "NodePort")
+	if cfg.Publish.At.Port != 0 {
+		port["nodePort"] = int64(cfg.Publish.At.Port)
+	}
+}
+
+// setType sets the type of a Service and returns its spec.
+func setType(service *unstructured.Unstructured, name string) map[string]any {
+	spec, _ := service.Object["spec"].(map[string]any)
+	spec["type"] = name
+	return spec
+}
+
+const xdsPortName = "tls-xds"
+
+// passthroughRoute hands connections on by the name that they ask for, without ending TLS: istiod's certificate is what a gateway sees.
+func passthroughRoute(cfg Config, route routeKind, gvk schema.GroupVersionKind, host string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": route.spec(cfg, host)}}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(cfg.MgmtNamespace)
+	u.SetName(cfg.XDSService())
+	u.SetLabels(map[string]string{"app": "istiod"})
+	return u
+}
+
+// routeSpec is that of an OpenShift Route.
+func routeSpec(cfg Config, host string) map[string]any {
+	return map[string]any{
+		"host": host,
+		"to":   map[string]any{"kind": "Service", "name": cfg.XDSService(), "weight": int64(100)},
+		"port": map[string]any{"targetPort": xdsPortName},
+		"tls":  map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
+	}
+}
+
+// tlsRouteSpec is that of the Gateway API's TLSRoute.
+func tlsRouteSpec(cfg Config, host string) map[string]any {
+	parent := map[string]any{"namespace": cfg.Publish.Gateway.Namespace, "name": cfg.Publish.Gateway.Name}
+	if cfg.Publish.Gateway.Listener != "" {
+		parent["sectionName"] = cfg.Publish.Gateway.Listener
+	}
+	return map[string]any{
+		"parentRefs": []any{parent},
+		"hostnames":  []any{host},
+		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": cfg.XDSService(), "port": int64(xdsPort)}}}},
+	}
+}
+
+// xdsClients are the addresses from which istiod may be reached through a load balancer or a node's port: those that may reach the guest's API server, which are all
+// unless the HostedControlPlane says otherwise, as with HyperShift's own policies for such Services (hypershift-operator/controllers/hostedcluster/network_policies.go).
+func xdsClients(plane ControlPlane) []any {
+	blocks := plane.AllowedCIDRs
+	if len(blocks) == 0 {
+		blocks = []string{"0.0.0.0/0", "::/0"}
+	}
+	out := make([]any, 0, len(blocks))
+	for _, block := range blocks {
+		out = append(out, map[string]any{"ipBlock": map[string]any{"cidr": block}})
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package guest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+const istioCRD = "istios.sailoperator.io"
+
+var theIstios = fakeapi.Collection{Path: "/apis/sailoperator.io/v1/istios", APIVersion: "sailoperator.io/v1", Kind: "Istio"}
+
+func nobody(api *fakeapi.Server) {
+	api.Put(theCRDs, crd(classCRD, ""))
+	api.Put(theNamespaces)
+	api.Put(theClasses)
+}
+
+func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Put(theLeases,
+			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress, uid: u2, labels: {gateway.hypergate.dev/claim: ""}}}`,
+			`{metadata: {name: hypergate-claim-controller-27e2e0b7, namespace: openshift-ingress, uid: u1, creationTimestamp: "2026-01-02T03:04:05Z", labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
+			`{metadata: {name: istio-gateway-deployment, namespace: openshift-ingress}, spec: {holderIdentity: istiod}}`)
+	})
+	want := desired.ObservedLeases{Held: []desired.HeldLease{
+		{Name: "hypergate-claim-controller-27e2e0b7", Holder: "me", UID: "u1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		{Name: "hypergate-claim-revision-openshift-gateway", UID: "u2"},
+	}}
+	if diff := cmp.Diff(want, f.observed().Leases, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	f.api.Put(theLeases)
+	f.Eventually(func() []desired.HeldLease { return f.observed().Leases.Held }).Should(gomega.BeEmpty())
+}
+
+// TestAClaimThatIsGoneBeforeTheAnswer: whoever deletes a Lease as soon as it is there may be seen to before the API server's answer to the claim is. The claim
+// is then nobody's, and must be taken again.
+func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
+	const name = "hypergate-claim-revision-openshift-gateway"
+	lease := `{metadata: {name: ` + name + `, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`
+	var f *fixture
+	held := func() []desired.HeldLease { return f.observed().Leases.Held }
+	f = startWith(t, nobody, func(next http.RoundTripper) http.RoundTripper {
+		return answering(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodPatch {
+				return next.RoundTrip(r)
+			}
+			f.api.Put(theLeases, lease)
+			f.Eventually(held).Should(gomega.HaveLen(1))
+			look := r.Clone(r.Context())
+			look.Method, look.Body, look.ContentLength, look.URL.RawQuery = http.MethodGet, nil, 0, ""
+			response, err := next.RoundTrip(look)
+			f.api.Put(theLeases)
+			f.Eventually(held).Should(gomega.BeEmpty())
+			return response, err
+		})
+	})
+	f.observed()
+	f.Expect(f.guest.Acquire(t.Context(), desired.OwnershipLease{Name: name, Purpose: "the revision"}, "me")).To(gomega.Succeed())
+	f.Expect(held()).To(gomega.BeEmpty())
+}
+
+type answering func(*http.Request) (*http.Response, error)
+
+func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestOfLeasesLittleIsKept: a Lease of another name is not even asked for, and its holder's name may be as long as the guest likes.
+func TestOfLeasesLittleIsKept(t *testing.T) {
+	const own = "hosted/openshift-gateway/0123456789abcdef"
+	long := own + strings.Repeat("x", 1<<20)
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Put(theLeases,
+			`{metadata: {name: hypergate-claim-other, namespace: openshift-ingress, labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
+			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress}, spec: {holderIdentity: `+long+`}}`)
+	})
+	held := f.observed().Leases.Held
+	f.Expect(held).To(gomega.HaveLen(1))
+	f.Expect(held[0].Holder).To(gomega.And(gomega.HavePrefix(own+"x"), gomega.HaveSuffix("…"), gomega.WithTransform(func(s string) int { return len(s) }, gomega.Equal(128))))
+}
+
+func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Fail(theLeases, forbidden("leases.coordination.k8s.io"))
+	})
+	f.Expect(f.observed().Leases.Unknown).To(gomega.MatchError(gomega.ContainSubstring("leases")))
+	f.Expect(f.guest.Check()).NotTo(gomega.Succeed())
+	f.api.Fail(theLeases, nil)
+	f.Eventually(func() error { return f.observed().Leases.Unknown }).Should(gomega.Succeed())
+}
+
+func TestOthersWhoServeWhatIsOurs(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Put(theClasses,
+			class("b", "openshift.io/gateway-controller/v1", ", finalizers: [openshift.io/ingress-operator-sail-finalizer]"),
+			class("a", "openshift.io/gateway-controller/v1", ", finalizers: [gateway-exists-finalizer.gateway.networking.k8s.io]"),
+			class("foreign", "example.com/other", ", finalizers: [openshift.io/ingress-operator-sail-finalizer]"))
+		api.Put(theIstiods, `{metadata: {name: istiod-openshift-gateway, namespace: openshift-ingress, labels: {gateway.hypergate.dev/owner: openshift-gateway.management}}}`,
+			`{metadata: {name: istiod-other, namespace: openshift-ingress}}`)
+	})
+	want := desired.ForeignInstallations{
+		Finalized: []string{"b"}, Istiods: []desired.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: "openshift-gateway.management"}},
+	}
+	var seen desired.ForeignInstallations
+	f.Eventually(func() []string {
+		seen = f.observed().Foreign
+		return seen.Finalized
+	}).ShouldNot(gomega.BeEmpty())
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	f.Expect(f.api.Requests(theIstios)).To(gomega.BeEmpty(), "asked for what is not served")
+}
+
+func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
+	f := start(t, nobody)
+	f.Expect(f.observed().Foreign.Istios).To(gomega.BeEmpty())
+	f.api.Put(theIstios, "{metadata: {name: openshift-gateway}}", "{metadata: {name: default}}")
+	f.api.Put(theCRDs, crd(classCRD, ""), crd(istioCRD, ""))
+	f.Eventually(func() []string {
+		seen, err := f.guest.Observe() // it is not known meanwhile
+		if err != nil {
+			return nil
+		}
+		return seen.Foreign.Istios
+	}).Should(gomega.Equal([]string{"default", "openshift-gateway"}))
+	f.api.Put(theCRDs, crd(classCRD, ""))
+	f.Eventually(func() []string { return f.observed().Foreign.Istios }).Should(gomega.BeEmpty())
+}
+
+func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Put(theCRDs, crd(classCRD, ""), crd(istioCRD, ""))
+		api.Fail(theIstiods, forbidden("deployments.apps"))
+		api.Fail(theIstios, forbidden("istios.sailoperator.io"))
+	})
+	f.observed()
+	f.Eventually(func() (out []string) {
+		for _, p := range f.guest.WatchProblems() {
+			out = append(out, p.GVK.Kind+": "+p.Cause.String())
+		}
+		return out
+	}).Should(gomega.ContainElements("Deployment: may not list deployments.apps", "Istio: may not list istios.sailoperator.io"))
+}
+
+func TestWhoElseWroteACondition(t *testing.T) {
+	entry := func(manager, fields string) string {
+		return "{manager: " + manager + ", operation: Update, subresource: status, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: " + fields + "}"
+	}
+	f := start(t, func(api *fakeapi.Server) {
+		nobody(api)
+		api.Put(theClasses, class("a", "openshift.io/gateway-controller/v1", ", managedFields: ["+
+			entry("hypergate", `{"f:status": {"f:conditions": {"k:{\"type\":\"SupportedVersion\"}": {}}}}`)+", "+
+			entry("kubectl", `{"f:metadata": {"f:labels": {}}}`)+", "+
+			entry("ingress-operator", `{"f:status": {"f:conditions": {".": {}, "k:{\"type\":\"CRDsReady\"}": {"f:status": {}}}}}`)+"]"))
+	})
+	f.observed()
+	f.Eventually(func() map[string]string { return f.guest.StatusWriters("a") }).Should(gomega.Equal(map[string]string{"CRDsReady": "ingress-operator"}))
+	f.Expect(f.guest.StatusWriters("none")).To(gomega.BeEmpty())
+}

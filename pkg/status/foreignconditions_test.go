@@ -1,0 +1,113 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+var (
+	taken = desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
+		By: []desired.LeaseOfOther{{Claim: desired.OwnershipLease{Name: "the-lease", Purpose: "the revision r"}, HeldLease: desired.HeldLease{Holder: "hosted/r/abc"}}},
+	}}
+	rival = desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: "Deployment a/b"}}}
+)
+
+func installedOf(o status.Result) metav1.Condition {
+	return status.Conditions(desired.GatewayClass{Name: "a"}, o, nil, time.Unix(0, 0))[0]
+}
+
+func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
+	for name, test := range map[string]struct {
+		refused error
+		istiod  desired.Availability
+		status  metav1.ConditionStatus
+		reason  string
+		parts   []string
+	}{
+		"taken":              {taken, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother, []string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"}},
+		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"serves since", "nothing more is done for it", "delete lease the-lease"}},
+		"rival":              {rival, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother, []string{"nothing was changed", "Deployment a/b", "--revision"}},
+		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"nothing more is done for it", "Deployment a/b"}},
+		"taken away": {
+			desired.ContestedError{Missing: []desired.OwnershipLease{{Name: "the-lease"}}, Namespace: "openshift-ingress", Every: 10 * time.Second},
+			desired.Available,
+			metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"serves since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
+		},
+		"forbidden": {
+			desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
+				errors.New(`User "u" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))},
+			desired.Absent, metav1.ConditionFalse, status.ReasonInstallFailed,
+			[]string{"guest side: may not create leases.coordination.k8s.io", "belongs to another hypergate", "nothing was changed"},
+		},
+	} {
+		got := installedOf(status.Result{PlanProblem: fmt.Errorf("wrapped: %w", test.refused), Istiod: test.istiod})
+		if got.Status != test.status || got.Reason != test.reason {
+			t.Errorf("%s: %s %s", name, got.Status, got.Reason)
+		}
+		for _, part := range test.parts {
+			if !strings.Contains(got.Message, part) {
+				t.Errorf("%s: %q lacks %q", name, got.Message, part)
+			}
+		}
+	}
+}
+
+func TestConditionsOfOthersAreLeftToThem(t *testing.T) {
+	conditions := func(types ...string) (out []metav1.Condition) {
+		for _, t := range types {
+			kind, reason, _ := strings.Cut(t, "/")
+			out = append(out, metav1.Condition{Type: kind, Reason: reason})
+		}
+		return out
+	}
+	wanted := conditions("ControllerInstalled", "CRDsReady", "SupportedVersion")
+	all := []string{"ControllerInstalled", "CRDsReady", "SupportedVersion"}
+	for name, test := range map[string]struct {
+		previous []metav1.Condition
+		refused  error
+		writers  map[string]string
+		want     []string
+	}{
+		"not refused":                        {nil, nil, map[string]string{"CRDsReady": "kubectl"}, all},
+		"refused for another cause":          {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all},
+		"taken, nothing said":                {nil, taken, nil, []string{"ControllerInstalled"}},
+		"taken, the holder says":             {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil},
+		"taken, who stands by has said":      {conditions("ControllerInstalled/OwnedByAnother"), taken, nil, []string{"ControllerInstalled"}},
+		"taken, istiod says":                 {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}},
+		"rival who says nothing":             {conditions("Accepted/Accepted"), rival, map[string]string{"Accepted": "pilot-discovery"}, all},
+		"rival who says that it serves":      {conditions("ControllerInstalled/Installed"), rival, map[string]string{"ControllerInstalled": "ingress-operator"}, []string{"CRDsReady", "SupportedVersion"}},
+		"rival who says all that we do, too": {conditions(all...), rival, map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"}, nil},
+	} {
+		ours, write := status.KeepForeignConditions(test.previous, slices.Clone(wanted), test.refused, test.writers)
+		var got []string
+		for _, c := range write {
+			got = append(got, c.Type)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		if len(write) == 0 && !status.Same(ours, write) {
+			t.Errorf("%s: nothing is to be written, and yet it would be, for ever", name)
+		}
+	}
+}
+
+func TestOtherWritersOfWhatIsOurs(t *testing.T) {
+	writers := map[string]string{"Accepted": "pilot-discovery", "ControllerInstalled": "b", "CRDsReady": "a", "SupportedVersion": "a"}
+	if diff := cmp.Diff([]string{"a", "b"}, status.OtherWriters(writers)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
