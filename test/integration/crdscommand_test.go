@@ -48,7 +48,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.Expect(code).To(gomega.Equal(0))
 	w.Expect(report.CRDs).To(gomega.HaveLen(9))
 	for _, crd := range report.CRDs {
-		w.Expect(crd).To(gomega.Equal(crdReported{Name: crd.Name, Owner: ownerReported{Kind: "nobody"}, Content: "Absent", Verdict: "Install", Because: "Absent"}))
+		w.Expect(crd).To(gomega.Equal(crdReported{Name: crd.Name, Owner: ownerReported{Kind: "none"}, Content: "Absent", Verdict: "Install", Reason: "Absent"}))
 	}
 
 	t.Log("somebody installs some, and alters two")
@@ -83,10 +83,10 @@ func TestTheCRDsCommand(t *testing.T) {
 		return "kubectl annotate --overwrite crd " + name + " " + crds.ManageAnnotation + "=true"
 	}
 	want := map[string]crdReported{
-		sameCRD:    {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Because: "Identical"},
-		usedCRD:    {Name: usedCRD, Owner: third, Content: "Different", Verdict: "Blocked", Because: "NeedsConsent", WhatToDo: consent(usedCRD)},
-		alteredCRD: {Name: alteredCRD, Owner: third, Content: "Different", Verdict: "Blocked", Because: "NeedsConsent", WhatToDo: consent(alteredCRD)},
-		istioCRD:   {Name: istioCRD, Owner: third, Content: "Same", Verdict: "Keep", Because: "Identical"},
+		sameCRD:    {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
+		usedCRD:    {Name: usedCRD, Owner: third, Content: "Different", Verdict: "Blocked", Reason: "NeedsConsent", NextStep: consent(usedCRD)},
+		alteredCRD: {Name: alteredCRD, Owner: third, Content: "Different", Verdict: "Blocked", Reason: "NeedsConsent", NextStep: consent(alteredCRD)},
+		istioCRD:   {Name: istioCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
 	}
 	for _, crd := range report.CRDs {
 		if diff := cmp.Diff(want[crd.Name], crd); crd.Verdict != "Install" && diff != "" {
@@ -152,7 +152,7 @@ type (
 	crdReported struct {
 		Name                                string
 		Owner                               ownerReported
-		Content, Verdict, Because, WhatToDo string
+		Content, Verdict, Reason, NextStep string
 	}
 	ownerReported  struct{ Kind, Name string }
 	objectReported struct {
