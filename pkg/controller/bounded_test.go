@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // transport is a transport that is a function.
@@ -146,9 +145,9 @@ func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 // TestThePassLeavesTheGuestInTime: what is done in the guest in one pass ends after guestTime, and says why.
 func TestThePassLeavesTheGuestInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, began := newPass(status.Result{}), time.Now()
+		e, began := newExecution(&Reconciler{}, observation{}), time.Now()
 		<-time.After(time.Second)
-		ctx, over := p.inGuest(t.Context())
+		ctx, over := e.inGuest(t.Context())
 		defer over()
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Fatal("it has no end")
@@ -164,12 +163,12 @@ func TestThePassLeavesTheGuestInTime(t *testing.T) {
 func TestClassesBeyondTheBoundShareALimit(t *testing.T) {
 	c, now := newClasses(), time.Unix(0, 0)
 	for range beyondBurst {
-		if c.beyond.wait(now) != 0 {
+		if c.beyond.Wait(now) != 0 {
 			t.Fatal("the burst ends too soon")
 		}
-		c.beyond.take(now)
+		c.beyond.Take(now)
 	}
-	if got := c.beyond.wait(now); got != beyondEvery {
+	if got := c.beyond.Wait(now); got != beyondEvery {
 		t.Errorf("the next one waits for %s, want %s", got, beyondEvery)
 	}
 }

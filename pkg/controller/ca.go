@@ -7,158 +7,161 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// meshCA is what is known of the mesh CA beside what its Secret says, which mgmt.Cluster keeps.
+// meshCA is what is remembered of the mesh CA beside its Secret, which mgmt.Cluster keeps.
 type meshCA struct {
-	// next is for the installation that may be asked for.
+	// next was made ahead, for the first installation. prepare makes it, the next CA that is needed is this one.
 	next pki.CA
-	// overlap is how long both roots are trusted before and after the switch of a rotation.
+	// overlap is for how long both roots are trusted before and after the switch of a rotation.
 	overlap time.Duration
-	// trusted is whether the last pass found or made everything as it should be that says which roots are trusted.
+	// trusted reports whether the last converge found or made everything that says which roots are trusted. Written by
+	// execute.
 	trusted bool
-	// waiting is what a rotation waits for.
-	waiting rotationDelay
 }
 
-// ensureCA has a mesh CA for the classes, and rotates it. Unmanaged, one that is there is kept as it is.
-func (r *Reconciler) ensureCA(ctx context.Context, p *pass) error {
+// caStep is the mesh CA that a plan is computed with, and how far its rotation is.
+type caStep struct {
+	ca       pki.CA
+	rotation pki.Rotation
+	// changed reports whether they differ from what was observed. They are then kept before the plan is applied.
+	changed bool
+	// began is set if the rotation enters another phase.
+	began bool
+	// waitsFor is what a due step of the rotation waits for. Empty: nothing.
+	waitsFor string
+	// requeue is when the rotation needs another look. Zero: it does not.
+	requeue time.Duration
+}
+
+// unusableCAError refuses a plan because the mesh CA in the Secret cannot be used.
+type unusableCAError struct{ err error }
+
+// Error names the Secret and the cause.
+func (e unusableCAError) Error() string {
+	return fmt.Sprintf("the mesh CA in Secret %s cannot be used: %v", desired.CASecretName, e.err)
+}
+
+// Unwrap returns the cause.
+func (e unusableCAError) Unwrap() error { return e.err }
+
+// decideCA decides which mesh CA the classes get, and rotates it. An unmanaged guest keeps the CA that is there.
+func (d decider) decideCA(o observation) (caStep, error) {
+	observed := caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}
 	switch {
-	case len(p.guest.Classes) == 0:
-		return nil
-	case p.mgmt.InvalidCA != nil:
-		return p.mgmt.InvalidCA // in each mode: a plan without the CA would delete it
-	case !r.managed(p):
-		return nil
+	case len(o.guest.Classes) == 0:
+		return observed, nil
+	case o.mgmt.InvalidCA != nil:
+		return caStep{}, o.mgmt.InvalidCA // in each mode: a plan without the CA would delete it
+	case !o.isManaged(d.config):
+		return observed, nil
 	}
-	if err := r.loadOrCreateCA(p); err != nil {
-		return err
-	}
-	if err := r.rotate(ctx, p); err != nil {
-		return fmt.Errorf("rotating the mesh CA: %w", err)
-	}
-	return nil
-}
-
-// loadOrCreateCA makes the mesh CA where there is none, and refuses one that cannot be used.
-func (r *Reconciler) loadOrCreateCA(p *pass) error {
-	now := r.clock.Now()
-	if !p.mgmt.CA.Exists() {
-		ca, err := r.newCA()
+	step := observed
+	if !step.ca.Exists() {
+		ca, err := d.makeCA(o.now)
 		if err != nil {
-			return err
+			return caStep{}, err
 		}
-		r.mgmt.CacheCA(ca, pki.Rotation{})
-		p.mgmt.CA = ca
+		step = caStep{ca: ca, changed: true}
 	}
-	if err := cmp.Or(p.mgmt.CA.Check(now), p.mgmt.Rotation.Check(p.mgmt.CA, now)); err != nil {
-		r.mgmt.RereadCA()
-		return fmt.Errorf("the mesh CA in Secret %s cannot be used: %w", desired.CASecretName, err)
+	if err := cmp.Or(step.ca.Check(o.now), step.rotation.Check(step.ca, o.now)); err != nil {
+		return caStep{}, unusableCAError{err}
 	}
-	return nil
+	step, err := d.decideRotation(o, step)
+	if err != nil {
+		return caStep{}, fmt.Errorf("rotating the mesh CA: %w", err)
+	}
+	return step, nil
 }
 
-// newCA is the CA that was made ahead, or another.
-func (r *Reconciler) newCA() (pki.CA, error) {
-	if ca := r.ca.next; ca.Exists() {
-		r.ca.next = pki.CA{}
-		return ca, nil
+// makeCA returns the CA that was made ahead, or another one.
+func (d decider) makeCA(now time.Time) (pki.CA, error) {
+	if d.ca.next.Exists() {
+		return d.ca.next, nil
 	}
-	return pki.New(r.clock.Now())
+	return d.newCA(now)
 }
 
-// Waits of a rotation for what is no event: that a pass made everything as it should be, and that istiod has published the roots.
+// Delays of a rotation for what is no event: that everything was applied, and that istiod has published the roots.
 const (
 	firstRotationDelay = time.Second
 	maxRotationDelay   = 5 * time.Second
 )
 
-// rotate takes the step of the CA's rotation that is due. A phase lasts for the overlap, from when everybody can know what it brought: istiod runs
-// with it, the guest's API server trusts it, and the guest's gateways are told of it. That moment is written down, so that a restart does not
-// prolong the phase.
-func (r *Reconciler) rotate(ctx context.Context, p *pass) error {
-	if p.mgmt.CAOwner == desired.Theirs {
-		return nil
+// isSpreading reports whether a rotation has a phase whose roots are not known everywhere yet.
+func isSpreading(r pki.Rotation) bool { return r.Phase != pki.Steady && r.Effective.IsZero() }
+
+// decideRotation takes the step of the CA's rotation that is due. A phase lasts for the overlap, which counts from when
+// its roots are known everywhere: istiod runs with them, the guest's API server trusts them, and the guest's gateways
+// have them. That moment is written down, so that a restart does not prolong the phase.
+func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
+	if o.mgmt.CAOwner == desired.Theirs {
+		return step, nil
 	}
-	now, options := r.clock.Now(), pki.RotationOptions{Overlap: r.ca.overlap, Request: p.mgmt.RotationRequest}
-	due, at, err := p.mgmt.Rotation.Due(p.mgmt.CA, now, options)
+	options := pki.RotationOptions{Overlap: d.ca.overlap, Request: o.mgmt.RotationRequest}
+	due, at, err := step.rotation.Due(step.ca, o.now, options)
 	if err != nil {
-		return err
+		return caStep{}, err
 	}
 	if !due {
-		r.ca.waiting = rotationDelay{}
-		p.requeueAfter(max(at.Sub(now), time.Second))
-		return nil
+		step.requeue = max(at.Sub(o.now), time.Second)
+		return step, nil
 	}
-	spreading := p.mgmt.Rotation.Phase != pki.Steady && p.mgmt.Rotation.Effective.IsZero()
-	why := r.unsettled(p)
-	if why == "" && spreading {
-		why = r.unpublished(ctx, p)
+	spreading := isSpreading(step.rotation)
+	if step.waitsFor = d.ca.blockedBy(o.mgmt); step.waitsFor == "" && spreading {
+		step.waitsFor = o.roots
 	}
-	if why != "" {
-		p.requeueAfter(r.ca.waiting.tell(ctx, why))
-		return nil
+	if step.waitsFor != "" {
+		return step, nil
 	}
-	r.ca.waiting = rotationDelay{}
 	if spreading {
-		p.mgmt.Rotation.Effective = now
-		r.mgmt.CacheCA(p.mgmt.CA, p.mgmt.Rotation)
+		step.rotation.Effective, step.changed = o.now, true
 	}
-	ca, rotation, err := p.mgmt.Rotation.Step(p.mgmt.CA, now, options)
+	ca, rotation, err := step.rotation.Step(step.ca, o.now, options)
 	if err != nil {
-		return err
+		return caStep{}, err
 	}
-	if rotation.Phase != p.mgmt.Rotation.Phase {
-		logr.FromContextOrDiscard(ctx).Info("Rotating the mesh CA", "phase", cmp.Or(string(rotation.Phase), "done"), "overlap", r.ca.overlap.String())
-		r.mgmt.CacheCA(ca, rotation)
-		p.mgmt.CA, p.mgmt.Rotation = ca, rotation
-		p.requeueAfter(firstRotationDelay)
-		return nil
+	if rotation.Phase != step.rotation.Phase {
+		return caStep{ca: ca, rotation: rotation, changed: true, began: true, requeue: firstRotationDelay}, nil
 	}
-	p.requeueAfter(max(rotation.Effective.Add(r.ca.overlap).Sub(now), time.Second))
-	return nil
+	step.requeue = max(rotation.Effective.Add(d.ca.overlap).Sub(o.now), time.Second)
+	return step, nil
 }
 
-// unsettled says what a step of a rotation must not be taken before; empty when it may be.
-func (r *Reconciler) unsettled(p *pass) string {
+// blockedBy returns what must be done before a step of a rotation. Empty: nothing.
+func (c meshCA) blockedBy(m desired.ManagementObservation) string {
 	switch {
-	case p.mgmt.Istiod != desired.Available || p.mgmt.Rollout != desired.RolledOut:
+	case m.Istiod != desired.Available || m.Rollout != desired.RolledOut:
 		return "istiod to be rolled out and available"
-	case !r.ca.trusted:
+	case !c.trusted:
 		return "everything that says which roots are trusted to be applied: the management side, and the guest's webhooks"
 	default:
 		return ""
 	}
 }
 
-// unpublished says what keeps the guest's gateways from knowing the roots that are trusted; empty when nothing does.
-func (r *Reconciler) unpublished(ctx context.Context, p *pass) string {
-	switch all, err := r.guest.HasRoots(ctx, p.mgmt.CA.Root); {
-	case err != nil:
-		// The cause, and not the text, which tells of ports: what is the same from try to try is told once.
-		return "the guest to show the roots that its gateways trust: " + apply.Classify(err, "get", schema.GroupResource{Resource: "configmaps"}).String()
-	case !all:
-		return "istiod to publish the roots in the guest"
-	default:
-		return ""
-	}
-}
-
-// rotationDelay is what a rotation waits for, and how often that was looked at.
+// rotationDelay is what was logged of a rotation that waits, and how often it was looked at.
 type rotationDelay struct {
-	told  lastLogged
-	delay backoff
+	logged lastLogged
+	delay  throttle.Backoff
 }
 
-// tell logs what a rotation waits for, unless it was told last, and says when to look again.
-func (w *rotationDelay) tell(ctx context.Context, why string) time.Duration {
-	if w.told.isNew(why) {
-		logr.FromContextOrDiscard(ctx).Info("The rotation of the mesh CA waits", "for", why)
+// log logs the step once it changes, and returns when to look again. Zero: not before step.requeue.
+func (w *rotationDelay) log(ctx context.Context, step caStep, overlap time.Duration, now time.Time) time.Duration {
+	log := logr.FromContextOrDiscard(ctx)
+	if step.began {
+		log.Info("Rotating the mesh CA", "phase", cmp.Or(string(step.rotation.Phase), "done"), "overlap", overlap.String())
 	}
-	return w.delay.next(firstRotationDelay, maxRotationDelay)
+	if step.waitsFor == "" {
+		*w = rotationDelay{}
+		return 0
+	}
+	if w.logged.isNew(step.waitsFor) {
+		log.Info("Rotation of the mesh CA is waiting", "for", step.waitsFor)
+	}
+	return w.delay.Failed(now, firstRotationDelay, maxRotationDelay)
 }

@@ -3,93 +3,70 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// The status of a class is written ten times in a row, and then once in a while: somebody else may rewrite it, and each write wakes istiod.
-const (
-	statusBurst = 10
-	statusEvery = 10 * time.Second
-	// beyondBurst and beyondEvery are for all classes together that are not looked after because there are too many.
-	beyondBurst = 64
-	beyondEvery = time.Second
-)
-
-// Statuses of classes in one pass: the guest's admin may make many classes, and a webhook that takes its time for each. What is left has its
-// turn in the next pass, before those that had one.
-const (
-	// statusesAtOnce is how many are written at the same time, as many as objects are.
-	statusesAtOnce = 8
-	// statusesPerPass is how many are written in one pass.
-	statusesPerPass = 64
-	// statusTime is how long a pass begins to write them. Each request has its own timeout of three seconds.
-	statusTime = 10 * time.Second
-)
-
-// classes is what was said to the GatewayClasses that ask for us, by their names.
+// classes is what was written to the GatewayClasses of our controller name, by their names.
 type classes struct {
 	byName map[string]*class
-	// beyond is for those that are not looked after.
-	beyond limit
+	// beyond is for those that are not managed, because there are too many.
+	beyond throttle.Limiter
 	// turn counts the statuses that were tried to be written.
 	turn uint64
 }
 
+// class is what was written to one of them.
 type class struct {
-	writes limit
-	// contested is what was said of who else writes its status.
+	writes throttle.Limiter
+	// contested is what was logged of who else writes its status.
 	contested lastLogged
-	// tried is the turn of the last try; 0: there was none.
+	// tried is the turn of the last attempt. Zero: there was none.
 	tried uint64
 }
 
 func newClasses() classes {
-	return classes{byName: map[string]*class{}, beyond: newLimit(beyondBurst, beyondEvery)}
+	return classes{byName: map[string]*class{}, beyond: throttle.NewLimiter(throttle.Rate{Burst: beyondBurst, Every: beyondEvery})}
 }
 
-// of is what was said to one of them.
-func (c *classes) of(name string) *class {
+// get returns what was written to one of them.
+func (c *classes) get(name string) *class {
 	if c.byName[name] == nil {
-		c.byName[name] = &class{writes: newLimit(statusBurst, statusEvery)}
+		c.byName[name] = &class{writes: throttle.NewLimiter(throttle.Rate{Burst: statusBurst, Every: statusEvery})}
 	}
 	return c.byName[name]
 }
 
-// keep forgets all but those that still ask.
-func (c *classes) keep(asking []desired.GatewayClass) {
-	still := make(map[string]bool, len(asking))
-	for _, class := range asking {
-		still[class.Name] = true
+// keep forgets all classes but these.
+func (c *classes) keep(those []desired.GatewayClass) {
+	kept := make(map[string]bool, len(those))
+	for _, class := range those {
+		kept[class.Name] = true
 	}
-	maps.DeleteFunc(c.byName, func(name string, _ *class) bool { return !still[name] })
+	maps.DeleteFunc(c.byName, func(name string, _ *class) bool { return !kept[name] })
 }
 
 // try notes that the status of a class is written.
-func (c *classes) try(said *class, now time.Time) {
+func (c *classes) try(written *class, now time.Time) {
 	c.turn++
-	said.tried = c.turn
-	said.writes.take(now)
+	written.tried = c.turn
+	written.writes.Take(now)
 }
 
-// logContested tells, once, that the status is written again and again. Those who change it as we do, by a patch of their own, are named; hypergate's own name is
-// none of them.
+// logContested logs, once, that another client rewrites the status again and again. Clients that change it as hypergate
+// does, by a patch under a name of their own, are named; hypergate's own name is none of them.
 func (c *class) logContested(ctx context.Context, name string, writers map[string]string) {
 	if who := strings.Join(status.OtherWriters(writers), ", "); c.contested.isNew(who) {
-		logr.FromContextOrDiscard(ctx).Info("Somebody else changes the conditions of a GatewayClass again and again; they are put right once in a while only",
+		logr.FromContextOrDiscard(ctx).Info("Another client keeps changing the conditions of a GatewayClass; they are corrected at a limited rate",
 			"class", name, "fieldManagers", who, "every", statusEvery.String())
 	}
 }
@@ -97,83 +74,46 @@ func (c *class) logContested(ctx context.Context, name string, writers map[strin
 // dueStatus is a class whose conditions are not as they should be.
 type dueStatus struct {
 	name       string
-	said       *class
+	class      *class
 	conditions []metav1.Condition
 }
 
-// writeConditions writes the conditions of the classes that are not as they should be, as many as a pass may.
-func (r *Reconciler) writeConditions(ctx context.Context, p *pass) error {
-	if !r.twoClusters {
-		return nil
-	}
-	due := r.dueStatuses(ctx, p)
-	slices.SortStableFunc(due, func(a, b dueStatus) int { return cmp.Compare(a.said.tried, b.said.tried) })
-	if len(due) > statusesPerPass {
-		due = due[:statusesPerPass]
-		p.requeueAfter(passSpacing)
-	}
-	return r.writeStatuses(ctx, p, due)
-}
-
-// dueStatuses are the classes to be written, but for those that were written too often.
-func (r *Reconciler) dueStatuses(ctx context.Context, p *pass) []dueStatus {
-	res, now := p.result, r.clock.Now()
+// dueStatuses returns the classes to be written, those first that were not tried for longest, as many as one pass
+// writes. requeue is when the next ones are due. Zero: there are none.
+func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []dueStatus, requeue time.Duration) {
+	now, c := r.clock.Now(), &r.reports.classes
 	all := slices.Concat(res.Classes, res.Beyond)
-	r.classes.keep(all)
+	c.keep(all)
 	wanted := status.OfClasses(res)
-	var due []dueStatus
 	for i, class := range all {
+		beyond := i >= len(res.Classes)
 		previous, writers := r.guest.Conditions(class.Name), r.guest.StatusWriters(class.Name)
-		of := wanted.Of
-		if i >= len(res.Classes) {
-			of = wanted.Beyond
+		conditionsOf := wanted.Of
+		if beyond {
+			conditionsOf = wanted.Beyond
 		}
-		previous, conditions := status.KeepForeignConditions(previous, of(class, previous, now), res.PlanProblem, writers)
+		previous, conditions := status.KeepForeignConditions(previous, conditionsOf(class, previous, now), res.PlanProblem, writers)
 		if status.Same(previous, conditions) {
 			continue
 		}
-		said := r.classes.of(class.Name)
-		if said.writes.wait(now) > 0 {
-			said.logContested(ctx, class.Name, writers)
-			p.requeueAfter(statusEvery)
+		written := c.get(class.Name)
+		if written.writes.Wait(now) > 0 {
+			written.logContested(ctx, class.Name, writers)
+			requeue = soonest(requeue, statusEvery)
 			continue
 		}
-		if i >= len(res.Classes) {
-			if wait := r.classes.beyond.wait(now); wait > 0 {
-				p.requeueAfter(wait)
+		if beyond {
+			if wait := c.beyond.Wait(now); wait > 0 {
+				requeue = soonest(requeue, wait)
 				continue
 			}
-			r.classes.beyond.take(now)
+			c.beyond.Take(now)
 		}
-		due = append(due, dueStatus{class.Name, said, conditions})
+		due = append(due, dueStatus{class.Name, written, conditions})
 	}
-	return due
-}
-
-// writeStatuses writes statuses side by side, until one gets no answer: then the others would get none either.
-func (r *Reconciler) writeStatuses(ctx context.Context, p *pass, due []dueStatus) error {
-	begun := time.Now()
-	errs := make([]error, len(due))
-	var writing errgroup.Group
-	writing.SetLimit(statusesAtOnce)
-	var stopped atomic.Bool
-	for i, d := range due {
-		if stopped.Load() || ctx.Err() != nil {
-			break
-		}
-		if time.Since(begun) > statusTime {
-			p.requeueAfter(passSpacing)
-			break
-		}
-		r.classes.try(d.said, r.clock.Now())
-		writing.Go(func() error {
-			errs[i] = r.guest.ApplyConditions(ctx, d.name, d.conditions)
-			if errs[i] != nil && apply.Classify(errs[i], "patch", schema.GroupResource{}).Class().IsTransient() {
-				stopped.Store(true)
-			}
-			return nil
-		})
+	slices.SortStableFunc(due, func(a, b dueStatus) int { return cmp.Compare(a.class.tried, b.class.tried) })
+	if len(due) > statusesPerPass {
+		return due[:statusesPerPass], soonest(requeue, passSpacing)
 	}
-	_ = writing.Wait() // errs holds the errors
-	return errors.Join(errs...)
+	return due, requeue
 }

@@ -77,19 +77,18 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 				for i := range 2 * tc.written {
 					classes = append(classes, desired.GatewayClass{Name: fmt.Sprintf("class-%03d", i)})
 				}
-				r.twoClusters = true
 				seen := map[string]bool{}
 				for range 2 {
 					began, before := time.Now(), len(api.written)
-					p := newPass(status.Result{Classes: classes})
-					if err := r.writeConditions(t.Context(), p); err != nil {
+					next, err := r.writeConditions(t.Context(), status.Result{Classes: classes})
+					if err != nil {
 						t.Fatal(err)
 					}
 					if took := time.Since(began); took != tc.lasts || len(api.written)-before != tc.written || api.most != statusesAtOnce {
 						t.Errorf("%d were written in %s, %d of them at the same time, want %d in %s", len(api.written)-before, took, api.most, tc.written, tc.lasts)
 					}
-					if p.next != passSpacing {
-						t.Errorf("the next pass comes after %s, want %s", p.next, passSpacing)
+					if next != passSpacing {
+						t.Errorf("the next pass comes after %s, want %s", next, passSpacing)
 					}
 				}
 				for _, class := range api.written {
@@ -112,11 +111,11 @@ func TestStatusesStopWithThePass(t *testing.T) {
 		var due []dueStatus
 		for i := range statusesPerPass {
 			name := fmt.Sprint(i)
-			due = append(due, dueStatus{name: name, said: r.classes.of(name)})
+			due = append(due, dueStatus{name: name, class: r.reports.classes.get(name)})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		err := r.writeStatuses(ctx, newPass(status.Result{}), due)
+		_, err := r.writeStatuses(ctx, due)
 		if !errors.Is(err, context.DeadlineExceeded) || len(api.written) > 2*statusesAtOnce {
 			t.Errorf("%d were written: %v", len(api.written), err)
 		}

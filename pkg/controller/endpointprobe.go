@@ -13,6 +13,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // Probe is how it is proven that istiod answers where it is published. The zero value: by a TLS handshake at that address.
@@ -42,9 +43,6 @@ func (p Probe) at(published desired.HostPort) string {
 	}
 }
 
-// probeTimeout ends a handshake that goes nowhere.
-const probeTimeout = 5 * time.Second
-
 // endpointProbe is what is known of the way to istiod where it is published. It was seen to answer, by its name and with a certificate of the mesh CA, and that
 // holds until something of this changes: the address, the roots, or istiod, which may have come back in another place. Then it is looked at again, and what
 // was known before holds until that has failed a few times. The handshake runs beside the passes: an address that swallows connections holds up nothing.
@@ -57,7 +55,7 @@ type endpointProbe struct {
 	// answer is what the handshake under way ends with; nil: there is none.
 	answer chan probeResult
 	done   bool
-	tries  tries
+	failures throttle.Backoff
 }
 
 // probeTarget is what a handshake was about.
@@ -74,7 +72,7 @@ type probeResult struct {
 	err   error
 }
 
-// probe is what is known now, and when to ask again; zero: when woken, or not at all.
+// observe returns what is known now, and when to ask again; zero: when woken, or not at all.
 func (r *endpointProbe) observe(ctx context.Context, hosted desired.ManagementObservation, plan desired.Plan, now time.Time) (status.EndpointProbe, time.Duration) {
 	r.collect()
 	published, known := plan.Endpoint.(desired.EndpointKnown)
@@ -91,12 +89,12 @@ func (r *endpointProbe) observe(ctx context.Context, hosted desired.ManagementOb
 		if r.target.at != about.at {
 			r.known = status.EndpointProbing()
 		}
-		r.target, r.done, r.tries = about, false, tries{}
+		r.target, r.done, r.failures = about, false, throttle.Backoff{}
 	}
 	if r.done || r.answer != nil {
 		return r.known, 0
 	}
-	if wait := r.tries.wait(now); wait > 0 {
+	if wait := r.failures.Wait(now); wait > 0 {
 		return r.known, wait
 	}
 	r.answer = make(chan probeResult, 1)
@@ -130,8 +128,8 @@ func (r *endpointProbe) collect() {
 	case a.err == nil:
 		r.known, r.done = status.EndpointReached(), true
 	default:
-		r.tries.failed(a.began, firstProbeDelay, maxProbeDelay)
-		if r.tries.count >= patience {
+		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)
+		if r.failures.Failures() >= probePatience {
 			r.known = status.EndpointUnreached(unreachedReason(a.err))
 		}
 	}

@@ -17,32 +17,35 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// failure is what kept a pass from making both sides as they should be; the zero value is none.
+// failure is what kept a pass from making both sides as planned. The zero value is none.
 type failure struct {
 	err error
-	// fingerprint is what it is known by from one try to the next. Its text tells ports and times besides, and which objects were tried until time ran out.
+	// fingerprint is what it is known by from one attempt to the next. The text of err also has ports and times, and
+	// which objects were tried until time ran out.
 	fingerprint string
-	// permanent says that everything that failed did so for a cause that somebody must mend, so that trying again at once is of no use.
+	// permanent reports whether every cause needs an action first, so that an immediate retry is of no use.
 	permanent bool
 }
 
-// failureOf finds what failed: of the plan, of the objects of both sides, and of the status.
-func failureOf(res status.Result, untold error) failure {
-	f := failure{err: errors.Join(answer.Brief(res.PlanProblem), res.Mgmt.Err(), res.Guest.Err(), answer.Brief(untold)), permanent: true}
-	gists := map[string]bool{}
+// failureOf returns what failed: the plan, the objects of both sides, or the statuses (statusProblem).
+func failureOf(res status.Result, statusProblem error) failure {
+	err := errors.Join(answer.Brief(res.PlanProblem), res.Mgmt.Err(), res.Guest.Err(), answer.Brief(statusProblem))
+	f := failure{err: err, permanent: true}
+	fingerprints := map[string]bool{}
 	add := func(cause apply.Cause, whole string) {
 		switch {
 		case cause.Class() == apply.Cancelled:
 			f.permanent = false // what ended it is another failure, or the end of this process
 		case cause.Class().IsTransient():
-			f.permanent, gists[cause.Class().String()] = false, true
+			f.permanent, fingerprints[cause.Class().String()] = false, true
 		default:
-			gists[whole] = true
+			fingerprints[whole] = true
 		}
 	}
-	for _, err := range []error{res.PlanProblem, untold} {
+	for _, err := range []error{res.PlanProblem, statusProblem} {
 		if err != nil {
 			add(apply.Classify(err, "", schema.GroupResource{}), fingerprintOf(err))
 		}
@@ -52,66 +55,74 @@ func failureOf(res status.Result, untold error) failure {
 			add(failed.Cause(), fmt.Sprint(side, failed.ID(), failed.Cause()))
 		}
 	}
-	if f.fingerprint = strings.Join(slices.Sorted(maps.Keys(gists)), "; "); len(f.fingerprint) > fingerprintLimit {
+	if f.fingerprint = strings.Join(slices.Sorted(maps.Keys(fingerprints)), "; "); len(f.fingerprint) > fingerprintLimit {
 		f.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(f.fingerprint)))
 	}
 	return f
 }
 
-// fingerprintLimit is the longest gist that is kept as it is, in bytes. Of a longer one, where many objects fail, a checksum is kept.
+// fingerprintLimit is the longest fingerprint that is kept as it is, in bytes. Of a longer one, where many objects fail,
+// a checksum is kept.
 const fingerprintLimit = 1 << 10
 
-// fingerprintOf is what an error is known by. Who has the guest is not part of it: the guest may say another one with each try.
+// fingerprintOf returns what an error is known by. Who owns the guest is not part of it: the guest may name another
+// owner with each attempt.
 func fingerprintOf(err error) string {
-	if taken, is := errors.AsType[desired.OwnedByOtherError](err); is {
-		return taken.Fingerprint()
+	if owned, is := errors.AsType[desired.OwnedByOtherError](err); is {
+		return owned.Fingerprint()
 	}
-	if rival, is := errors.AsType[desired.ConflictError](err); is {
-		return rival.Fingerprint()
+	if conflict, is := errors.AsType[desired.ConflictError](err); is {
+		return conflict.Fingerprint()
 	}
 	return err.Error()
 }
 
-// failureLog is what was said of a failure, and how long the last wait was.
+// failureLog is what was logged of failures, and how long the last delay was.
 type failureLog struct {
 	logged lastLogged
-	// last is what the last try failed with, told or not.
+	// last is what the last attempt failed with, logged or not.
 	last  lastLogged
-	delay backoff
-	// budget is for all that is told: two failures in turn, or one that comes and goes, as a claim that others take and free in a loop, are new each time.
-	budget budget
+	delay throttle.Backoff
+	// limiter is for all lines: two failures in turn, or one that comes and goes, are new each time.
+	limiter throttle.Limiter
 	// skipped counts the failures that were left out since the last line, each once however often it was tried again.
 	skipped int
 }
 
-// report logs a failure unless it is the one that was told last, and says when to try again; zero means that nothing failed. What is beyond the budget is told
-// when it still stands then.
+func newFailureLog() failureLog { return failureLog{limiter: newReportLimiter()} }
+
+// newReportLimiter returns the limiter of what is logged, and of what is written to the HostedControlPlane.
+func newReportLimiter() throttle.Limiter {
+	return throttle.NewLimiter(
+		throttle.Rate{Burst: statusBurst, Every: statusEvery}, throttle.Rate{Burst: lastingBurst, Every: lastingEvery},
+	)
+}
+
+// report logs a failure unless it was logged last, and returns when to try again. Zero means that nothing failed. A
+// failure beyond the limit is logged later if it still persists then.
 func (t *failureLog) report(ctx context.Context, f failure, now time.Time) time.Duration {
 	if f.err == nil {
-		t.logged, t.last, t.delay = lastLogged{}, lastLogged{}, 0
+		t.logged, t.last, t.delay = lastLogged{}, lastLogged{}, throttle.Backoff{}
 		return 0
 	}
 	if f.fingerprint != "" {
-		stands := !t.last.isNew(f.fingerprint)
-		if before := t.logged; t.logged.isNew(f.fingerprint) && !t.log(ctx, f.err, stands, now) {
+		persists := !t.last.isNew(f.fingerprint)
+		if before := t.logged; t.logged.isNew(f.fingerprint) && !t.log(ctx, f.err, persists, now) {
 			t.logged = before
 		}
 	}
 	if f.permanent {
-		return t.delay.next(time.Second, 30*time.Second)
+		return t.delay.Failed(now, firstPermanentRetry, maxPermanentRetry)
 	}
-	return t.delay.next(100*time.Millisecond, 10*time.Second) // what ends by itself is noticed soon
+	return t.delay.Failed(now, firstTransientRetry, maxTransientRetry)
 }
 
-// log logs, if it may be. What stands since a try before is not told yet only because it was left out then.
-func (t *failureLog) log(ctx context.Context, err error, stands bool, now time.Time) bool {
-	if t.budget == (budget{}) {
-		t.budget = newBudget()
+// log logs err, if the limit allows it. A failure that persists is not logged yet only because it was left out before.
+func (t *failureLog) log(ctx context.Context, err error, persists bool, now time.Time) bool {
+	if persists {
+		t.skipped-- // it was counted before
 	}
-	if stands {
-		t.skipped-- // it was counted then
-	}
-	if t.budget.wait(now) > 0 {
+	if t.limiter.Wait(now) > 0 {
 		t.skipped++
 		return false
 	}
@@ -119,8 +130,8 @@ func (t *failureLog) log(ctx context.Context, err error, stands bool, now time.T
 	if t.skipped > 0 {
 		log = log.WithValues("failuresLeftOut", t.skipped)
 	}
-	log.Error(err, "Cannot make both sides as they should be; trying again from time to time")
-	t.budget.spend(now)
+	log.Error(err, "Reconciliation failed, retrying with backoff")
+	t.limiter.Take(now)
 	t.skipped = 0
 	return true
 }

@@ -23,7 +23,7 @@ func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
 	for name, between := range map[string]status.Result{"free": {}, "another trouble": {PlanProblem: errors.New("it would leak")}} {
 		var lines []string
 		ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-		var trouble failureLog
+		trouble := newFailureLog()
 		now := time.Unix(0, 0)
 		tell := func(r status.Result) { trouble.report(ctx, failureOf(r, nil), now) }
 		for range 3600 {
@@ -65,7 +65,7 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
 			ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-			trouble, now := failureLog{budget: newBudget()}, time.Unix(0, 0)
+			trouble, now := newFailureLog(), time.Unix(0, 0)
 			tell := func(text string) {
 				var r status.Result
 				if text != "" {
@@ -73,7 +73,7 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 				}
 				trouble.report(ctx, failureOf(r, nil), now)
 			}
-			for trouble.budget.wait(now) == 0 {
+			for trouble.limiter.Wait(now) == 0 {
 				tell("other")
 				tell("told")
 			}

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,44 +12,32 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// Reporting is whether the HostedControlPlane is told how things stand.
+// Reporting is whether conditions are written to the HostedControlPlane.
 type Reporting int
 
 const (
-	// ReportToControlPlane: it is, where there is one.
+	// ReportToControlPlane writes them, where there is a HostedControlPlane.
 	ReportToControlPlane Reporting = iota
-	// ReportNothing: it is never written to.
+	// ReportNothing never writes to it.
 	ReportNothing
 )
 
-// lookEvery is how often it is looked at what the watches of a guest say that does not answer.
-const lookEvery = 3 * time.Second
-
-// hcpReporter is what was said, and is to be said, to the HostedControlPlanes.
+// hcpReporter is what was written, and is to be written, to the HostedControlPlanes.
 type hcpReporter struct {
 	reporting Reporting
-	writes    budget
+	writes    throttle.Limiter
 	degraded  status.DegradedSince
-	debounce  debounce
-	failure   unreported
+	debounce  throttle.Debounce
+	// failures are the attempts to write that failed, logged is what was logged of them.
+	failures throttle.Backoff
+	logged   lastLogged
 }
 
-// reportOf is what a HostedControlPlane is told of a pass that ended with a report.
-func (r *Reconciler) reportOf(p *pass) status.Result {
-	out := p.result
-	out.GuestWatchProblem, out.KubeconfigProblem, out.Rotation = r.guest.WatchTrouble(), kubeconfigProblem(r.guest.KubeconfigProblem()), string(p.mgmt.Rotation.Phase)
-	if len(p.result.Classes) > 0 {
-		out.TokenProblem, out.WebhookProbe = r.tokens.err, r.webhookProbe.err
-	}
-	if !r.twoClusters {
-		out.ObservationProblem = out.PlanProblem
-	}
-	return out
-}
-
-// kubeconfigProblem marks what of a guest kubeconfig that is not in use mostly ends by itself: its Secret is yet to be made, or HyperShift renews what is in it.
+// kubeconfigProblem marks a problem of the guest kubeconfig that usually ends soon: its Secret does not exist yet, or
+// HyperShift renews what is in it.
 func kubeconfigProblem(err error) error {
 	_, first := errors.AsType[guestconn.AwaitedError](err)
 	_, none := errors.AsType[mgmt.NoKubeconfigError](err)
@@ -60,67 +47,28 @@ func kubeconfigProblem(err error) error {
 	return err
 }
 
-// reportToControlPlanes writes what a HostedControlPlane should say and does not. What fails is tried again, and nothing else depends on it. Its own write
-// is an event, upon which there is nothing to tell.
-func (r *Reconciler) reportToControlPlanes(ctx context.Context, p *pass, res status.Result) {
-	h, now := &r.hcpReporter, r.clock.Now()
-	all := r.mgmt.StatusTargets()
-	if h.reporting == ReportNothing || len(all) == 0 {
-		return
-	}
-	if res.GuestUnseen() {
-		p.requeueAfter(lookEvery)
-	}
-	var again time.Duration
-	res.APIServer = all[0].APIServer
-	h.degraded, again = h.degraded.Observe(res, now)
-	p.requeueAfter(again)
-
-	letters, gist := h.pendingPatches(res, all, now)
-	wait := h.debounce.wait(gist, now)
-	if _, paused := res.Lifecycle.(desired.Paused); wait > 0 && !paused {
-		p.requeueAfter(wait)
-		return
-	}
-	for _, l := range letters {
-		if wait := max(h.failure.wait(now), h.writes.wait(now)); wait > 0 {
-			p.requeueAfter(wait)
-			return
-		}
-		if err := r.mgmt.ReportConditions(ctx, l.to, l.conditions); err != nil {
-			if ctx.Err() != nil {
-				return // the pass has ended
-			}
-			p.requeueAfter(h.failure.log(ctx, err, now))
-			return
-		}
-		h.failure = unreported{}
-		h.writes.spend(now)
-	}
-	h.debounce = debounce{}
-}
-
-// pendingPatches are those to the HostedControlPlanes that do not say what they should, and what they say, without times.
-func (h *hcpReporter) pendingPatches(res status.Result, all []mgmt.StatusTarget, now time.Time) ([]pendingPatch, string) {
-	var letters []pendingPatch
-	var gist strings.Builder
-	for _, to := range all {
-		l := h.patchFor(res, to, now)
-		if status.Undated(to.Conditions, l.conditions) {
-			continue
-		}
-		letters = append(letters, l)
-		for _, c := range l.conditions {
-			fmt.Fprintln(&gist, to.UID, c.Type, c.Status, c.Reason, c.Message)
-		}
-	}
-	return letters, gist.String()
-}
-
-// pendingPatch is what one HostedControlPlane is to be told.
+// pendingPatch is what one HostedControlPlane should say and does not.
 type pendingPatch struct {
 	to         mgmt.StatusTarget
 	conditions []metav1.Condition
+}
+
+// pendingPatches returns the patches for all HostedControlPlanes that do not say what they should, and a text of all of
+// them, without times.
+func (h *hcpReporter) pendingPatches(res status.Result, all []mgmt.StatusTarget, now time.Time) ([]pendingPatch, string) {
+	var patches []pendingPatch
+	var text strings.Builder
+	for _, to := range all {
+		p := h.patchFor(res, to, now)
+		if status.Undated(to.Conditions, p.conditions) {
+			continue
+		}
+		patches = append(patches, p)
+		for _, c := range p.conditions {
+			fmt.Fprintln(&text, to.UID, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return patches, text.String()
 }
 
 func (h *hcpReporter) patchFor(res status.Result, to mgmt.StatusTarget, now time.Time) pendingPatch {
@@ -132,4 +80,13 @@ func (h *hcpReporter) patchFor(res status.Result, to mgmt.StatusTarget, now time
 		res.Lifecycle = desired.Deleting{}
 	}
 	return pendingPatch{to, status.ControlPlane(res, h.degraded, to.Conditions, now)}
+}
+
+// wait returns how long the patches must wait. Zero means that they are written now. A pause is reported at once.
+func (h *hcpReporter) wait(text string, lifecycle desired.Lifecycle, now time.Time) time.Duration {
+	wait := h.debounce.Wait(text, now, hcpQuiet, hcpLatest)
+	if _, paused := lifecycle.(desired.Paused); paused {
+		return 0
+	}
+	return wait
 }

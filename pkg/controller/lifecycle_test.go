@@ -45,54 +45,42 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 	}{
 		{name: "there is none", plane: desired.ControlPlane{}},
 		{name: "an ordinary one", plane: plane},
-		{name: "paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true, says: "it is paused, until it no longer says so"},
+		{name: "paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true, says: "it is paused, without an end"},
 		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
 		{name: "nobody knows", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
-		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two"), held: true, says: "guest1 is paused, until it no longer says so (there are two)"},
+		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two"), held: true, says: "guest1 is paused, without an end (there are two)"},
 		{name: "paused for a time", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }), held: true, again: 30 * time.Minute, says: "until 2026-11-21T12:30:00Z"},
-		{name: "no more", plane: plane, says: "lets things be written again"},
+		{name: "no more", plane: plane, says: "Reconciliation resumes"},
 		{name: "what nobody can read", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }), says: `neither true nor false`},
 		{name: "still", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" })},
 		{name: "being deleted", plane: with(func(c *desired.ControlPlane) { c.Deleting = true }), err: errors.New("no Secret may be read"), held: true, says: "it is being deleted"},
 		{
 			name: "a Cluster that is not up yet", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", Stage: desired.Uninitialized}, held: true,
-			says: "The Cluster lets nothing be written",
+			says: "kind=Cluster",
 		},
-		{name: "it is up", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b"}, says: "The Cluster lets things be written again"},
+		{name: "it is up", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b"}, says: "Reconciliation resumes"},
 		{name: "a Cluster that is paused", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", PausedUntil: desired.PausedForNow}, held: true, says: "it is paused"},
-		{name: "without ingress", plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }), says: "lets things be written again"},
+		{name: "without ingress", plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }), says: "Reconciliation resumes"},
 	} {
 		said.Reset()
-		err := r.checkHold(ctx, desired.ManagementObservation{ControlPlane: step.plane, ControlPlaneProblem: step.doubt}, step.err)
-		held, is := errors.AsType[onHoldError](err)
-		if is != step.held {
-			t.Errorf("%s: %v", step.name, err)
+		o := observation{now: clock.Now(), mgmtProblem: step.err}
+		o.mgmt = desired.ManagementObservation{ControlPlane: step.plane, ControlPlaneProblem: step.doubt}
+		if !unknown(step.err) {
+			o.hold = onHoldBecause(o.mgmt, o.now)
 		}
-		if is {
-			if got := r.requeueHeld(ctx, held).RequeueAfter; got != step.again {
+		r.reports.lifecycle.log(ctx, o, time.Time{})
+		hold, held := newTestDecider(t).decide(o).(onHold)
+		if held != step.held {
+			t.Errorf("%s: on hold is %t: %v", step.name, held, o.hold)
+		}
+		if held {
+			if got := r.reportHold(ctx, hold.cause); got != step.again {
 				t.Errorf("%s: again after %s, want %s", step.name, got, step.again)
 			}
 		}
 		if got := said.String(); step.says == "" && got != "" || !strings.Contains(got, step.says) {
 			t.Errorf("%s: it says %q, want %q", step.name, got, step.says)
 		}
-	}
-}
-
-// TestNothingIsPlannedInDoubt, and nothing at all for a guest without ingress.
-func TestNothingIsPlannedInDoubt(t *testing.T) {
-	r := &Reconciler{clock: testingclock.NewFakePassiveClock(start)}
-	doubt := errors.New("there are two")
-	p := &pass{mgmt: desired.ManagementObservation{ControlPlaneProblem: doubt}}
-	if _, err := r.nothingToPlan(p); !errors.Is(err, doubt) {
-		t.Errorf("%v", err)
-	}
-	p = &pass{mgmt: desired.ManagementObservation{ControlPlane: desired.ControlPlane{UID: "7f3a", DisabledCapabilities: []string{"Ingress"}}}}
-	if nothing, err := r.nothingToPlan(p); !nothing || err != nil || !strings.Contains(p.result.Waiting, "Ingress") {
-		t.Errorf("%t, %v, waiting for %q", nothing, err, p.result.Waiting)
-	}
-	if nothing, err := r.nothingToPlan(&pass{}); nothing || err != nil {
-		t.Errorf("without a HostedControlPlane: %t, %v", nothing, err)
 	}
 }
 
@@ -114,8 +102,9 @@ func TestHeldInDoubt(t *testing.T) {
 		"the one that was followed is going": {going, []desired.ControlPlane{active, going}, true},
 		"another is going":                   {active, []desired.ControlPlane{active, going}, false},
 	} {
-		r := &Reconciler{clock: testingclock.NewFakePassiveClock(start)}
-		err := r.checkHold(t.Context(), desired.ManagementObservation{ControlPlane: tc.followed, CandidateControlPlanes: tc.doubted, ControlPlaneProblem: errors.New("there are two")}, nil)
+		err := onHoldBecause(desired.ManagementObservation{
+			ControlPlane: tc.followed, CandidateControlPlanes: tc.doubted, ControlPlaneProblem: errors.New("there are two"),
+		}, start)
 		if (err != nil) != tc.held {
 			t.Errorf("%s: %v", name, err)
 		}

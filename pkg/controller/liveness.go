@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// stuckAfter is how long a pass may run, or be due and not begin, before /healthz fails. It is several times what a
-// pass may take: each request has a deadline (requestLimit), and those of a stage run at the same time. Beyond it the
-// worker hangs for a cause that only a restart ends.
-const stuckAfter = 5 * time.Minute
-
 // worker is what liveness knows of the one worker. Its times are the process's own, and not Options.Clock's. A process
 // without the Lease has none of them.
 type worker struct {

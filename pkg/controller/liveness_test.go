@@ -98,7 +98,7 @@ func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Re
 func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	hangs := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}
 	r := newTestReconciler(t, hangs, fakeapi.New(t).Config())
-	r.hcpReporter.reporting = ReportNothing
+	r.reports.hcp.reporting = ReportNothing
 
 	ended := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func TestAnEventAsksForAPass(t *testing.T) {
 		return nil
 	})
 	paused.Store(true)
-	if r.endpointProbe.wake(); pass.Err() == nil {
+	if r.memory.endpointProbe.wake(); pass.Err() == nil {
 		t.Error("the pass goes on")
 	}
 }

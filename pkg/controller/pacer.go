@@ -5,17 +5,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-)
 
-// Passes that events ask for. The first event after a quiet moment begins one at once.
-const (
-	// passSpacing is the least time from the beginning of one pass to that of the next: what arrives meanwhile is one pass. A chain of events
-	// within an installation loses nothing by it, since each of those passes takes longer.
-	passSpacing = 100 * time.Millisecond
-	// passBurst is how many passes may follow each other that closely. An installation takes fewer. Beyond it, under a storm of events,
-	// there is one pass in passEvery, until events are rarer than that.
-	passBurst = 30
-	passEvery = time.Second
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // pacer decides when a pass begins that events ask for. It is the one place for that: the watches of both sides call notify, and the
@@ -26,7 +17,7 @@ type pacer struct {
 	ask func(after time.Duration)
 
 	mu    sync.Mutex
-	turns limit
+	turns throttle.Limiter
 	// began is when the last pass began, running whether it is under way.
 	began   time.Time
 	running bool
@@ -35,7 +26,7 @@ type pacer struct {
 }
 
 func newPacer(c clock.PassiveClock) *pacer {
-	return &pacer{clock: c, ask: func(time.Duration) {}, turns: newLimit(passBurst, passEvery)}
+	return &pacer{clock: c, ask: func(time.Duration) {}, turns: throttle.NewLimiter(throttle.Rate{Burst: passBurst, Every: passEvery})}
 }
 
 // notify takes an event. It returns at once, and is called from any goroutine.
@@ -55,7 +46,7 @@ func (p *pacer) notify() {
 func (p *pacer) next() {
 	now := p.clock.Now()
 	p.asked = true
-	p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.wait(now)))
+	p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.Wait(now)))
 }
 
 // begin notes that a pass begins. It answers every event so far.
@@ -64,7 +55,7 @@ func (p *pacer) begin() {
 	defer p.mu.Unlock()
 	p.began, p.running = p.clock.Now(), true
 	if p.asked {
-		p.turns.take(p.began)
+		p.turns.Take(p.began)
 	}
 	p.asked, p.missed = false, false
 }

@@ -9,61 +9,88 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// report logs what was done, writes the conditions that changed, and says when to try again what failed. refused is why there is no plan.
-func (r *Reconciler) report(ctx context.Context, p *pass, refused error) reconcile.Result {
-	res := &p.result
-	if res.PlanProblem = refused; refused != nil {
-		res.Endpoint = r.endpointProbe.last(p.mgmt)
-	}
-	var again time.Duration
-	res.Since, again = r.tokens.since(p.mgmt.IstiodSince, r.clock.Now())
-	p.requeueAfter(again)
-	r.metrics.keep(*res)
-	logApplied(ctx, *res)
+// report logs what was done, writes the conditions that changed, and returns when to try again what failed. Zero: not
+// before a watch shows something.
+func (r *Reconciler) report(ctx context.Context, k known) time.Duration {
+	now, reports := r.clock.Now(), &r.reports
+	res := k.result(r.blank)
+	reports.metrics.keep(res)
+	logApplied(ctx, k.outcome)
 	if res.Mgmt.Writes()+res.Guest.Writes() > 0 {
 		// What rendering and applying needed goes back to the system: at rest this process is small.
 		defer debug.FreeOSMemory()
 	}
-	// The guest may take long over its statuses: the HostedControlPlane is told before.
-	r.reportToControlPlanes(ctx, p, r.reportOf(p))
+	// The guest may be slow with its statuses. The HostedControlPlane does not wait for them.
+	requeue := r.reportToControlPlanes(ctx, k.hcpResult(res))
 	if errors.Is(res.Guest.Err(), errGuestTime) {
-		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly, and what is left of it is done in the next pass", "limit", guestTime.String())
-		p.requeueAfter(passSpacing)
+		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly; the next pass continues with it", "limit", guestTime.String())
+		requeue = soonest(requeue, passSpacing)
 	}
-	var untold error
-	if wait := r.transient.wait(*res, r.clock.Now()); wait > 0 {
-		p.requeueAfter(wait)
-	} else {
-		untold = r.writeConditions(ctx, p)
+	var statusProblem error
+	if wait := reports.transient.wait(res, now); wait > 0 {
+		requeue = soonest(requeue, wait)
+	} else if k.twoClusters {
+		var again time.Duration
+		again, statusProblem = r.writeConditions(ctx, res)
+		requeue = soonest(requeue, again)
 	}
-	p.requeueAfter(res.Mgmt.And(res.Guest).RetryAfter())
-	p.requeueAfter(r.failures.report(ctx, failureOf(*res, untold), r.clock.Now()))
-	return reconcile.Result{RequeueAfter: p.next}
+	return soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failureOf(res, statusProblem), now))
+}
+
+// reportUnsynced ends a pass that does not know both sides. A watch wakes the next one. What lasts is logged: there is no
+// class to write a condition to.
+func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration {
+	log := logr.FromContextOrDiscard(ctx)
+	log.V(1).Info("Waiting to know both sides", "why", k.problem().Error())
+	var requeue time.Duration
+	if o := k.observed; o.missing != "" {
+		requeue = o.missingFor
+		if o.missingFor == 0 && r.reports.notSynced.isNew(o.missing) {
+			log.Info("The guest answers, but does not list what decides what is installed; until it does, only istiod's token is renewed",
+				"missing", o.missing, "err", k.problem().Error())
+		}
+	}
+	if k.outcome.mgmt.Err() != nil {
+		requeue = soonest(requeue, r.reports.failures.report(ctx, failureOf(status.Result{Mgmt: k.outcome.mgmt}, nil), r.clock.Now()))
+	}
+	return soonest(requeue, k.outcome.mgmt.RetryAfter(), r.reportToControlPlanes(ctx, k.unsyncedResult(r.blank)))
+}
+
+// reportHold ends a pass in which nothing may be written. The guest gets no status either: that would be a write. The
+// HostedControlPlane gets a condition about a pause: it is not part of what a pause protects. A pause that ends by time
+// is no event; all else is.
+func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) time.Duration {
+	var requeue time.Duration
+	if paused, is := hold.lifecycle.(desired.Paused); is && !paused.Until.IsZero() {
+		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
+	}
+	r.reports.lifecycle.logHold(ctx, hold, r.mgmt.Credential().Expires)
+	return soonest(requeue, r.reportToControlPlanes(ctx, status.Result{Lifecycle: hold.lifecycle}))
 }
 
 // logApplied logs what was changed.
-func logApplied(ctx context.Context, res status.Result) {
-	if changes(res.Mgmt)+changes(res.Guest) > 0 {
-		logr.FromContextOrDiscard(ctx).Info("Applied", "management", describeChanges(res.Mgmt), "guest", describeChanges(res.Guest))
+func logApplied(ctx context.Context, out outcome) {
+	if changes(out.mgmt)+changes(out.guest) > 0 {
+		logr.FromContextOrDiscard(ctx).Info("Applied", "management", describeChanges(out.mgmt), "guest", describeChanges(out.guest))
 	}
 }
 
-// fewObjects is how many objects a log line names. An installation is told as a number, a repair by name.
+// fewObjects is how many objects a log line names. An installation is logged as a number, a repair by name.
 const fewObjects = 4
 
-// changes is how many objects were changed. A write that was refused is none: it is tried again and again.
+// changes returns how many objects were changed. A write that was refused is none: it is tried again and again.
 func changes(report apply.Report) int {
 	return report.Count(apply.VerdictApplied) + report.Count(apply.VerdictDeleted)
 }
 
-// describeChanges is what was done to a side, in words.
+// describeChanges returns what was done to a side, as text.
 func describeChanges(report apply.Report) string {
 	var done []string
 	for _, o := range report.Outcomes() {
@@ -77,39 +104,21 @@ func describeChanges(report apply.Report) string {
 	return report.String() + ": " + strings.Join(done, ", ")
 }
 
-// transientSince is since when what mostly ends by itself in a moment is under way: objects that are deleted, to be made anew, a rollout of istiod, and
-// CRDs that settle, and the proof that istiod answers where it is published. Zero: it is not.
-type transientSince struct{ deleting, rolling, settling, proving time.Time }
+// transientSince debounces states that usually end soon: objects that are deleted, to be created again, a rollout of
+// istiod, CRDs that settle, and the probe whether istiod answers where it is published. Otherwise a status would come and
+// go with each object that is deleted and created again.
+type transientSince struct{ deleting, rolling, settling, probing throttle.Debounce }
 
-// transientTime is how long that may take before the status tells of it: otherwise a status would come and go with each object that is deleted
-// and made anew.
-const transientTime = 10 * time.Second
-
-// readingTime is the same for CRDs while istiod is on its way: all are read within it, and each would change the status.
-const readingTime = 3 * time.Second
-
-// wait is how long to wait before the status is written; zero means that it should be written now. Each of them has its own time: a rollout
-// that lasts does not make the next deletion news.
+// wait returns how long to wait before the status is written. Zero means that it is written now. Each state has its own
+// time: a rollout that lasts does not make the next deletion worth reporting.
 func (s *transientSince) wait(res status.Result, now time.Time) time.Duration {
 	deleting := res.Plan.Waiting()+res.Mgmt.Count(apply.VerdictWaiting)+res.Guest.Count(apply.VerdictWaiting) > 0
 	rolling := res.Istiod == desired.Available && res.Rollout == desired.Rolling
-	// While istiod is on its way, too, the status is waited for.
+	// While istiod is on its way, the status is waited for as well.
 	settlingTime := transientTime
 	if res.Istiod != desired.Available {
 		settlingTime = readingTime
 	}
-	return max(waitFor(&s.deleting, deleting, transientTime, now), waitFor(&s.rolling, rolling, transientTime, now),
-		waitFor(&s.settling, res.Settling(), settlingTime, now), waitFor(&s.proving, res.Endpoint.IsProbing(), transientTime, now))
-}
-
-// waitFor keeps since when a state is under way, and says for how long it need not be told yet.
-func waitFor(since *time.Time, underWay bool, most time.Duration, now time.Time) time.Duration {
-	switch {
-	case !underWay:
-		*since = time.Time{}
-		return 0
-	case since.IsZero():
-		*since = now
-	}
-	return max(0, since.Add(most).Sub(now))
+	return max(s.deleting.WaitFor(deleting, now, transientTime), s.rolling.WaitFor(rolling, now, transientTime),
+		s.settling.WaitFor(res.Settling(), now, settlingTime), s.probing.WaitFor(res.Endpoint.IsProbing(), now, transientTime))
 }

@@ -52,7 +52,7 @@ func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 		"a status that got no answer":           {status.Result{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
 		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
-		var trouble failureLog
+		trouble := newFailureLog()
 		if got := trouble.report(t.Context(), failureOf(tc.result, tc.untold), time.Unix(0, 0)); got != tc.want {
 			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
@@ -95,7 +95,7 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		},
 	} {
 		ctx, lines := counting(t)
-		var trouble failureLog
+		trouble := newFailureLog()
 		var delays []time.Duration
 		for try := range tc.delays {
 			delays = append(delays, trouble.report(ctx, failureOf(tc.trouble(try), nil), time.Unix(0, 0)))

@@ -154,7 +154,7 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	if err := c.Watch(watches); err != nil {
 		return fmt.Errorf("watching both sides: %w", err)
 	}
-	if err := mgr.Add(&r.metrics); err != nil {
+	if err := mgr.Add(&r.reports.metrics); err != nil {
 		return fmt.Errorf("adding the metrics: %w", err)
 	}
 	return nil
@@ -166,7 +166,7 @@ type passQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // startWatches starts the watches of both sides, whose events ask for passes through queue.
 func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
 	r.pace.ask = func(after time.Duration) { queue.AddAfter(reconcile.Request{}, after) }
-	r.endpointProbe.wake = r.notify
+	r.memory.endpointProbe.wake = r.notify
 	return errors.Join(r.mgmt.Start(ctx, r.notify), r.guest.Start(ctx, r.notify))
 }
 

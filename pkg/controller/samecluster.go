@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,9 +18,6 @@ import (
 var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cluster itself: " +
 	"hypergate would install the guest's webhooks and roles there; give the guest's kubeconfig, or use --topology standalone")
 
-// guardTimeout is how long the guest has to list its namespaces.
-const guardTimeout = 10 * time.Second
-
 // checkTwoClusters refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
 // Role may read: a guest may have a namespace of the same name, but not of the same UID.
 func checkTwoClusters(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error)) error {
@@ -29,7 +25,7 @@ func checkTwoClusters(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, 
 	if err != nil || cfg.Topology == desired.TopologyStandalone {
 		return err
 	}
-	guestCtx, cancel := context.WithTimeout(ctx, guardTimeout)
+	guestCtx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
 	same, err := guestHas(guestCtx, uid)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -44,22 +43,5 @@ func TestTheGuardEnds(t *testing.T) {
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
-	}
-}
-
-// TestAWaitingRotationIsToldOnce, and looked at less and less often.
-func TestAWaitingRotationIsToldOnce(t *testing.T) {
-	ctx, lines := counting(t)
-	var waiting rotationDelay
-	var delays []time.Duration
-	for range 7 {
-		delays = append(delays, waiting.tell(ctx, "istiod"))
-	}
-	if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 5e9, 5e9, 5e9, 5e9}, delays); diff != "" || *lines != 1 {
-		t.Errorf("%d lines; delays, -want +got:\n%s", *lines, diff)
-	}
-	waiting.tell(ctx, "the guest")
-	if *lines != 2 {
-		t.Errorf("what it waits for now is not told: %d lines", *lines)
 	}
 }

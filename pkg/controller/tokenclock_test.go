@@ -17,7 +17,7 @@ func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 	} {
 		credential := desired.NewCredential(desired.GuestAPI{}, "t", start.Add(ahead+time.Hour), time.Hour, start.Add(ahead))
 		for after := time.Duration(0); after < 2*time.Hour; after += time.Second {
-			got, want := tokens.overdue(credential, start.Add(after)), after < ahead || after >= ahead+48*time.Minute
+			got, want := tokens.isDue(credential, start.Add(after)), after < ahead || after >= ahead+48*time.Minute
 			if got != want {
 				t.Fatalf("a clock that was %s ahead: %s after the token was issued, due is %t, want %t", ahead, after, got, want)
 			}
@@ -29,10 +29,10 @@ func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 func TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	credential := desired.Credential{Token: "t", Issued: start, Expires: start.Add(365 * 24 * time.Hour)}
-	if !(tokens{lifetime: time.Hour}).overdue(credential, start) {
+	if !(tokens{lifetime: time.Hour}).isDue(credential, start) {
 		t.Error("a token of a year is kept where an hour was asked for")
 	}
-	if (tokens{lifetime: 365 * 24 * time.Hour}).overdue(credential, start) {
+	if (tokens{lifetime: 365 * 24 * time.Hour}).isDue(credential, start) {
 		t.Error("a token of a year is replaced where a year was asked for")
 	}
 }

@@ -7,53 +7,48 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// Waits between tries of the proof. The first failures are normal: the guest's API server takes a moment to load a new webhook.
-const (
-	firstProbeDelay = 500 * time.Millisecond
-	maxProbeDelay   = 30 * time.Second
-)
-
-// webhookProbe is what is known of the way from the guest's API server to istiod's webhook. A proof holds for as long as istiod stays available: when
-// it was away, it has to be given again, and nothing is asked in between.
+// webhookProbe is what is known of the way from the guest's API server to istiod's webhook. What was verified holds for
+// as long as istiod stays available. When istiod was away, the webhook is probed again, and not in between.
 type webhookProbe struct {
 	since    time.Time
 	verified bool
-	tries    tries
-	// err is what the last try ended with, if not with a rejection.
+	failures throttle.Backoff
+	// err is what the last attempt ended with, if not with a rejection.
 	err error
 }
 
-// patience is how many tries may fail before that is worth mentioning: the guest's API server takes a moment to serve a CRD and to load a
-// webhook.
-const patience = 4
-
-// why says why there is still no proof; empty as long as that is no wonder.
-func (p *webhookProbe) why() string {
-	if p.verified || p.tries.count < patience {
+// waiting returns why the webhook is still not verified. Empty: it is, or the attempts so far are too few to say so.
+func (p *webhookProbe) waiting() string {
+	if p.verified || p.failures.Failures() < probePatience {
 		return ""
 	}
 	return status.WaitingForWebhook(p.err)
 }
 
-// applied says that the webhook was written, and when to try the proof: our own write is no event.
+// applied notes that the webhook was written, and returns when to probe it: our own write is no event. Zero: it need not
+// be probed.
 func (p *webhookProbe) applied() time.Duration {
 	if p.verified {
 		return 0
 	}
-	p.tries = tries{count: p.tries.count}
+	p.failures.Hurry()
 	return firstProbeDelay
 }
 
-// probe is the state of the proof now, and how long to wait before it is tried again; zero means that there is nothing to try.
-func (p *webhookProbe) observe(ctx context.Context, g *guest.Cluster, hosted desired.ManagementObservation, now time.Time) (desired.WebhookProbe, time.Duration) {
-	if hosted.Istiod != desired.Available || !g.CanProbeWebhook() {
+// observe returns what is known of the webhook now, and how long to wait before it is probed again. Zero means that
+// there is nothing to probe.
+func (p *webhookProbe) observe(
+	ctx context.Context, g *guest.Cluster, m desired.ManagementObservation, now time.Time,
+) (desired.WebhookProbe, time.Duration) {
+	if m.Istiod != desired.Available || !g.CanProbeWebhook() {
 		*p = webhookProbe{}
 		return desired.WebhookNotVerified, 0
 	}
-	if !p.since.Equal(hosted.IstiodSince) {
-		*p = webhookProbe{since: hosted.IstiodSince}
+	if !p.since.Equal(m.IstiodSince) {
+		*p = webhookProbe{since: m.IstiodSince}
 	}
 	if p.verified {
 		return desired.WebhookVerified, 0
@@ -61,7 +56,7 @@ func (p *webhookProbe) observe(ctx context.Context, g *guest.Cluster, hosted des
 	if !g.HasWebhook() {
 		return desired.WebhookNotVerified, 0 // see applied
 	}
-	if wait := p.tries.wait(now); wait > 0 {
+	if wait := p.failures.Wait(now); wait > 0 {
 		return desired.WebhookNotVerified, wait
 	}
 	var result desired.WebhookProbe
@@ -69,5 +64,5 @@ func (p *webhookProbe) observe(ctx context.Context, g *guest.Cluster, hosted des
 		p.verified = true
 		return desired.WebhookVerified, 0
 	}
-	return desired.WebhookNotVerified, p.tries.failed(now, firstProbeDelay, maxProbeDelay)
+	return desired.WebhookNotVerified, p.failures.Failed(now, firstProbeDelay, maxProbeDelay)
 }

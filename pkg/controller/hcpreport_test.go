@@ -14,17 +14,18 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // said is how often something is said in so long a time, when there always is something.
-func said(b budget, from time.Time, lasting time.Duration) int {
+func said(b throttle.Limiter, from time.Time, lasting time.Duration) int {
 	n := 0
 	for now := from; now.Before(from.Add(lasting)); n++ {
-		wait := b.wait(now)
+		wait := b.Wait(now)
 		if now = now.Add(wait); wait == 0 {
-			b.spend(now)
+			b.Take(now)
 			continue
 		}
 		n--
@@ -35,7 +36,7 @@ func said(b budget, from time.Time, lasting time.Duration) int {
 // TestAGuestDoesNotDriveWritesForEver: what a guest changes again and again is told ten times, then in each ten seconds for ten minutes, and then
 // in each ten minutes; after a while of peace an error is told at once.
 func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
-	b := newBudget()
+	b := newReportLimiter()
 	for _, step := range []struct {
 		from, lasting time.Duration
 		most, least   int
@@ -49,7 +50,7 @@ func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
 			t.Errorf("in %s from %s: %d writes, want %d to %d", step.lasting, step.from, got, step.least, step.most)
 		}
 	}
-	if wait := b.wait(start.Add(73 * time.Hour)); wait != 0 {
+	if wait := b.Wait(start.Add(73 * time.Hour)); wait != 0 {
 		t.Errorf("an hour after it the next error waits for %s", wait)
 	}
 }
@@ -66,20 +67,20 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 		"away":      {away(), []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 	} {
 		ctx, lines := counting(t)
-		var unreported unreported
+		var reporter hcpReporter
 		var got []time.Duration
 		now := start
 		for range c.want {
-			wait := unreported.log(ctx, c.err, now)
-			if unreported.wait(now) != wait || unreported.wait(now.Add(wait)) != 0 {
-				t.Errorf("%s: it says %s, and waits for %s", name, wait, unreported.wait(now))
+			wait := reporter.failed(ctx, c.err, now)
+			if reporter.failures.Wait(now) != wait || reporter.failures.Wait(now.Add(wait)) != 0 {
+				t.Errorf("%s: it says %s, and waits for %s", name, wait, reporter.failures.Wait(now))
 			}
 			got, now = append(got, wait/time.Second), now.Add(wait)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || *lines != 1 {
 			t.Errorf("%s: %d lines; -want +got:\n%s", name, *lines, diff)
 		}
-		if wait := unreported.log(ctx, errors.New("another"), now); wait != time.Second || *lines != 2 {
+		if wait := reporter.failed(ctx, errors.New("another"), now); wait != time.Second || *lines != 2 {
 			t.Errorf("%s: another failure: %s, %d lines", name, wait, *lines)
 		}
 	}
@@ -95,7 +96,7 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 	}
 	for name, refused := range map[string]func(string) error{"taken": taken, "rival": rival} {
 		ctx, lines := counting(t)
-		var trouble failureLog
+		trouble := newFailureLog()
 		for _, by := range []string{"a", "b", "c"} {
 			trouble.report(ctx, failureOf(status.Result{PlanProblem: refused(by)}, nil), time.Unix(0, 0))
 		}
@@ -126,7 +127,7 @@ func TestWhichKubeconfigIsAwaited(t *testing.T) {
 
 // TestWhatStandsForAMomentIsTold, and what goes on changing is told in time.
 func TestWhatStandsForAMomentIsTold(t *testing.T) {
-	var s debounce
+	var h hcpReporter
 	for i, step := range []struct {
 		at   time.Duration
 		gist string
@@ -145,7 +146,7 @@ func TestWhatStandsForAMomentIsTold(t *testing.T) {
 		{5700 * time.Millisecond, "c", 300 * time.Millisecond},
 		{6 * time.Second, "b", 0},
 	} {
-		if got := s.wait(step.gist, start.Add(step.at)); got != step.want {
+		if got := h.wait(step.gist, nil, start.Add(step.at)); got != step.want {
 			t.Errorf("step %d: waits for %s, want %s", i, got, step.want)
 		}
 	}

@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// known is what a pass knows when it reports: all that conditions are computed from.
+type known struct {
+	observed observation
+	decision decision
+	outcome  outcome
+	findings findings
+	// webhook is why the webhook was not verified after some attempts. Empty: it was, or it is too early to say.
+	webhook string
+	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token that was due could
+	// not be had.
+	webhookProblem, tokenProblem error
+	// twoClusters reports whether the two sides were found to be different clusters.
+	twoClusters bool
+}
+
+// problem returns why the plan was not carried out, or there is none.
+func (k known) problem() error {
+	switch d := k.decision.(type) {
+	case waitForSync:
+		return d.problem
+	case noPlan:
+		return d.problem
+	case pruneManagement:
+		return d.problem
+	case converge:
+		return k.outcome.problem
+	default:
+		return nil
+	}
+}
+
+// converged reports whether a plan was carried out.
+func (k known) converged() bool {
+	_, is := k.decision.(converge)
+	return is && k.outcome.problem == nil
+}
+
+// plan returns the plan that was carried out.
+func (k known) plan() desired.Plan {
+	if k.converged() {
+		return k.decision.(converge).plan //nolint:forcetypeassert // see converged
+	}
+	return desired.Plan{}
+}
+
+// waiting returns what the installation waits for. Empty: nothing, or the plan's own objects. The order is that of their
+// urgency.
+func (k known) waiting() string {
+	pending, isPending := k.plan().Endpoint.(desired.EndpointPending)
+	switch {
+	case k.outcome.tokenProblem != nil:
+		// istiod stays as it is: a pod that runs with a token that is about to expire is better than none.
+		return status.WaitingForToken(k.outcome.tokenProblem)
+	case k.outcome.tokenLifetime > 0:
+		return status.WaitingForLongerToken(k.outcome.tokenLifetime)
+	case isPending && k.plan().Installed:
+		return pending.Why
+	case k.observed.isDisabled():
+		return "the capability " + desired.IngressCapability + ", which this cluster does without"
+	case k.converged():
+		return k.webhook
+	default:
+		return ""
+	}
+}
+
+// result returns what the conditions of GatewayClasses are computed from.
+func (k known) result(blank status.Result) status.Result {
+	o, out := k.observed, blank
+	out.PlanProblem, out.Plan, out.Waiting = k.problem(), k.plan(), k.waiting()
+	out.Mgmt, out.Guest = k.outcome.mgmt, k.outcome.guest
+	out.Endpoint, out.Since = k.findings.endpoint, k.findings.since
+	if !k.twoClusters {
+		return out // no class may be written to
+	}
+	out.Istiod, out.Rollout = o.mgmt.Istiod, o.mgmt.Rollout
+	out.Classes, out.Beyond = o.guest.Classes, o.beyond
+	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
+	if k.converged() {
+		out.MgmtWatches, out.GuestWatches = k.findings.mgmtWatches, k.findings.guestWatches
+	}
+	return out
+}
+
+// hcpResult returns what the conditions of the HostedControlPlane are computed from: the result, and what only the
+// management side may read.
+func (k known) hcpResult(result status.Result) status.Result {
+	result.GuestWatchProblem, result.KubeconfigProblem = k.findings.guestWatch, k.findings.kubeconfig
+	result.Rotation = string(k.observed.mgmt.Rotation.Phase)
+	if k.converged() {
+		result.Rotation = string(k.decision.(converge).ca.rotation.Phase) //nolint:forcetypeassert // see converged
+	}
+	if len(result.Classes) > 0 {
+		result.TokenProblem, result.WebhookProbe = k.tokenProblem, k.webhookProblem
+	}
+	if !k.twoClusters {
+		result.ObservationProblem = result.PlanProblem
+	}
+	return result
+}
+
+// unsyncedResult returns what the conditions of the HostedControlPlane are computed from while a side is not known.
+func (k known) unsyncedResult(blank status.Result) status.Result {
+	blank.ObservationProblem, blank.ObservationSide = k.problem(), desired.SideGuest
+	blank.KubeconfigProblem = k.findings.kubeconfig
+	if k.observed.guestProblem == nil {
+		blank.ObservationSide = desired.SideMgmt
+	}
+	return blank
+}

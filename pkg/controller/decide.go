@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/throttle"
+)
+
+// decision is what a pass does, and why: one of onHold, waitForSync, noPlan, pruneManagement and converge.
+type decision interface{ isDecision() }
+
+// onHold: the HostedControlPlane, or the Cluster, lets nothing be written.
+type onHold struct{ cause onHoldError }
+
+// waitForSync: a side is not known yet. A watch wakes the next pass.
+type waitForSync struct {
+	problem error
+	// renew: istiod's credential is renewed all the same.
+	renew bool
+}
+
+// noPlan: there is no plan, or it must not be carried out.
+type noPlan struct {
+	problem error
+	// renew: istiod's credential is renewed all the same. What serves goes on serving.
+	renew bool
+	// rereadCA: the CA cannot be used, and is read again once its Secret changes.
+	rereadCA bool
+	requeue  time.Duration
+}
+
+// pruneManagement: the guest belongs to another hypergate, or that is not known, and nothing is to be installed. The
+// management side is cleared; what is in the guest may be the other's.
+type pruneManagement struct {
+	problem error
+	plan    desired.Plan
+}
+
+// converge: the plan is carried out.
+type converge struct {
+	plan desired.Plan
+	// computed reports whether the plan is another than in the pass before.
+	computed bool
+	// acquire are the ownership Leases that are still missing. Without them nothing of the plan is applied.
+	acquire []desired.OwnershipLease
+	ca      caStep
+}
+
+func (onHold) isDecision()          {}
+func (waitForSync) isDecision()     {}
+func (noPlan) isDecision()          {}
+func (pruneManagement) isDecision() {}
+func (converge) isDecision()        {}
+
+// decider decides what a pass does. It asks neither API server and no clock, and changes nothing but the cache of plans.
+type decider struct {
+	config desired.Config
+	plans  *planCache
+	// The memory of earlier passes, see type memory.
+	ca      meshCA
+	standby standby
+	// acquiring limits how often Leases are acquired.
+	acquiring throttle.Limiter
+	// newCA makes a mesh CA.
+	newCA func(time.Time) (pki.CA, error)
+}
+
+// decide is the one decision of a pass.
+func (d decider) decide(o observation) decision {
+	hold, held := errors.AsType[onHoldError](o.hold)
+	switch {
+	case o.guestProblem != nil && o.missing == "":
+		return waitForSync{problem: o.guestProblem}
+	case o.identityProblem != nil:
+		return noPlan{problem: o.identityProblem, renew: d.renewsUnverified(o)}
+	case held:
+		return onHold{hold}
+	case o.guestProblem != nil:
+		return waitForSync{problem: o.guestProblem, renew: d.renewsUnsynced(o)}
+	case unknown(o.mgmtProblem):
+		return waitForSync{problem: o.mgmtProblem}
+	case o.mgmtProblem != nil:
+		// Reading the credential has found one: an istiod that cannot be seen may live on it.
+		renew := o.isManaged(d.config) && len(o.guest.Classes) > 0 && o.credential.Token != ""
+		return noPlan{problem: o.mgmtProblem, renew: renew}
+	default:
+		return d.decideOwnership(o)
+	}
+}
+
+// decideOwnership decides with both sides known. What is to be installed is owned before anything of it is applied.
+// Without anything to install there is only to prune, which the owner of the guest does alone.
+func (d decider) decideOwnership(o observation) decision {
+	wanted := o.wantsInstallation(d.config)
+	if problem := ownershipProblem(d.config, o.ownership); problem != nil {
+		if !wanted {
+			return d.decidePruning(o, problem)
+		}
+		_, other := o.ownership.(desired.OwnedByOther)
+		// Not where another hypergate owns the guest: two istiods without leader election would write the same objects.
+		return noPlan{problem: problem, renew: !other && hasIstiod(o)}
+	}
+	if conflicts := desired.ConflictsOf(d.config, o.guest.Foreign); wanted && len(conflicts) > 0 {
+		return noPlan{problem: desired.ConflictError{Config: d.config, Controllers: conflicts}, renew: hasIstiod(o)}
+	}
+	planned, err := d.plan(o)
+	if err != nil {
+		_, unusable := errors.AsType[unusableCAError](err)
+		return noPlan{problem: err, renew: hasIstiod(o), rereadCA: unusable}
+	}
+	unclaimed, is := o.ownership.(desired.Unclaimed)
+	if !is || !planned.plan.Installed {
+		return planned
+	}
+	if wait := d.standby.wait(o.now); wait > 0 {
+		return noPlan{problem: d.standby.refused, requeue: wait}
+	}
+	if wait := d.acquiring.Wait(o.now); wait > 0 {
+		contested := desired.ContestedError{Missing: unclaimed.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery}
+		return noPlan{problem: contested, renew: hasIstiod(o), requeue: wait}
+	}
+	planned.acquire = unclaimed.Missing
+	return planned
+}
+
+// decidePruning decides what becomes of the management side, where nothing is to be installed and problem forbids to
+// touch the guest. A Lease in the guest is no reason to keep what nothing asks for any more.
+func (d decider) decidePruning(o observation, problem error) decision {
+	planned, err := d.plan(o)
+	if err != nil || planned.plan.Installed {
+		return noPlan{problem: errors.Join(problem, err)}
+	}
+	return pruneManagement{problem: problem, plan: planned.plan}
+}
+
+// plan computes the plan, and the step of the mesh CA that it is computed with.
+func (d decider) plan(o observation) (converge, error) {
+	if err := o.mgmt.ControlPlaneProblem; err != nil {
+		return converge{}, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
+	}
+	if o.isDisabled() {
+		return converge{}, nil
+	}
+	ca, err := d.decideCA(o)
+	if err != nil {
+		return converge{}, err
+	}
+	o.mgmt.CA, o.mgmt.Rotation = ca.ca, ca.rotation
+	plan, computed, err := d.plans.planFor(o.mgmt, o.guest)
+	if err != nil {
+		return converge{}, err
+	}
+	return converge{plan: plan, computed: computed, ca: ca}, nil
+}
+
+// isDisabled reports whether the guest does without ingress. Nothing is installed then.
+func (o observation) isDisabled() bool {
+	_, disabled := o.mgmt.ControlPlane.Lifecycle(o.now).(desired.Disabled)
+	return disabled
+}
+
+// hasIstiod reports whether there is an istiod that a class asks for.
+func hasIstiod(o observation) bool {
+	return len(o.guest.Classes) > 0 && o.mgmt.Istiod != desired.Absent
+}
+
+// renewsUnsynced reports whether the credential is renewed while the guest answers and does not show what is to be
+// installed. The classes, or the mode, cannot be read: that is no reason to stop what serves.
+func (d decider) renewsUnsynced(o observation) bool {
+	return o.missingFor == 0 && o.mgmtProblem == nil && o.mgmt.Istiod != desired.Absent &&
+		o.isManaged(d.config) && o.isActive() && o.credential.Token != ""
+}
+
+// renewsUnverified reports whether the credential is renewed while it cannot be found out whether the guest is the
+// management cluster: it has more namespaces than are read, or does not list them in time. The process that wrote the
+// credential had found it out, so the credential must lead to the server at which the guest is now.
+func (d decider) renewsUnverified(o observation) bool {
+	_, owned := o.ownership.(desired.Owned)
+	return owned && o.mgmtProblem == nil && o.hold == nil && o.credential.Token != "" && o.reached && hasIstiod(o)
+}
+
+// ownershipProblem returns why nothing may be done in a guest. Nil: it is ours, or can be.
+func ownershipProblem(cfg desired.Config, o desired.Ownership) error {
+	switch o := o.(type) {
+	case desired.OwnershipUnknown:
+		return desired.OwnershipError{Verb: "list", Err: o.Err}
+	case desired.OwnedByOther:
+		return desired.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}
+	case desired.Unclaimed, desired.Owned:
+	}
+	return nil
+}
+
+// standby is what is remembered of another hypergate that owned the guest: the problem, and since when it owns it no
+// longer. The zero value is none.
+type standby struct {
+	refused desired.OwnedByOtherError
+	vacant  time.Time
+}
+
+// after returns the standby after an observation of the ownership.
+func (s standby) after(cfg desired.Config, o desired.Ownership, now time.Time) standby {
+	switch o := o.(type) {
+	case desired.OwnedByOther:
+		return standby{refused: desired.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}}
+	case desired.Unclaimed:
+		if s.refused.Namespace != "" && s.vacant.IsZero() {
+			s.vacant = now
+		}
+	}
+	return s
+}
+
+// wait returns for how long the hypergate that owned the guest goes first. It has an installation, and a Lease that was
+// deleted by mistake must not move it.
+func (s standby) wait(now time.Time) time.Duration {
+	if s.refused.Namespace == "" {
+		return 0
+	}
+	return max(0, standbyTime-now.Sub(s.vacant))
+}

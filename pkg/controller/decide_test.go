@@ -1,0 +1,327 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/throttle"
+)
+
+// newTestDecider returns a decider with the embedded charts and a CA that is made once.
+func newTestDecider(t *testing.T) decider {
+	t.Helper()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+		ControllerName: "example.com/c", Revision: "r", PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
+		XDS: desired.HostPort{Host: "istiod.example.com", Port: 443}, WebhookHost: "gw-webhook-r.clusters-guest1.svc",
+		NetworkPolicies: desired.NoPolicies{}, IstioResources: desired.LayeredProductResources(),
+	}
+	cfg.Publish.Strategy = desired.PublishAddress
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decider{
+		config: cfg, plans: &planCache{planner: desired.NewPlanner(cfg, source)},
+		newCA: func(time.Time) (pki.CA, error) { return ca, nil },
+	}
+}
+
+// observed returns a guest with one class, that this hypergate owns, and an edit of it.
+func (d decider) observed(edit func(*observation)) observation {
+	o := observation{now: start, ownership: desired.Owned{}}
+	o.mgmt = desired.ManagementObservation{
+		NamespaceUID: "6a9e", Istiod: desired.Available, API: desired.MgmtAPI{Server: "https://management.example.com:6443"},
+	}
+	o.guest = desired.GuestObservation{
+		API: desired.GuestAPI{Server: "https://guest.example.com:6443"}, Namespace: desired.Present,
+		Classes: []desired.GatewayClass{{Name: "a"}}, CRDs: map[string]crds.Fact{},
+	}
+	o.credential, o.reached = desired.Credential{Token: "t"}, true
+	if edit != nil {
+		edit(&o)
+	}
+	return o
+}
+
+// decisionText describes a decision in one line.
+func decisionText(d decision) string {
+	switch d := d.(type) {
+	case onHold:
+		return "hold: " + d.cause.why
+	case waitForSync:
+		return fmt.Sprintf("wait, renew %t", d.renew)
+	case noPlan:
+		return fmt.Sprintf("no plan, renew %t, again %s", d.renew, d.requeue)
+	case pruneManagement:
+		return fmt.Sprintf("prune the management side, installed %t", d.plan.Installed)
+	case converge:
+		return fmt.Sprintf("converge, installed %t, acquire %d", d.plan.Installed, len(d.acquire))
+	default:
+		return fmt.Sprintf("unknown %T", d)
+	}
+}
+
+// TestDecide has a row for each decision, and for what the credential of an istiod that serves depends on.
+func TestDecide(t *testing.T) {
+	base := newTestDecider(t)
+	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: base.config.OwnershipLeases()[0], HeldLease: desired.HeldLease{Holder: "x"}}}}
+	unclaimed := desired.Unclaimed{Missing: base.config.OwnershipLeases()}
+	failed := errors.New("no")
+	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
+	partly := func(o *observation) { o.guestProblem, o.missing = guest.NotSyncedError{Answers: true}, "leases" }
+	for _, tc := range []struct {
+		name    string
+		edit    []func(*observation)
+		decider func(*decider)
+		want    string
+		problem string
+	}{
+		{name: "installed and owned", want: "converge, installed true, acquire 0"},
+		{name: "no class", edit: []func(*observation){func(o *observation) { o.guest.Classes = nil }}, want: "converge, installed false, acquire 0"},
+		{name: "unmanaged", edit: []func(*observation){unmanaged}, want: "converge, installed false, acquire 0"},
+		{
+			name: "without ingress", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){func(o *observation) {
+				o.mgmt.ControlPlane = desired.ControlPlane{UID: "7f3a", DisabledCapabilities: []string{"Ingress"}}
+			}},
+		},
+		{
+			name: "two HostedControlPlanes", want: "no plan, renew true, again 0s", problem: "there are two",
+			edit: []func(*observation){func(o *observation) { o.mgmt.ControlPlaneProblem = errors.New("there are two") }},
+		},
+
+		{name: "the guest does not answer", edit: []func(*observation){func(o *observation) { o.guestProblem = guest.NotSyncedError{} }}, want: "wait, renew false"},
+		{
+			name: "the guest does not answer, and a pause", want: "wait, renew false",
+			edit: []func(*observation){func(o *observation) { o.guestProblem, o.hold = guest.NotSyncedError{}, onHoldError{why: "paused"} }},
+		},
+		{name: "the guest lists a part", edit: []func(*observation){partly, func(o *observation) { o.missingFor = time.Second }}, want: "wait, renew false"},
+		{name: "the guest lists a part for long", edit: []func(*observation){partly}, want: "wait, renew true"},
+		{name: "a part, unmanaged", edit: []func(*observation){partly, unmanaged}, want: "wait, renew false"},
+		{name: "a part, without istiod", edit: []func(*observation){partly, func(o *observation) { o.mgmt.Istiod = desired.Absent }}, want: "wait, renew false"},
+		{name: "a part, without a token", edit: []func(*observation){partly, func(o *observation) { o.credential = desired.Credential{} }}, want: "wait, renew false"},
+		{name: "a part, the management side fails", edit: []func(*observation){partly, func(o *observation) { o.mgmtProblem = failed }}, want: "wait, renew false"},
+
+		{name: "on hold", edit: []func(*observation){func(o *observation) { o.hold = onHoldError{why: "paused"} }}, want: "hold: paused"},
+		{name: "on hold, a part", edit: []func(*observation){partly, func(o *observation) { o.hold = onHoldError{why: "paused"} }}, want: "hold: paused"},
+
+		{name: "one cluster", edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = ErrSameCluster, nil }}, want: "no plan, renew false, again 0s", problem: "management cluster itself"},
+		{name: "namespaces cannot be listed", edit: []func(*observation){func(o *observation) { o.identityProblem = failed }}, want: "no plan, renew true, again 0s", problem: "no"},
+		{name: "they cannot, on hold", edit: []func(*observation){func(o *observation) { o.identityProblem, o.hold = failed, onHoldError{} }}, want: "no plan, renew false, again 0s"},
+		{name: "they cannot, not owned", edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = failed, unclaimed }}, want: "no plan, renew false, again 0s"},
+		{name: "they cannot, another server", edit: []func(*observation){func(o *observation) { o.identityProblem, o.reached = failed, false }}, want: "no plan, renew false, again 0s"},
+		{name: "they cannot, no token", edit: []func(*observation){func(o *observation) { o.identityProblem, o.credential = failed, desired.Credential{} }}, want: "no plan, renew false, again 0s"},
+
+		{name: "the management side is not known", edit: []func(*observation){func(o *observation) { o.mgmtProblem = mgmt.NotSyncedError{} }}, want: "wait, renew false"},
+		{name: "it cannot be read", edit: []func(*observation){func(o *observation) { o.mgmtProblem = failed }}, want: "no plan, renew true, again 0s", problem: "no"},
+		{name: "it cannot be read, no token", edit: []func(*observation){func(o *observation) { o.mgmtProblem, o.credential = failed, desired.Credential{} }}, want: "no plan, renew false, again 0s"},
+		{name: "it cannot be read, unmanaged", edit: []func(*observation){unmanaged, func(o *observation) { o.mgmtProblem = failed }}, want: "no plan, renew false, again 0s"},
+
+		{name: "Leases cannot be listed", edit: []func(*observation){func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }}, want: "no plan, renew true, again 0s"},
+		{name: "Leases cannot be listed, unmanaged", edit: []func(*observation){unmanaged, func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }}, want: "prune the management side, installed false"},
+		{name: "owned by another", edit: []func(*observation){func(o *observation) { o.ownership = other }}, want: "no plan, renew false, again 0s", problem: "another hypergate"},
+		{name: "owned by another, no class", edit: []func(*observation){func(o *observation) { o.ownership = other; o.guest.Classes = nil }}, want: "prune the management side, installed false"},
+		{
+			name: "a conflicting controller", want: "no plan, renew true, again 0s", problem: "istiod of the revision r",
+			edit: []func(*observation){func(o *observation) { o.guest.Foreign.Istios = []string{"r"} }},
+		},
+		{
+			name: "a conflicting controller, no class", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){func(o *observation) { o.guest.Foreign.Istios, o.guest.Classes = []string{"r"}, nil }},
+		},
+		{name: "unclaimed", edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }}, want: "converge, installed true, acquire 2"},
+		{name: "unclaimed, no class", edit: []func(*observation){func(o *observation) { o.ownership, o.guest.Classes = unclaimed, nil }}, want: "converge, installed false, acquire 0"},
+		{
+			name: "the other has just gone", want: "no plan, renew false, again 3s", problem: "another hypergate",
+			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			decider: func(d *decider) {
+				d.standby = standby{}.after(d.config, other, start).after(d.config, unclaimed, start.Add(-2*time.Second))
+			},
+		},
+		{
+			name: "the other has gone", want: "converge, installed true, acquire 2",
+			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			decider: func(d *decider) {
+				d.standby = standby{}.after(d.config, other, start).after(d.config, unclaimed, start.Add(-standbyTime))
+			},
+		},
+		{
+			name: "Leases are deleted again and again", want: "no plan, renew true, again 10s", problem: "taken away",
+			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			decider: func(d *decider) {
+				d.acquiring = throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})
+				d.acquiring.Take(start)
+			},
+		},
+		{
+			name: "a CA that cannot be read", want: "no plan, renew true, again 0s", problem: "broken",
+			edit: []func(*observation){func(o *observation) { o.mgmt.InvalidCA = errors.New("broken") }},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := base
+			if tc.decider != nil {
+				tc.decider(&d)
+			}
+			got := d.decide(d.observed(func(o *observation) {
+				for _, edit := range tc.edit {
+					edit(o)
+				}
+			}))
+			if text := decisionText(got); text != tc.want {
+				t.Errorf("decided %q, want %q (%v)", text, tc.want, known{decision: got}.problem())
+			}
+			if problem := (known{decision: got}).problem(); tc.problem != "" && (problem == nil || !strings.Contains(problem.Error(), tc.problem)) {
+				t.Errorf("the problem is %v, want %q", problem, tc.problem)
+			}
+		})
+	}
+}
+
+// TestDecideTwice: the same observation gives the same decision, and computes nothing the second time.
+func TestDecideTwice(t *testing.T) {
+	d := newTestDecider(t)
+	o := d.observed(nil)
+	first, is := d.decide(o).(converge)
+	if !is || !first.computed || !first.ca.changed {
+		t.Fatalf("decided %+v", first)
+	}
+	second, is := d.decide(o).(converge)
+	if !is || second.computed || len(second.plan.Guest) != len(first.plan.Guest) {
+		t.Errorf("decided %+v", second)
+	}
+}
+
+// TestAnUnusableCAIsReadAgain, and is not replaced.
+func TestAnUnusableCAIsReadAgain(t *testing.T) {
+	d := newTestDecider(t)
+	got, is := d.decide(d.observed(func(o *observation) {
+		o.mgmt.CA = pki.CA{Cert: []byte("x"), Key: []byte("x"), Chain: []byte("x"), Root: []byte("x")}
+	})).(noPlan)
+	if !is || !got.rereadCA || !got.renew {
+		t.Errorf("decided %+v", got)
+	}
+}
+
+// TestRotationWaits for istiod, for what says which roots are trusted, and for the guest's gateways.
+func TestRotationWaits(t *testing.T) {
+	d := newTestDecider(t)
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ca.overlap = time.Hour
+	ca, spreading, err := pki.Rotation{}.Step(ca, start, pki.RotationOptions{Overlap: time.Hour, Request: "now"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name    string
+		trusted bool
+		edit    func(*observation)
+		waits   string
+		phase   pki.RotationPhase
+		requeue time.Duration
+	}{
+		{name: "nothing requested", trusted: true, edit: func(o *observation) { o.mgmt.Rotation = pki.Rotation{} }, phase: pki.Steady, requeue: -1},
+		{
+			name: "requested", trusted: true, phase: pki.Spreading, requeue: firstRotationDelay,
+			edit: func(o *observation) { o.mgmt.Rotation, o.mgmt.RotationRequest = pki.Rotation{}, "again" },
+		},
+		{
+			name: "requested, istiod rolls", trusted: true, phase: pki.Steady, waits: "rolled out",
+			edit: func(o *observation) {
+				o.mgmt.Rotation, o.mgmt.RotationRequest, o.mgmt.Rollout = pki.Rotation{}, "again", desired.Rolling
+			},
+		},
+		{name: "spreading, not applied", phase: pki.Spreading, waits: "to be applied"},
+		{name: "spreading, not published", trusted: true, phase: pki.Spreading, waits: "istiod to publish", edit: func(o *observation) { o.roots = "istiod to publish the roots in the guest" }},
+		{name: "spread now", trusted: true, phase: pki.Spreading, requeue: time.Hour},
+		{
+			name: "spread an hour ago", trusted: true, phase: pki.Settling, requeue: firstRotationDelay,
+			edit: func(o *observation) { o.mgmt.Rotation.Effective = start.Add(-time.Hour) },
+		},
+		{name: "a CA of the user", trusted: true, phase: pki.Spreading, edit: func(o *observation) { o.mgmt.CAOwner = desired.Theirs }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := d
+			d.ca.trusted = tc.trusted
+			o := d.observed(func(o *observation) {
+				o.mgmt.CA, o.mgmt.Rotation, o.mgmt.RotationRequest = ca, spreading, "now"
+				if tc.edit != nil {
+					tc.edit(o)
+				}
+			})
+			if o.mgmt.Rotation.Phase == pki.Steady && o.mgmt.RotationRequest == "now" {
+				o.mgmt.RotationRequest = ""
+			}
+			step, err := d.decideCA(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(step.waitsFor, tc.waits) || (step.waitsFor == "") != (tc.waits == "") || step.rotation.Phase != tc.phase {
+				t.Errorf("waits for %q in phase %q, want %q in %q", step.waitsFor, step.rotation.Phase, tc.waits, tc.phase)
+			}
+			if tc.requeue >= 0 && step.requeue != tc.requeue {
+				t.Errorf("again after %s, want %s", step.requeue, tc.requeue)
+			}
+			if step.changed != (tc.waits == "" && tc.requeue > 0) {
+				t.Errorf("changed is %t", step.changed)
+			}
+		})
+	}
+}
+
+// TestAWaitingRotationIsLoggedOnce, and looked at at growing intervals.
+func TestAWaitingRotationIsLoggedOnce(t *testing.T) {
+	ctx, lines := counting(t)
+	var waiting rotationDelay
+	var delays []time.Duration
+	for range 7 {
+		delays = append(delays, waiting.log(ctx, caStep{waitsFor: "istiod"}, time.Hour, start))
+	}
+	if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 5e9, 5e9, 5e9, 5e9}, delays); diff != "" || *lines != 1 {
+		t.Errorf("%d lines; delays, -want +got:\n%s", *lines, diff)
+	}
+	waiting.log(ctx, caStep{waitsFor: "the guest"}, time.Hour, start)
+	if *lines != 2 {
+		t.Errorf("another cause is not logged: %d lines", *lines)
+	}
+	if got := waiting.log(ctx, caStep{}, time.Hour, start); got != 0 || waiting != (rotationDelay{}) {
+		t.Errorf("nothing to wait for: %s, %+v", got, waiting)
+	}
+}
+
+// TestReleaseIsLimited: a guest that creates Leases in our name, in a loop, does not make hypergate write in a loop.
+func TestReleaseIsLimited(t *testing.T) {
+	d := newTestDecider(t)
+	r := &Reconciler{config: d.config, memory: memory{releasing: throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})}}
+	r.memory.releasing.Take(start)
+	o := d.observed(func(o *observation) { o.mgmt.Istiod = desired.Absent })
+	o.guest.Leases.Held = []desired.HeldLease{{Name: d.config.OwnershipLeases()[0].Name, Holder: o.mgmt.Holders(d.config)[0]}}
+	e := newExecution(r, o)
+	if e.release(t.Context(), desired.Plan{}); e.outcome.requeue != acquireEvery {
+		t.Errorf("again after %s", e.outcome.requeue)
+	}
+	o.guest.Leases.Held = nil
+	e = newExecution(r, o)
+	if e.release(t.Context(), desired.Plan{}); e.outcome.requeue != 0 {
+		t.Errorf("there is nothing to release, and it comes again in %s", e.outcome.requeue)
+	}
+}

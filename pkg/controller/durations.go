@@ -1,0 +1,108 @@
+package controller
+
+import "time"
+
+// This table has every delay, rate and limit of time of the reconciler, with its reason. The leader election has its own
+// in lease.go, the transport in bounded.go.
+
+// Passes that events ask for. The first event after a quiet moment begins a pass at once.
+const (
+	// passSpacing is the shortest time between the beginnings of two passes. Events in between share a pass. A chain of
+	// events within an installation loses nothing by it, since each of those passes takes longer.
+	passSpacing = 100 * time.Millisecond
+	// passBurst is how many passes may follow each other that closely. An installation takes fewer. Under a storm of
+	// events there is then one pass per passEvery.
+	passBurst = 30
+	passEvery = time.Second
+	// stuckAfter is how long a pass may run, or be due and not begin, before /healthz fails. It is several times what a
+	// pass may take, because each request has a deadline (requestLimit).
+	stuckAfter = 5 * time.Minute
+)
+
+// What a guest that is seen in part, or owned by another hypergate, has to do with time.
+const (
+	// notSyncedLimit is how long a guest that answers may take to list everything. Usually it takes no time.
+	notSyncedLimit = 5 * time.Second
+	// standbyTime is how long a hypergate on standby lets the hypergate that owned the guest go first.
+	standbyTime = 5 * time.Second
+	// acquireBurst and acquireEvery limit how often a guest is acquired, and released: it may delete a Lease, or create
+	// one in our name, in a loop.
+	acquireBurst = 10
+	acquireEvery = 10 * time.Second
+	// releaseRetry is when a Lease that could not be released is tried again. Only another hypergate waits for it, and
+	// its admin can delete the Lease.
+	releaseRetry = 5 * time.Minute
+	// identityTimeout is how long the guest has to list its namespaces.
+	identityTimeout = 10 * time.Second
+)
+
+// Tokens. A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's account.
+const (
+	// tokenBurst and tokenEvery limit the requests: a burst for an admin who replaces accounts, then one in a while for
+	// one who does it in a loop.
+	tokenBurst = 5
+	tokenEvery = 30 * time.Second
+	// shortestLifetime is the shortest that Kubernetes grants, and what istiod can live with: it reads the file once a
+	// minute.
+	shortestLifetime = 10 * time.Minute
+	// tokenRetry is when a token is requested again after that failed.
+	tokenRetry = 5 * time.Second
+)
+
+// Probes of the webhook, and of istiod where it is published.
+const (
+	// firstProbeDelay and maxProbeDelay are the delays between attempts that fail. The first failures are normal: the
+	// guest's API server takes a moment to load a new webhook.
+	firstProbeDelay = 500 * time.Millisecond
+	maxProbeDelay   = 30 * time.Second
+	// probePatience is how many attempts may fail before a condition says so.
+	probePatience = 4
+	// probeTimeout ends a handshake that gets no answer.
+	probeTimeout = 5 * time.Second
+)
+
+// What is reported only after it has lasted.
+const (
+	// transientTime is for states that usually end soon: objects that are deleted and created again, a rollout, a probe.
+	transientTime = 10 * time.Second
+	// readingTime is the same for CRDs while istiod is on its way: all are read within it, and each would change the
+	// status.
+	readingTime = 3 * time.Second
+	// hcpQuiet and hcpLatest debounce what is written to the HostedControlPlane: it must last for hcpQuiet, and what
+	// keeps changing is written after hcpLatest.
+	hcpQuiet  = time.Second
+	hcpLatest = 3 * time.Second
+	// lookEvery is how often the state of the guest's watches is looked at while the guest does not answer.
+	lookEvery = 3 * time.Second
+)
+
+// Statuses. Another client may rewrite a status again and again, and each write wakes istiod, or HyperShift's operators.
+const (
+	// statusBurst and statusEvery are for the status of one class, and for the HostedControlPlane.
+	statusBurst = 10
+	statusEvery = 10 * time.Second
+	// lastingBurst and lastingEvery limit the HostedControlPlane, and the log, further: what a guest does decides what
+	// there is to say. Ten minutes of one write in ten seconds are enough for an installation with its failures.
+	lastingBurst = 60
+	lastingEvery = 10 * time.Minute
+	// beyondBurst and beyondEvery are for all classes together that are not managed because there are too many.
+	beyondBurst = 64
+	beyondEvery = time.Second
+	// statusesAtOnce is how many are written at the same time, as many as objects are.
+	statusesAtOnce = 8
+	// statusesPerPass is how many are written in one pass: the guest's admin may create many classes, and a webhook that
+	// is slow for each. The rest follows in the next pass, before those that had a turn.
+	statusesPerPass = 64
+	// statusTime is for how long a pass begins to write them. Each request has its own timeout of three seconds.
+	statusTime = 10 * time.Second
+)
+
+// Failures. What needs an action is retried slowly, what is transient soon.
+const (
+	firstPermanentRetry = time.Second
+	maxPermanentRetry   = 30 * time.Second
+	firstTransientRetry = 100 * time.Millisecond
+	maxTransientRetry   = 10 * time.Second
+	// maxForbiddenReport is the longest delay between attempts to write to a HostedControlPlane that is forbidden.
+	maxForbiddenReport = 10 * time.Minute
+)

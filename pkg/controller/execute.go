@@ -1,0 +1,359 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// This file, execute_token.go and execute_status.go are the only ones of the package that write to a cluster
+// (TestOnlyExecuteWrites).
+
+// guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply),
+// so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left for
+// the next pass. It begins with what the management side shows by then, renews what is due, and goes on in the guest
+// with what had no turn yet.
+const guestTime = 40 * time.Second
+
+// errGuestTime is why something is left for the next pass.
+var errGuestTime = errors.New("the guest answers slowly: the rest is left for the next pass")
+
+// outcome is what became of a decision.
+type outcome struct {
+	// mgmt and guest are what was done to the two sides.
+	mgmt, guest apply.Report
+	// problem is why the plan was not carried out. Nil: it was, or there is none.
+	problem error
+	// crdsBlocked reports whether most of the plan was not applied, because CRDs could not be.
+	crdsBlocked bool
+	// tokenProblem is why a token that was due could not be had. Nil: it could, or none was due.
+	tokenProblem error
+	// tokenLifetime is how long istiod's token lives, if that is too short. Zero: it is not.
+	tokenLifetime time.Duration
+	// requeue is when the next pass is due without an event. Zero: never.
+	requeue time.Duration
+}
+
+// execution carries out one decision.
+type execution struct {
+	*Reconciler
+	observed observation
+	// guestUntil is until when the guest may be asked for anything.
+	guestUntil time.Time
+	// credential is istiod's Secret as this pass has applied it.
+	credential []desired.MgmtObject
+	outcome    outcome
+}
+
+func newExecution(r *Reconciler, o observation) *execution {
+	return &execution{Reconciler: r, observed: o, guestUntil: time.Now().Add(guestTime)}
+}
+
+// execute carries out a decision.
+func (r *Reconciler) execute(ctx context.Context, o observation, d decision) outcome {
+	e := newExecution(r, o)
+	if _, held := d.(onHold); !held {
+		e.endOnLoss()
+	}
+	switch d := d.(type) {
+	case onHold:
+	case waitForSync:
+		e.renew(ctx, d.renew)
+	case noPlan:
+		if d.rereadCA {
+			r.mgmt.RereadCA()
+		}
+		e.requeueAfter(d.requeue)
+		e.renew(ctx, d.renew)
+	case pruneManagement:
+		e.pruneManagement(ctx, d.plan)
+	case converge:
+		e.converge(ctx, d)
+	}
+	return e.outcome
+}
+
+// endOnLoss ends the pass under way once a watch shows that nothing may be written any more.
+func (e *execution) endOnLoss() {
+	before := e.observed.mgmt
+	if _, other := e.observed.ownership.(desired.OwnedByOther); other || e.observed.ownership == nil {
+		e.passContext.endWhen(func() error { return e.onHoldNow(before.ControlPlane) })
+		return
+	}
+	e.passContext.endWhen(func() error { return e.lostNow(before) })
+}
+
+// requeueAfter asks for a further pass after some time. Zero asks for nothing.
+func (e *execution) requeueAfter(after time.Duration) {
+	e.outcome.requeue = soonest(e.outcome.requeue, after)
+}
+
+// inGuest returns the context of what is done in the guest.
+func (e *execution) inGuest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadlineCause(ctx, e.guestUntil, errGuestTime)
+}
+
+// converge makes both sides agree with a plan.
+func (e *execution) converge(ctx context.Context, d converge) {
+	plan, m := d.plan, &e.memory
+	if err := e.acquire(ctx, plan, d.acquire); err != nil {
+		e.outcome.problem = err
+		e.renew(ctx, hasIstiod(e.observed))
+		return
+	}
+	if d.ca.changed {
+		e.mgmt.CacheCA(d.ca.ca, d.ca.rotation)
+		m.ca.next = pki.CA{}
+	}
+	e.requeueAfter(d.ca.requeue)
+	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))
+	e.applyAll(ctx, plan)
+	e.prune(ctx, plan)
+	e.release(ctx, plan)
+	out := e.outcome
+	m.ca.trusted = !out.crdsBlocked && out.mgmt.Complete() && out.guest.Holds(desired.HoldsRoots)
+}
+
+// applyAll applies the stages of the plan in their order. The management side does not wait for the guest: what its own
+// objects, and a token that is due, need of the guest is known, or requested at the same time. Only istiod itself waits
+// for what it needs in the guest.
+func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
+	out := &e.outcome
+	inGuest, over := e.inGuest(ctx)
+	defer over()
+	work := beginInGuest(inGuest, e.guest, plan, e.memory.istiodCurrent)
+	out.mgmt = e.mgmt.Apply(ctx, plan.Mgmt)
+	if plan.Installed {
+		e.publish(ctx, plan)
+		e.renew(ctx, hasIstiod(e.observed))
+	}
+	<-work.ready
+	// What does not depend on the CRDs' versions was applied all the same: the NetworkPolicy, the CA, the Service.
+	if out.crdsBlocked = work.crdsBlocked; !out.crdsBlocked && plan.Installed {
+		e.applyWorkload(ctx, plan, work.needed)
+	}
+	<-work.done
+	out.guest = work.crds.And(work.needed).And(work.rest)
+	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
+	if !out.crdsBlocked && plan.Installed &&
+		(e.observed.mgmt.Istiod == desired.Available && out.mgmt.Complete() || e.guest.HasWebhook()) {
+		admission := e.guest.Apply(inGuest, plan.Admission)
+		if out.guest = out.guest.And(admission); admission.Count(apply.VerdictApplied) > 0 {
+			e.requeueAfter(e.memory.webhookProbe.applied())
+		}
+	}
+}
+
+// guestWork is what is done in the guest at the same time as on the management side.
+type guestWork struct {
+	// crds are the CRDs and what protects them, needed is what istiod needs when it starts. rest is what istiod reads as
+	// it comes: the defaults of the classes, of which there may be many.
+	crds, needed, rest apply.Report
+	// crdsBlocked reports whether nothing but the CRDs was tried, because they could not be written.
+	crdsBlocked bool
+	// ready is closed once needed and crdsBlocked are known, done once everything is.
+	ready, done chan struct{}
+}
+
+// beginInGuest begins to write to the guest.
+func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, istiodCurrent bool) *guestWork {
+	w := &guestWork{ready: make(chan struct{}), done: make(chan struct{})}
+	go w.run(ctx, g, plan, istiodCurrent)
+	return w
+}
+
+// run writes. The API server takes longest over CRDs. Where there are none yet, only the webhooks wait for them: istiod
+// waits for each CRD by itself. An istiod and RBAC of this version must not meet CRDs of another version, unless they
+// met them before.
+func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, istiodCurrent bool) {
+	defer close(w.done)
+	var crds sync.WaitGroup
+	defer crds.Wait()
+	crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
+	if plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet() {
+		crds.Wait()
+		if w.crdsBlocked = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !istiodCurrent; w.crdsBlocked {
+			close(w.ready)
+			return
+		}
+	}
+	var needed, rest []desired.GuestObject
+	for _, o := range plan.Guest {
+		if desired.NeededInGuest(o.GVK()) {
+			needed = append(needed, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	w.needed = g.Apply(ctx, needed)
+	close(w.ready)
+	w.rest = g.Apply(ctx, rest)
+}
+
+// publish makes the routes to istiod's Service, once that is there.
+func (e *execution) publish(ctx context.Context, plan desired.Plan) {
+	if e.outcome.mgmt.Holds(func(gvk schema.GroupVersionKind) bool { return gvk.Kind == "Service" }) {
+		e.outcome.mgmt = e.outcome.mgmt.And(e.mgmt.Publish(ctx, plan.Routes))
+	}
+}
+
+// unfinished reports whether something was not written that soon may be. What needs an action first is reported, and
+// blocks nothing: a guest that refuses one CRD would otherwise stop the whole installation.
+func unfinished(report apply.Report) bool {
+	return slices.ContainsFunc(report.Outcomes(), func(o apply.Outcome) bool {
+		switch o.Verdict() {
+		case apply.VerdictFailed:
+			return o.Cause().Class().IsTransient()
+		case apply.VerdictWaiting, apply.VerdictRateLimited, apply.VerdictSkipped:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// applyCRDs writes the CRDs, and then what protects them: nothing of ours protects CRDs before they are adopted.
+func applyCRDs(ctx context.Context, g *guest.Cluster, plan desired.Plan) apply.Report {
+	report := g.WriteCRDs(ctx, slices.Concat(plan.CRDs, plan.Adopted))
+	return report.And(g.Apply(ctx, plan.Protection))
+}
+
+// applyWorkload applies istiod with its credential. Without a credential its pod could not start. Without what it needs
+// in its namespace and in the guest it would start and not work, and one that serves would be replaced by it.
+func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGuest apply.Report) {
+	if !plan.IsWhole() {
+		e.renew(ctx, hasIstiod(e.observed)) // its account may be another by now
+		return
+	}
+	secret := e.currentCredential(ctx)
+	switch {
+	case secret == nil:
+	case !e.outcome.mgmt.Holds(desired.NeededOnMgmt), !inGuest.Holds(desired.NeededInGuest), !e.guest.Reaches(e.mgmt.Credential()):
+		// If istiod rolled now, for another address of the guest, its pod would use the old address once more.
+		e.applyCredential(ctx, secret)
+	case e.observed.mgmt.Istiod == desired.Absent:
+		e.applyIstiod(ctx, append(secret, plan.Workload...))
+	default:
+		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
+		if e.applyCredential(ctx, secret); e.outcome.mgmt.Holds(desired.NeededOnMgmt) {
+			e.applyIstiod(ctx, plan.Workload)
+		}
+	}
+}
+
+// applyCredential applies the Secret with istiod's credential, unless this pass has applied it.
+func (e *execution) applyCredential(ctx context.Context, secret []desired.MgmtObject) {
+	same := func(a, b desired.MgmtObject) bool { return bytes.Equal(a.JSON(), b.JSON()) }
+	if slices.EqualFunc(e.credential, secret, same) {
+		return
+	}
+	e.outcome.mgmt, e.credential = e.outcome.mgmt.And(e.mgmt.Apply(ctx, secret)), secret
+}
+
+// applyIstiod applies istiod, with what belongs to it, and notes when it is as planned.
+func (e *execution) applyIstiod(ctx context.Context, objects []desired.MgmtObject) {
+	report := e.mgmt.Apply(ctx, objects)
+	e.outcome.mgmt = e.outcome.mgmt.And(report)
+	e.memory.istiodCurrent = e.memory.istiodCurrent || report.Complete()
+}
+
+// prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nothing would
+// answer. Then istiod, until its pods are gone, so that they release their leases in the guest while they still can.
+// Then the rest of the guest.
+func (e *execution) prune(ctx context.Context, plan desired.Plan) {
+	out := &e.outcome
+	if plan.Installed && (!plan.IsWhole() || !out.complete()) {
+		return
+	}
+	keep := slices.Concat(plan.CRDs, plan.Adopted, plan.Protection, plan.Guest, plan.Admission)
+	// Without an installation, nothing that the guest does or refuses keeps istiod running.
+	inGuest, over := e.inGuest(ctx)
+	defer over()
+	if out.guest = out.guest.And(e.guest.PruneWebhooks(inGuest, keep)); plan.Installed && !out.guest.Complete() {
+		return
+	}
+	if e.pruneManagement(ctx, plan) {
+		out.guest = out.guest.And(e.guest.Prune(inGuest, keep))
+	}
+}
+
+// complete reports whether every object of both sides is as planned.
+func (o outcome) complete() bool { return o.mgmt.Complete() && o.guest.Complete() }
+
+// pruneManagement clears the management side of what is not planned, and reports whether it is all gone.
+func (e *execution) pruneManagement(ctx context.Context, plan desired.Plan) bool {
+	out := &e.outcome
+	if out.mgmt = out.mgmt.And(e.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Routes, plan.Workload))); !out.mgmt.Complete() {
+		return false
+	}
+	if !plan.Installed {
+		if len(plan.Mgmt) == 0 {
+			e.mgmt.ForgetSecrets()
+		}
+		e.memory.webhookProbe = webhookProbe{}
+	}
+	return true
+}
+
+// acquire takes the ownership Leases that are missing, for this hypergate.
+func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []desired.OwnershipLease) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	ctx, over := e.inGuest(ctx)
+	defer over()
+	// The Leases are in istiod's namespace.
+	if report := e.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
+		e.outcome.guest = report
+		return desired.OwnershipError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
+	}
+	holders := e.observed.mgmt.Holders(e.config)
+	if len(holders) == 0 {
+		return desired.OwnershipError{Verb: "create", Err: fmt.Errorf("the identity of the management namespace is not known yet")}
+	}
+	for _, lease := range missing {
+		if err := e.guest.Acquire(ctx, lease, holders[0]); err != nil {
+			return desired.OwnershipError{Verb: "patch", Err: err} // there is nothing that could be taken away
+		}
+		logr.FromContextOrDiscard(ctx).Info("Acquired this guest", "what", lease.Purpose, "lease", e.config.GuestNamespace+"/"+lease.Name, "holder", holders[0])
+	}
+	e.memory.acquiring.Take(e.observed.now)
+	return nil
+}
+
+// release gives the guest back once nothing is installed and everything is pruned, so that another hypergate may have it.
+func (e *execution) release(ctx context.Context, plan desired.Plan) {
+	if plan.Installed || !e.outcome.complete() || e.observed.mgmt.Istiod != desired.Absent {
+		return
+	}
+	own := desired.OwnLeases(e.config, e.observed.mgmt, e.observed.guest.Leases)
+	if len(own) == 0 {
+		return
+	}
+	if wait := e.memory.releasing.Wait(e.observed.now); wait > 0 {
+		e.requeueAfter(wait)
+		return
+	}
+	e.memory.releasing.Take(e.observed.now)
+	for _, held := range slices.Backward(own) {
+		log := logr.FromContextOrDiscard(ctx).WithValues("lease", e.config.GuestNamespace+"/"+held.Name)
+		if err := e.guest.Release(ctx, held); err != nil {
+			log.Info("Releasing this guest failed", "err", err.Error())
+			e.requeueAfter(releaseRetry)
+			return
+		}
+		log.Info("Released this guest")
+	}
+}

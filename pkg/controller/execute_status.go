@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// writeConditions writes the conditions of the classes that are not as they should be. It returns when the next ones are
+// due, zero if there are none, and what failed.
+func (r *Reconciler) writeConditions(ctx context.Context, res status.Result) (time.Duration, error) {
+	due, requeue := r.dueStatuses(ctx, res)
+	left, err := r.writeStatuses(ctx, due)
+	if left {
+		requeue = soonest(requeue, passSpacing)
+	}
+	return requeue, err
+}
+
+// writeStatuses writes statuses side by side, until one gets no answer: then the others would get none either. It
+// reports whether some are left because the time of this pass is over.
+func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (left bool, err error) {
+	begun := time.Now()
+	errs := make([]error, len(due))
+	var writing errgroup.Group
+	writing.SetLimit(statusesAtOnce)
+	var stopped atomic.Bool
+	for i, d := range due {
+		if stopped.Load() || ctx.Err() != nil {
+			break
+		}
+		if left = time.Since(begun) > statusTime; left {
+			break
+		}
+		r.reports.classes.try(d.class, r.clock.Now())
+		writing.Go(func() error {
+			errs[i] = r.guest.ApplyConditions(ctx, d.name, d.conditions)
+			if errs[i] != nil && apply.Classify(errs[i], "patch", schema.GroupResource{}).Class().IsTransient() {
+				stopped.Store(true)
+			}
+			return nil
+		})
+	}
+	_ = writing.Wait() // errs holds the errors
+	return left, errors.Join(errs...)
+}
+
+// reportToControlPlanes writes what a HostedControlPlane should say and does not, and returns when to look again. What
+// fails is tried again, and nothing else depends on it. Its own write is an event, upon which there is nothing to write.
+func (r *Reconciler) reportToControlPlanes(ctx context.Context, res status.Result) time.Duration {
+	h, now := &r.reports.hcp, r.clock.Now()
+	all := r.mgmt.StatusTargets()
+	if h.reporting == ReportNothing || len(all) == 0 {
+		return 0
+	}
+	var requeue, again time.Duration
+	if res.GuestUnseen() {
+		requeue = lookEvery
+	}
+	res.APIServer = all[0].APIServer
+	h.degraded, again = h.degraded.Observe(res, now)
+	requeue = soonest(requeue, again)
+
+	patches, text := h.pendingPatches(res, all, now)
+	if wait := h.wait(text, res.Lifecycle, now); wait > 0 {
+		return soonest(requeue, wait)
+	}
+	for _, p := range patches {
+		if wait := max(h.failures.Wait(now), h.writes.Wait(now)); wait > 0 {
+			return soonest(requeue, wait)
+		}
+		if err := r.mgmt.ReportConditions(ctx, p.to, p.conditions); err != nil {
+			if ctx.Err() != nil {
+				return requeue // the pass has ended
+			}
+			return soonest(requeue, h.failed(ctx, err, now))
+		}
+		h.failures.Reset()
+		h.logged = lastLogged{}
+		h.writes.Take(now)
+	}
+	h.debounce.Reset()
+	return requeue
+}
+
+// failed logs why a HostedControlPlane could not be written to, once, and returns when to try again.
+func (h *hcpReporter) failed(ctx context.Context, err error, now time.Time) time.Duration {
+	cause := apply.Classify(err, "patch", schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes/status"})
+	if h.logged.isNew(cause.String()) {
+		logr.FromContextOrDiscard(ctx).Error(err, "Writing conditions to the HostedControlPlane failed, retrying with backoff")
+		h.failures.Reset()
+	}
+	switch cause.Class() {
+	case apply.Forbidden, apply.Denied, apply.Invalid:
+		return h.failures.Failed(now, firstPermanentRetry, maxForbiddenReport)
+	default: // it may be transient
+		return h.failures.Failed(now, firstPermanentRetry, maxPermanentRetry)
+	}
+}

@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/throttle"
+)
+
+// memory is what is remembered between passes. One goroutine uses it. Each field names its only writer.
+type memory struct {
+	// twoClusters reports whether the two sides were found to be different clusters. Written by observe, once.
+	twoClusters bool
+	// notSynced is since when a guest that answers does not list something. Written by observe.
+	notSynced throttle.Debounce
+	// webhookProbe is what is known of the way from the guest's API server to istiod's webhook. Written by observe, and
+	// by execute when it has written the webhook or pruned istiod.
+	webhookProbe webhookProbe
+	// plans remembers the last plan. Written by decide: what it returns depends on its arguments alone.
+	plans planCache
+	// standby is another hypergate that owned the guest. Written by pass, from the observation and the outcome.
+	standby standby
+	// ca is the mesh CA beside its Secret. Written by execute, and by prepare, which makes a CA ahead.
+	ca meshCA
+	// rotation is what was logged of a rotation that waits. Written by execute.
+	rotation rotationDelay
+	// tokens is what is known of istiod's tokens. Written by execute.
+	tokens tokens
+	// acquiring and releasing limit how often ownership Leases are written. Written by execute.
+	acquiring, releasing throttle.Limiter
+	// istiodCurrent reports whether istiod and its RBAC of this version were applied: then there is nothing left that
+	// CRDs of the version before could meet. Written by execute.
+	istiodCurrent bool
+	// endpointProbe is what is known of the way to istiod where it is published. Written by pass, after execute.
+	endpointProbe endpointProbe
+}
+
+// reports is what was reported, so that nothing is reported twice, too soon or too often. Written by report.
+type reports struct {
+	classes   classes
+	hcp       hcpReporter
+	lifecycle lifecycle
+	notSynced lastLogged
+	transient transientSince
+	failures  failureLog
+	metrics   crdMetrics
+}
+
+func newMemory(o Options) memory {
+	return memory{
+		plans:     planCache{planner: desired.NewPlanner(o.Config, o.Source)},
+		ca:        meshCA{overlap: o.CAOverlap},
+		tokens:    tokens{lifetime: o.TokenLifetime, requests: throttle.NewLimiter(throttle.Rate{Burst: tokenBurst, Every: tokenEvery})},
+		acquiring: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
+		releasing: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
+
+		endpointProbe: endpointProbe{probe: o.Probe},
+	}
+}
+
+// soonest returns the shortest of some delays. Zero is no delay.
+func soonest(delays ...time.Duration) time.Duration {
+	var out time.Duration
+	for _, delay := range delays {
+		if out == 0 || delay != 0 && delay < out {
+			out = delay
+		}
+	}
+	return out
+}

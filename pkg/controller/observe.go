@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
+)
+
+// observation is what both sides show at the beginning of a pass.
+type observation struct {
+	now   time.Time
+	mgmt  desired.ManagementObservation
+	guest desired.GuestObservation
+	// beyond are the GatewayClasses that are not managed, because there are too many.
+	beyond []desired.GatewayClass
+
+	// guestProblem reports why the guest is not known, identityProblem why the two sides were not found to be different
+	// clusters, mgmtProblem why the management side is not known. If one is set, the next ones may not have been
+	// checked, and the observations are incomplete.
+	guestProblem, identityProblem, mgmtProblem error
+	// missing names the resources of a guest that answers and does not list them. Empty: none, or the guest does not
+	// answer at all. missingFor is the time until that counts as lasting.
+	missing    string
+	missingFor time.Duration
+
+	// hold is why nothing may be written, an onHoldError; nil: writing is allowed.
+	hold error
+	// ownership is to whom the guest belongs.
+	ownership desired.Ownership
+	// credential is the one that istiod has; the zero value if it has none. reached reports whether it leads to the
+	// server at which the guest is now.
+	credential desired.Credential
+	reached    bool
+	// roots is what keeps the guest's gateways from knowing the roots of the mesh CA. It is read during a rotation only.
+	roots string
+	// requeue is when the webhook is probed again. Zero: it is not.
+	requeue time.Duration
+}
+
+// observe reads both sides. It writes nothing but r.memory: the fields that say so.
+func (r *Reconciler) observe(ctx context.Context) observation {
+	o := observation{now: r.clock.Now()}
+	o.guest, o.guestProblem = r.guest.Observe()
+	if notSynced, is := errors.AsType[guest.NotSyncedError](o.guestProblem); is && notSynced.Answers {
+		o.missing = strings.Join(notSynced.Missing, ", ")
+	}
+	o.missingFor = r.memory.notSynced.Wait(o.missing, time.Now(), notSyncedLimit, throttle.Forever)
+	if o.guestProblem != nil && o.missing == "" {
+		return o
+	}
+	if !r.memory.twoClusters {
+		o.identityProblem = checkTwoClusters(ctx, r.config, r.mgmt, r.guest.HasNamespace)
+		r.memory.twoClusters = o.identityProblem == nil
+	}
+	if errors.Is(o.identityProblem, ErrSameCluster) {
+		return o
+	}
+	o.mgmt, o.mgmtProblem = r.mgmt.Observe(ctx)
+	if !unknown(o.mgmtProblem) {
+		o.hold = onHoldBecause(o.mgmt, o.now)
+	}
+	o.guest.Classes, o.beyond = desired.Served(o.guest.Classes)
+	o.ownership = desired.OwnershipOf(r.config, o.mgmt, o.guest.Leases)
+	if o.hold == nil && o.identityProblem == nil {
+		r.observeMore(ctx, &o)
+	}
+	o.credential = r.mgmt.Credential()
+	o.reached = r.guest.Reaches(o.credential)
+	return o
+}
+
+// observeMore reads what is only of interest if something may be written.
+func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
+	switch {
+	case o.guestProblem != nil || unknown(o.mgmtProblem):
+	case o.mgmtProblem != nil:
+		// The management side does not let us see what there is: an istiod that cannot be seen may need its credential.
+		if o.isManaged(r.config) && len(o.guest.Classes) > 0 {
+			if _, err := r.mgmt.FindCredential(ctx); err != nil {
+				logr.FromContextOrDiscard(ctx).V(1).Info("Reading istiod's guest credential failed", "err", err.Error())
+			}
+		}
+	case len(o.guest.Classes) > 0:
+		o.guest.WebhookProbe, o.requeue = r.memory.webhookProbe.observe(ctx, r.guest, o.mgmt, o.now)
+		if isSpreading(o.mgmt.Rotation) && r.memory.ca.blockedBy(o.mgmt) == "" {
+			o.roots = r.rootsPending(ctx, o.mgmt.CA)
+		}
+	}
+}
+
+// rootsPending returns what keeps the guest's gateways from knowing the roots of the CA. Empty: nothing does.
+func (r *Reconciler) rootsPending(ctx context.Context, ca pki.CA) string {
+	switch all, err := r.guest.HasRoots(ctx, ca.Root); {
+	case err != nil:
+		// The cause stays the same from try to try. The text of err does not: it has ports.
+		return "the guest to show the roots that its gateways trust: " +
+			apply.Classify(err, "get", schema.GroupResource{Resource: "configmaps"}).String()
+	case !all:
+		return "istiod to publish the roots in the guest"
+	default:
+		return ""
+	}
+}
+
+// isActive reports whether the management side allows an installation.
+func (o observation) isActive() bool {
+	_, active := o.mgmt.ControlPlane.Lifecycle(o.now).(desired.Active)
+	return active
+}
+
+// isManaged reports whether the guest leaves its CRDs and its installation to hypergate.
+func (o observation) isManaged(cfg desired.Config) bool { return o.guest.ModeOr(cfg) == crds.Managed }
+
+// wantsInstallation reports whether the management side, a class and the mode ask for an installation.
+func (o observation) wantsInstallation(cfg desired.Config) bool {
+	return o.isActive() && len(o.guest.Classes) > 0 && o.isManaged(cfg)
+}
+
+// unknown reports whether err says that a side has not shown everything yet. A watch will wake the next pass. What the
+// management side forbids is known: the guest's classes report it. Of a guest that forbids reading, no class is known.
+func unknown(err error) bool {
+	if _, guestUnknown := errors.AsType[guest.NotSyncedError](err); guestUnknown {
+		return true
+	}
+	_, mgmtUnknown := errors.AsType[mgmt.NotSyncedError](err)
+	return mgmtUnknown && apply.Classify(err, "", schema.GroupResource{}).Class() != apply.Forbidden
+}
+
+// onHoldNow reports why nothing may be written any more, as the watches show the control plane now. Nil: writing is
+// allowed. before is the control plane that was observed.
+func (r *Reconciler) onHoldNow(before desired.ControlPlane) error {
+	return onHoldBecause(r.mgmt.CurrentControlPlane(before), r.clock.Now())
+}
+
+// lostNow reports why this guest no longer belongs to this hypergate, or why nothing may be written any more.
+func (r *Reconciler) lostNow(before desired.ManagementObservation) error {
+	if hold := r.onHoldNow(before.ControlPlane); hold != nil {
+		return hold
+	}
+	if other, is := desired.OwnershipOf(r.config, before, r.guest.Leases()).(desired.OwnedByOther); is {
+		return desired.OwnedByOtherError{OwnedByOther: other, Namespace: r.config.GuestNamespace}
+	}
+	return nil
+}
+
+// findings are what is read once a decision was carried out, for the conditions.
+type findings struct {
+	mgmtWatches, guestWatches []apply.WatchProblem
+	// guestWatch is what is wrong with watching the guest, kubeconfig why the guest kubeconfig is not in use.
+	guestWatch, kubeconfig error
+	// endpoint is whether istiod was seen to answer where it is published.
+	endpoint status.EndpointProbe
+	// since is since when istiod serves.
+	since time.Time
+	// requeue is when one of these changes without an event. Zero: it does not.
+	requeue time.Duration
+}
+
+// find reads the findings. It asks neither API server; a handshake with istiod runs beside the passes.
+func (r *Reconciler) find(ctx context.Context, o observation, d decision, out outcome) findings {
+	f := findings{
+		mgmtWatches: r.mgmt.WatchProblems(), guestWatches: r.guest.WatchProblems(),
+		guestWatch: r.guest.WatchTrouble(), kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem()),
+	}
+	now := r.clock.Now()
+	var probeAgain time.Duration
+	if converged, is := d.(converge); is && out.problem == nil {
+		o.mgmt.CA, o.mgmt.Rotation = converged.ca.ca, converged.ca.rotation
+		f.endpoint, probeAgain = r.memory.endpointProbe.observe(ctx, o.mgmt, converged.plan, now)
+	} else {
+		f.endpoint = r.memory.endpointProbe.last(o.mgmt)
+	}
+	var sinceAgain time.Duration
+	f.since, sinceAgain = r.memory.tokens.since(o.mgmt.IstiodSince, now)
+	f.requeue = soonest(probeAgain, sinceAgain)
+	return f
+}

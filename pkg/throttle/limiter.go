@@ -1,0 +1,45 @@
+package throttle
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limiter allows a burst of actions in a row, and then one per interval. A Limiter of several rates allows an action only
+// if each of them does.
+type Limiter struct{ rates []*rate.Limiter }
+
+// Rate is a burst of actions, and the interval between two actions after it.
+type Rate struct {
+	Burst int
+	Every time.Duration
+}
+
+// NewLimiter returns a full Limiter.
+func NewLimiter(rates ...Rate) Limiter {
+	var l Limiter
+	for _, r := range rates {
+		l.rates = append(l.rates, rate.NewLimiter(rate.Every(r.Every), r.Burst))
+	}
+	return l
+}
+
+// Wait returns the time until the next action is allowed. Zero means now. Asking takes nothing, so a caller that asks
+// often does not wait longer.
+func (l Limiter) Wait(now time.Time) time.Duration {
+	var wait time.Duration
+	for _, limiter := range l.rates {
+		next := limiter.ReserveN(now, 1)
+		wait = max(wait, next.DelayFrom(now))
+		next.CancelAt(now)
+	}
+	return wait
+}
+
+// Take counts an action at now. The caller has asked Wait.
+func (l Limiter) Take(now time.Time) {
+	for _, limiter := range l.rates {
+		limiter.AllowN(now, 1)
+	}
+}
