@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// writers are the methods of mgmt.Cluster and guest.Cluster that write to a cluster.
+func writers() []string {
+	return []string{
+		"Apply", "ApplyConditions", "Acquire", "Prune", "PruneWebhooks", "Publish", "Release", "ReportConditions", "RequestToken", "WriteCRDs",
+	}
+}
+
+// TestOnlyExecuteWrites: the files that write are those whose name begins with execute.
+func TestOnlyExecuteWrites(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, is := n.(*ast.CallExpr)
+			if !is {
+				return true
+			}
+			method, is := call.Fun.(*ast.SelectorExpr)
+			if !is || !slices.Contains(writers(), method.Sel.Name) {
+				return true
+			}
+			found[method.Sel.Name] = true
+			if !strings.HasPrefix(name, "execute") {
+				t.Errorf("%s calls %s: only execute*.go may write to a cluster", name, method.Sel.Name)
+			}
+			return true
+		})
+	}
+	for _, name := range writers() {
+		if !found[name] {
+			t.Errorf("nothing calls %s: take it off the list", name)
+		}
+	}
+}
