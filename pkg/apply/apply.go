@@ -18,32 +18,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// writeAttempts is how often an object is sent that meets a conflict.
+// writeAttempts is the maximum number of attempts to write an object that meets a conflict.
 const writeAttempts = 2
 
-// job is one object on its way through Apply.
+// job is one object of an Apply call.
 type job struct {
 	Object
 	id   ID
 	kind int
 	hash uint64
-	// at is the version that the caller has decided on; empty when that is left to the plan.
+	// at is the resourceVersion that the caller chose. It is empty if the plan decides how to write.
 	at string
 }
 
-// Apply makes the cluster agree with the objects: those that need a write are written, concurrently, in the order of Kinds. The report has
-// one outcome per object, in the order of objs. A call with an object that must not be applied here is refused as a whole, before anything
-// is sent. Objects that are not in objs are left alone; see Prune.
+// Apply makes the cluster match the objects. It writes the objects that need a write, concurrently, in the order of
+// Kinds. The report has one outcome per object, in the order of objs.
+//
+// If one object is not allowed here, Apply refuses the whole call before it sends anything. Apply does not change
+// objects that are not in objs; see Prune.
 func Apply[O Object](ctx context.Context, c *Cluster, objs []O) Report {
 	return AtVersion(ctx, c, objs, nil)
 }
 
-// Absent is the resourceVersion of what is not there. No object has it: etcd's first revision is that of an empty store.
+// Absent is the resourceVersion of an object that does not exist. No object has this version, because etcd's first
+// revision is that of an empty store.
 const Absent = "1"
 
-// AtVersion is Apply where the caller has looked at objects, whosever they are, and decided on that to write them: at has the resourceVersion that
-// it saw of each, or NotThere. Such an object is written if it is still the same, and fields are taken from whoever has them: it is ours from
-// then on. One that has changed is left as it is, and Waiting: the caller should look again when its own watch shows the change.
+// AtVersion is Apply for a caller that read objects, owned or not, and decided to write them. at holds the
+// resourceVersion that the caller saw of each object, or Absent.
+//
+// Such an object is written if it still has that version. Its fields are taken from any other manager, and the object
+// is owned from then on. An object that changed stays unchanged and is Waiting. The caller must read it again when
+// its own watch shows the change.
 func AtVersion[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]string) Report {
 	jobs := make([]job, 0, len(objs))
 	for _, o := range objs {
@@ -56,7 +62,8 @@ func AtVersion[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]st
 	return c.apply(ctx, jobs)
 }
 
-// admit finds each job's kind. When one of the objects must not be applied here, it returns the outcomes of the refused call.
+// admit finds the kind of each job. If one of the objects is not allowed here, it returns the outcomes of the refused
+// call. Otherwise it returns nil.
 func (c *Cluster) admit(jobs []job) []Outcome {
 	outcomes := make([]Outcome, len(jobs))
 	refused := false
@@ -70,7 +77,8 @@ func (c *Cluster) admit(jobs []job) []Outcome {
 		outcomes[i] = Skipped(jobs[i].id)
 		if err != nil {
 			refused = true
-			outcomes[i] = Failed(jobs[i].id, refusal(err), fmt.Errorf("refusing to apply to the %s cluster: %s: %w", c.opts.Name, jobs[i].id, err))
+			outcomes[i] = Failed(jobs[i].id, refusal(err),
+				fmt.Errorf("refusing to apply to the %s cluster: %s: %w", c.opts.Name, jobs[i].id, err))
 		}
 	}
 	if !refused {
@@ -101,7 +109,7 @@ func (c *Cluster) admitOne(j *job) error {
 	return c.admitBody(*j)
 }
 
-// admitBody checks that the JSON is the object that it claims to be, and ours.
+// admitBody checks that the JSON describes the job's object and carries the owner label.
 func (c *Cluster) admitBody(j job) error {
 	h, err := readHead(j.JSON())
 	if err != nil {
@@ -117,17 +125,18 @@ func (c *Cluster) admitBody(j job) error {
 	return nil
 }
 
-// head is the part of an object's JSON that is checked before it is sent.
+// head is the part of an object's JSON that is checked before the object is sent.
 type head struct {
 	apiVersion, kind string
 	meta             struct {
 		Name, Namespace string
 		Labels          map[string]string
 	}
-	metaAt int64 // where the content of metadata begins
+	metaAt int64 // offset of the content of metadata
 }
 
-// readHead reads an object's head and stops there: the rest of a CRD is a megabyte, and comes after it in canonical JSON.
+// readHead reads the head of an object and stops there. In canonical JSON the rest comes after the head, and the rest
+// of a CRD is about a megabyte.
 func readHead(body []byte) (head, error) {
 	var h head
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -159,9 +168,11 @@ func readHead(body []byte) (head, error) {
 	return h, nil
 }
 
-// apply runs the jobs that need a request, as many at once as the options allow. When one got no answer in time, the others are not made to
-// wait as long. Of one kind, those whose last try failed or was cut off come after the others, the one tried longest ago first: slow objects
-// do not keep the others from their turn, however often a call is cut off.
+// apply runs the jobs that need a request. Options.Concurrency limits how many run at once. If one request times out,
+// apply cancels the others, so that they do not wait as long.
+//
+// Within a kind, jobs whose last try failed or was cut off run after the others. The job that was tried longest ago
+// is the first of them. So slow objects do not block other objects, however often a call is cut off.
 func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -203,12 +214,13 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
 }
 
-// barrier says whether objects of the kind to must wait for those of the kind from, which comes before it or is the same.
+// barrier reports whether objects of the kind to must wait for objects of the kind from. The kind from is the same
+// kind or an earlier one.
 func (c *Cluster) barrier(from, to int) bool {
 	return slices.ContainsFunc(c.opts.Kinds[from:to], func(k Kind) bool { return k.Barrier })
 }
 
-// write sends one object, in the way that the plan asks for.
+// write sends one object in the way that the plan requires.
 func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	if ctx.Err() != nil {
 		c.tracker.left(j.kind, j.id.Key)
@@ -234,19 +246,22 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	wrote := memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: c.fields().hash(got.ManagedFields)}
 	outcome := Applied(j.id)
 	if err := c.grown(j, got); err != nil {
-		outcome = Failed(j.id, Classify(err, "patch", k.resource()), fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err))
+		outcome = Failed(j.id, Classify(err, "patch", k.resource()),
+			fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err))
 		wrote.refusal = &outcome
 	}
 	c.tracker.wrote(j.kind, j.id.Key, wrote)
 	return outcome.withWrites(writes)
 }
 
-// grownLimit is how many bytes more of an object's metadata may come back than were sent of the whole object. An API server takes 256 KiB
-// of annotations, so that an object of this size was made to be large. It is a failure that names the object, and the object is not sent
-// again before it has changed: another write would come back alike.
+// grownLimit is how many bytes the metadata in a response can exceed the whole object that was sent. An API server
+// accepts 256 KiB of annotations, so an object beyond this limit was enlarged on purpose.
+//
+// Exceeding the limit is a failure that names the object. The object is not sent again before it has changed, because
+// another write would return the same size.
 const grownLimit = 256 << 10
 
-// grown is an error where an object came back too large.
+// grown returns an error if the object in the response is too large.
 func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 	if size, limit := got.Size(), len(j.JSON())+grownLimit; size > limit {
 		return TooLarge("the object that came back", size, limit)
@@ -254,7 +269,8 @@ func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 	return nil
 }
 
-// cutOff reports whether a request ended because the call's context did, and not by an answer or a timeout of its own.
+// cutOff reports whether a request ended because the context of the call ended. A response, or a timeout of the
+// request, does not count.
 func cutOff(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
@@ -263,12 +279,12 @@ func cutOff(ctx context.Context, err error) bool {
 type way int
 
 const (
-	wayUnknown way = iota // the object must be looked at first
-	wayWait               // not now: it is being deleted
-	wayNew                // made; a conflict when an object of this name exists
-	wayShared             // applied; a conflict when a field is somebody else's
-	wayForced             // applied, and fields are taken from others: it is ours
-	wayDecided            // the same, if it is the version that the caller has decided on
+	wayUnknown way = iota // the object must be read first
+	wayWait               // not now: the object is being deleted
+	wayNew                // create only; a conflict if an object of this name exists
+	wayShared             // apply; a conflict if another manager has one of the fields
+	wayForced             // apply with force, because the object is owned
+	wayDecided            // apply with force, at the version that the caller chose
 )
 
 func (p plan) way(k Kind) way {
@@ -284,8 +300,8 @@ func (p plan) way(k Kind) way {
 	}
 }
 
-// send writes the object. When that ends in a conflict, it looks at what is there, and may try once more in another way. The answer is nil
-// when the object is being deleted.
+// send writes the object. After a conflict, it reads the existing object and can try once more in another way. It
+// returns nil if the object is being deleted. writes is the number of write requests.
 func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.PartialObjectMetadata, writes int, err error) {
 	if j.at != "" {
 		got, err = c.patch(ctx, j, k, wayDecided)
@@ -306,13 +322,14 @@ func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.
 	}
 }
 
-// find looks at the object that has the job's name, and tells in which way ours can be sent, or why it cannot. It is ours when it carries
-// our label, when we remember its UID, or when we applied fields to it. conflict is what an earlier attempt ended with.
+// find reads the existing object of the job's name and returns the way to send the job, or an error if there is none.
+// The existing object is owned if it carries the owner label, has the UID that the tracker remembers, or has fields
+// that we applied. conflict is the error of an earlier attempt.
 func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (way, error) {
 	now, err := c.look(ctx, k, j.id.Key)
 	switch {
 	case apierrors.IsNotFound(err) && k.Prune:
-		return wayNew, nil // or the namespace or the kind is missing: the write will tell
+		return wayNew, nil // or the namespace or the kind is missing; the write returns that error
 	case apierrors.IsNotFound(err):
 		return wayShared, nil
 	case err != nil:
@@ -351,9 +368,13 @@ func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.Part
 		metav1.PatchOptions{FieldManager: c.opts.FieldManager, Force: &force})
 }
 
-// bodyAt makes an apply one that asks for a resourceVersion: an object that has another makes it a conflict. Where there is no object, the API
-// server drops the version (apiserver pkg/registry/generic/registry/store.go, Store.Update), so that with the one that no object has it can
-// only create. Server-side apply has no other way to say this, and reading first would cost a request per object and leave a gap.
+// bodyAt returns the body of an apply that requires a resourceVersion. An object that has another version causes a
+// conflict. If there is no object, the API server drops the version (apiserver
+// pkg/registry/generic/registry/store.go, Store.Update). So the version that no object has (Absent) makes the apply a
+// create.
+//
+// Server-side apply has no other way to express this. A read before each write would cost a request per object and
+// leave a gap between the read and the write.
 func bodyAt(body []byte, version string) ([]byte, error) {
 	h, err := readHead(body)
 	if err != nil {
@@ -362,7 +383,7 @@ func bodyAt(body []byte, version string) ([]byte, error) {
 	return slices.Concat(body[:h.metaAt], []byte(`"resourceVersion":`+strconv.Quote(version)+`,`), body[h.metaAt:]), nil
 }
 
-// stopped is why objects were skipped; nil when none was.
+// stopped returns why objects were skipped, or nil if none was.
 func stopped(ctx context.Context, outcomes []Outcome) error {
 	if slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.verdict == VerdictSkipped }) {
 		return context.Cause(ctx)

@@ -22,28 +22,29 @@ import (
 
 const (
 	defaultConcurrency = 8
-	// defaultTimeout is longer than the longest timeout that a webhook may have (30 s), so that a slow webhook which the API server is told to
-	// ignore does not make an object impossible to write.
+	// defaultTimeout is longer than the longest timeout of a webhook (30 s). So a slow webhook whose failures the API
+	// server ignores does not make an object impossible to write.
 	defaultTimeout = 35 * time.Second
 )
 
-// Object is what the engine needs of an object as it should be.
+// Object is a desired object, as far as this package needs it.
 type Object interface {
 	GVK() schema.GroupVersionKind
-	// Key is the namespace (empty when cluster-scoped) and the name.
+	// Key returns the namespace (empty for cluster-scoped objects) and the name.
 	Key() types.NamespacedName
-	// JSON is the whole body of the server-side apply, with the owner label and without status, managedFields, uid and resourceVersion. It is
-	// not changed and must not change while a call runs.
+	// JSON returns the whole body of the server-side apply. It has the owner label, and no status, managedFields, uid
+	// or resourceVersion. The package does not change it, and it must not change during a call.
 	JSON() []byte
 }
 
-// ID names one object of a cluster.
+// ID identifies one object of a cluster.
 type ID struct {
 	GVK schema.GroupVersionKind
 	Key types.NamespacedName
 }
 
-// String is the kind and the name, as in "ConfigMap default/settings"; the kind alone where there is no name.
+// String returns the kind and the name, as in "ConfigMap default/settings". It returns only the kind if there is no
+// name.
 func (i ID) String() string {
 	switch {
 	case i.Key.Name == "":
@@ -56,10 +57,14 @@ func (i ID) String() string {
 }
 
 func (i ID) compare(j ID) int {
-	return cmp.Or(cmp.Compare(i.GVK.String(), j.GVK.String()), cmp.Compare(i.Key.Namespace, j.Key.Namespace), cmp.Compare(i.Key.Name, j.Key.Name))
+	return cmp.Or(
+		cmp.Compare(i.GVK.String(), j.GVK.String()),
+		cmp.Compare(i.Key.Namespace, j.Key.Namespace),
+		cmp.Compare(i.Key.Name, j.Key.Name),
+	)
 }
 
-// IDs names objects, in their order.
+// IDs returns the IDs of objects, in the order of objs.
 func IDs[O Object](objs []O) []ID {
 	ids := make([]ID, 0, len(objs))
 	for _, o := range objs {
@@ -68,48 +73,53 @@ func IDs[O Object](objs []O) []ID {
 	return ids
 }
 
-// Kind is a kind of object that may be applied.
+// Kind is a kind of object that the caller can apply.
 type Kind struct {
 	GVK        schema.GroupVersionKind
 	Resource   string
 	Namespaced bool
-	// Prune says that objects of this kind are ours alone: they are deleted when they are no longer wanted, and never shared with others.
+	// Prune marks a kind whose objects belong only to us. Prune deletes them when the caller no longer wants them.
+	// They are never shared with other managers.
 	Prune bool
-	// Foreground makes a deletion wait for what the object has made, pods for example: the object is there until they are gone.
+	// Foreground deletes an object in the foreground: it exists until its dependents, for example pods, are gone.
 	Foreground bool
-	// Barrier makes objects of later kinds wait until those of this kind and of the kinds before it are written: what is in a namespace needs
-	// the namespace, and a binding its role (RBAC looks it up, unless the writer has the verb bind).
+	// Barrier makes objects of later kinds wait until all objects of this kind and of the earlier kinds are written.
+	// A namespaced object needs its namespace. A binding needs its role, because RBAC looks the role up unless the
+	// writer has the verb bind.
 	Barrier bool
-	// Names are the only names that objects of this kind may have; empty means any. Each is watched by itself, with a field selector, which
-	// RBAC can allow without allowing to list the others: it knows names, and no labels. An object with our label and another name is not
-	// seen, and so never pruned.
+	// Names lists the only names that objects of this kind can have. Empty means any name.
+	//
+	// Each name has its own watch with a field selector. RBAC can allow such a watch without allowing to list the
+	// other objects, because RBAC supports names but not labels. An object with the owner label and another name is
+	// not observed, so it is never pruned.
 	Names []string
 }
 
 func (k Kind) gvr() schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }
 func (k Kind) resource() schema.GroupResource   { return k.gvr().GroupResource() }
 
-// Options say which cluster this is, what may be applied there and how our objects are known.
+// Options define the cluster, the kinds that the caller can apply there, and how owned objects are identified.
 type Options struct {
 	// Name is the cluster's name in errors and logs.
 	Name string
-	// Namespace is the only one that namespaced objects may be in, and that is watched; empty means all.
+	// Namespace is the only namespace that namespaced objects can be in, and the only one that is watched. Empty
+	// means all.
 	Namespace string
-	// NamespacedOnly refuses cluster-scoped kinds. It needs Namespace.
+	// NamespacedOnly refuses cluster-scoped kinds. It requires Namespace.
 	NamespacedOnly bool
-	// FieldManager is the manager of the fields that we apply.
+	// FieldManager is the name of the field manager of our applies.
 	FieldManager string
-	// OwnerKey and OwnerValue are the label that makes an object ours.
+	// OwnerKey and OwnerValue are the owner label: the label that marks owned objects.
 	OwnerKey, OwnerValue string
-	// Kinds are all kinds that may be applied, in the order of applying; pruning goes backwards.
+	// Kinds are all kinds that the caller can apply, in the order of applying. Prune uses the reverse order.
 	Kinds []Kind
-	// Concurrency is how many requests may run at once; 0 means 8.
+	// Concurrency is the maximum number of concurrent requests. Zero means 8.
 	Concurrency int
-	// Timeout ends a request that gets no answer; 0 means 35 s. Watches have none.
+	// Timeout ends a request that gets no response. Zero means 35 s. Watches have no timeout.
 	Timeout time.Duration
-	// Budget bounds what the watches read and keep; nil: nothing does.
+	// Budget limits what the watches read and keep. Nil means no limit.
 	Budget *watch.Budget
-	// Clock tells how often an object was written lately; nil means the system's.
+	// Clock measures how often an object was written recently. Nil means the system clock.
 	Clock clock.PassiveClock
 }
 
@@ -127,7 +137,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateKind says what is wrong with a kind that comes after others.
+// validateKind returns the error of a kind, given the kinds before it.
 func (o Options) validateKind(k Kind, before []Kind) error {
 	switch {
 	case k.GVK.Kind == "" || k.Resource == "":
@@ -142,8 +152,8 @@ func (o Options) validateKind(k Kind, before []Kind) error {
 	return nil
 }
 
-// Cluster applies objects to one cluster and watches them. Its methods are safe for concurrent use, but two overlapping calls of Apply may
-// write the same object twice.
+// Cluster applies objects to one cluster and watches them. Its methods are safe for concurrent use. Two overlapping
+// calls of Apply can write the same object twice.
 type Cluster struct {
 	opts    Options
 	kinds   map[schema.GroupVersionKind]int
@@ -152,7 +162,7 @@ type Cluster struct {
 	tracker *tracker
 }
 
-// New checks the options and prepares a client. It sends nothing.
+// New validates the options and prepares a client. It sends nothing.
 func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("preparing to apply to the %s cluster: %w", opts.Name, err)
@@ -167,7 +177,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 		opts.Clock = clock.RealClock{}
 	}
 	cfg = rest.CopyConfig(cfg)
-	// The API server has priority and fairness; a limit of our own only adds latency.
+	// The API server has priority and fairness. A client-side rate limit only adds latency.
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -185,7 +195,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Members are the objects with our label that the watches have shown, sorted.
+// Members returns the IDs of the objects with the owner label that the watches have shown, sorted.
 func (c *Cluster) Members() []ID {
 	var ids []ID
 	for i, k := range c.opts.Kinds {
@@ -197,7 +207,8 @@ func (c *Cluster) Members() []ID {
 	return ids
 }
 
-// UID is the UID under which an object of ours was last written or seen; empty when it is not there.
+// UID returns the UID under which an owned object was last written or seen. It returns "" if the object does not
+// exist.
 func (c *Cluster) UID(id ID) types.UID {
 	kind, ok := c.kinds[id.GVK]
 	if !ok {
@@ -206,8 +217,10 @@ func (c *Cluster) UID(id ID) types.UID {
 	return c.tracker.currentUID(kind, id.Key)
 }
 
-// Ahead says whether the watches have shown a newer version of an object than the given one. Who decides by a copy of its own whether an object is
-// written must let that catch up first: Apply goes by what these watches show, and would write by a decision that is out of date.
+// Ahead reports whether the watches have shown a newer version of an object than the given one.
+//
+// A caller that decides from its own copy whether to write an object must update that copy first. Apply relies on
+// these watches, so it would write for an outdated decision.
 func (c *Cluster) Ahead(id ID, resourceVersion string) bool {
 	kind, ok := c.kinds[id.GVK]
 	if !ok {
@@ -228,14 +241,14 @@ func (c *Cluster) selector() string {
 	return labels.Set{c.opts.OwnerKey: c.opts.OwnerValue}.String()
 }
 
-// labelled says whether an object carries our label.
+// labelled reports whether an object carries the owner label.
 func (c *Cluster) labelled(o *metav1.PartialObjectMetadata) bool {
 	return o.Labels[c.opts.OwnerKey] == c.opts.OwnerValue
 }
 
 func (c *Cluster) fields() fieldsOf { return fieldsOf{c.seed, c.opts.FieldManager} }
 
-// look reads an object's metadata.
+// look reads the metadata of an object.
 func (c *Cluster) look(ctx context.Context, k Kind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()

@@ -1,4 +1,7 @@
-// Package apply makes one cluster agree with a list of objects, and watches them. It knows nothing of what the objects are for.
+// Package apply makes one cluster match a list of objects and watches these objects. It does not know the purpose of
+// the objects.
+//
+// An object is owned if it carries the owner label, or if our field manager applied fields to it. See Cluster.Ours.
 //
 // # Workflow
 //
@@ -8,30 +11,43 @@
 //	                    └► server-side apply of those that need it ─► Report       │
 //	Prune(keep)     ─► members that are not kept, by UID ◄─────────────────────────┘
 //
-// An object needs a write when its JSON changed, or when the watch has shown, with a resourceVersion newer than that of our last write,
-// that it is gone, is another object by UID, or that our entry in its managedFields changed. The last is how drift is seen without reading
-// objects: the API server takes a field out of our entry as soon as somebody else changes it, and leaves our entry alone when somebody
-// writes the status, or a field that is not ours. Somebody who writes in our own name, such as another process of ours with other flags,
-// may leave our fields the same and change their values: then the time of our entry is newer. It has whole seconds, so one thing stays
-// unseen: other values for exactly our fields, in our name, within the second of our own write.
+// Apply writes an object if its JSON changed. Apply also writes it if the watch has shown one of these changes, with a
+// resourceVersion newer than that of our last write:
 //
-// Kinds that are known (Known) are those that were listed, and those whose watch has met a problem that waiting does not mend.
+//   - the object is gone,
+//   - the object has another UID,
+//   - our entry in its managedFields changed.
+//
+// The last rule detects drift without reading objects. The API server removes a field from our entry as soon as another
+// manager changes that field. It leaves our entry unchanged when another manager writes the status or other fields.
+//
+// Another process can write with our field manager name, for example a second hypergate with other flags. Such a write
+// can keep our set of fields and change only their values. Then the time of our entry is newer. That time has a
+// resolution of one second. One case therefore stays undetected: a write with our field manager name, to exactly our
+// fields, in the same second as our own write.
+//
+// A kind is known (Known) after it was listed, or after its watch met a problem that waiting does not solve.
 //
 // # Invariants
 //
-//   - An object that needs no write costs no request. One that drifted costs one write.
-//   - A stale event never causes a write: what the watch shows counts only when it is newer than what we wrote.
-//   - A list that began after a write was answered must show it. If it does not, the cluster was restored from a backup, whatever the versions say, and the
-//     object is written again. In another session (watch.WithSession) nothing is known before each kind was listed in it.
-//   - Fields are taken from others by force only on objects that are ours: the watch shows our label, we remember the UID, or the object's
-//     managedFields name us. Anything else is a conflict, and stays as it is.
-//   - Objects of prunable kinds are ours alone: one that exists and is not ours is never written, since it would be deleted some day. No
-//     watch shows such an object, so nobody is notified when it goes away: try again later.
-//     Kinds that are not pruned are shared: an object of somebody else gets our fields where they do not collide.
-//   - What a caller has decided on a version (At) is written at that version, or not at all.
-//   - Only members are pruned, by UID and resourceVersion, and only when the watches of all prunable kinds have shown what there is.
-//   - Nobody drives us to write without end: of each object a burst of writes and deletions is sent, then one every ten seconds
-//     (VerdictDamped). There are no timers here: Report.RetryAfter tells the caller when to come again.
-//   - The failure of one object stops no other one; only an API server that does not answer at all ends the call.
-//   - No discovery, no OpenAPI, no REST mapping: the kinds are a closed table given by the caller.
+//   - An object that needs no write costs no request. An object that drifted costs one write.
+//   - A stale event never causes a write. An event counts only if it is newer than our last write.
+//   - A list that began after the response to a write must show that write. If it does not, the cluster was restored
+//     from a backup, whatever the resource versions are. The object is then written again.
+//   - A new session (watch.WithSession) starts with no knowledge. Each kind must be listed again in it.
+//   - Apply forces fields only on owned objects. For this rule, an object is owned if the watch shows the owner
+//     label, the tracker remembers its UID, or its managedFields name our manager. Any other collision is a conflict,
+//     and the object stays unchanged.
+//   - Objects of prunable kinds are never shared. Apply never writes an existing object that is not owned, because a
+//     later Prune would delete it. No watch shows such an object, so its removal causes no notification. The caller
+//     must try again later.
+//   - Kinds that are not prunable are shared. A foreign object gets our fields where they do not collide.
+//   - An object whose version the caller chose (AtVersion) is written at that version or not at all.
+//   - Prune deletes only members, by UID and resourceVersion. It starts only after the watches of all prunable kinds
+//     have shown their objects.
+//   - The rate of writes is limited, so another writer cannot cause endless writes. Each object gets a burst of writes
+//     and deletions, then one every ten seconds (VerdictRateLimited). The package has no timers. Report.RetryAfter
+//     returns when the caller must call again.
+//   - A failure of one object does not stop the other objects. Only an API server that does not respond ends the call.
+//   - The package uses no discovery, no OpenAPI and no REST mapping. The caller gives a closed table of kinds.
 package apply

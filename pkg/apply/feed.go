@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// feed is one watch, and what became of it. A kind has one, or one for each of its names.
+// feed is one watch and its state. A kind has one feed, or one for each of its names.
 type feed struct {
-	name    string // the only one that is watched; empty means all
+	name    string // the only name that is watched; empty means all
 	begun   moment // when the last list began
 	synced  mark
-	refused mark   // there was a problem that does not pass by itself
-	rv      string // the newest that the watch has shown
+	refused mark   // the watch had a problem that is not transient
+	rv      string // the newest resourceVersion that the watch has shown
 	problem *WatchProblem
 }
 
-// moment is a session, and how many writes had been answered.
+// moment is a session, and the number of writes that were answered until then.
 type moment struct{ session, answered uint64 }
 
-// mark notes that something was so in a session.
+// mark records that something was true in a session.
 type mark struct {
 	set     bool
 	session uint64
@@ -29,7 +29,7 @@ type mark struct {
 
 func (m mark) in(session uint64) bool { return m.set && m.session == session }
 
-// feedsOf are the watches that a kind needs, in the order of its names.
+// feedsOf returns the feeds that a kind needs, in the order of its names.
 func feedsOf(k Kind) []feed {
 	if len(k.Names) == 0 {
 		return []feed{{}}
@@ -41,8 +41,8 @@ func feedsOf(k Kind) []feed {
 	return feeds
 }
 
-// selector is the field selector by which RBAC, too, tells that one name is meant. It stands beside that of our label: an object that loses
-// the label must be seen as gone.
+// selector returns the field selector that limits the feed to one name. RBAC can match this selector too. The feed
+// also uses the selector of the owner label, because an object that loses the label must be seen as gone.
 func (f *feed) selector() string {
 	if f.name == "" {
 		return ""
@@ -50,41 +50,42 @@ func (f *feed) selector() string {
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()
 }
 
-// shows says whether the watch is about the object.
+// shows reports whether the watch covers the object.
 func (f *feed) shows(key types.NamespacedName) bool { return f.name == "" || f.name == key.Name }
 
-// source is where a feed is: its kind, and its place among the feeds of that kind.
+// source identifies a feed: its kind, and its index among the feeds of that kind.
 type source struct{ kind, feed int }
 
 func (t *tracker) feed(from source) *feed { return &t.kinds[from.kind].feeds[from.feed] }
 
-// present is the number of the present session.
+// present returns the number of the current session.
 func (t *tracker) present() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.session()
 }
 
-// begins notes that a list begins.
+// begins records that a list begins.
 func (t *tracker) begins(from source) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.feed(from).begun = moment{t.session(), t.answered}
 }
 
-// isListed reports whether a list has shown whether the object is there.
+// isListed reports whether a list has shown whether the object exists.
 func (t *tracker) isListed(kind int, key types.NamespacedName) bool {
 	return slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return f.shows(key) && f.synced.in(t.session()) })
 }
 
-// synced says that all of the kind was listed.
+// synced reports whether all feeds of the kind were listed in the current session.
 func (t *tracker) synced(kind int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return !f.synced.in(t.session()) })
 }
 
-// known says that waiting brings nothing new of the kind.
+// known reports whether each feed of the kind was listed in the current session or has a problem that is not
+// transient. Waiting then brings no new knowledge of the kind.
 func (t *tracker) known(kind int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +93,7 @@ func (t *tracker) known(kind int) bool {
 	return !slices.ContainsFunc(t.kinds[kind].feeds, func(f feed) bool { return !f.synced.in(now) && !f.refused.in(now) })
 }
 
-// problem is the first of the kind's watches; nil when all work.
+// problem returns the first problem among the watches of the kind, or nil if all work.
 func (t *tracker) problem(kind int) *WatchProblem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +105,11 @@ func (t *tracker) problem(kind int) *WatchProblem {
 	return nil
 }
 
-// setProblem keeps the problem of a watch, or that there is none, and reports whether that is news. The same problem with other words is not.
-// In another session, the same problem makes the kind known again: it is no news, but wakes a pass that waits for the kind.
+// setProblem stores the problem of a watch, or nil if there is none. It reports whether the problem changed. The same
+// class of problem with another text is not a change.
+//
+// In a new session, the same problem makes the kind known again. That is not a change, but it notifies a pass that
+// waits for the kind.
 func (t *tracker) setProblem(from source, p *WatchProblem) (changed bool) {
 	t.change(func() bool {
 		f := t.feed(from)

@@ -9,8 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// otherManager is who wrote an object last, if that was after the manager did: the other's name and the first field that it wrote, outside of the
-// metadata if there is one. Empty when nobody did. It is asked only of what is written again and again, so that the condition can name who does.
+// otherManager returns who wrote an object last, if that was after manager wrote it: the name of the other manager
+// and the first field that it wrote. A field outside of the metadata comes first if there is one. It returns "" if no
+// other manager wrote the object later.
+//
+// The result is used only for objects that are written repeatedly, so that the condition can name the other manager.
 func otherManager(manager string, entries []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	var since *metav1.Time
@@ -37,14 +40,14 @@ func cutManager(name string) string {
 	if len(name) <= maxManager {
 		return name
 	}
-	return strings.Clone(strings.ToValidUTF8(name[:maxManager], "")) + "..." // a clone, so that the rest is let go
+	return strings.Clone(strings.ToValidUTF8(name[:maxManager], "")) + "..." // the clone frees the rest
 }
 
-// maxManager is how many bytes are kept of a field manager and a field, of each object. The API server allows 128 for the manager, and a field
-// may be a path of any length. The rest is cut.
+// maxManager is the maximum number of bytes kept for a field manager and a field, for each object. The API server
+// allows 128 bytes for the manager, and a field can be a path of any length. The rest is cut.
 const maxManager = 256
 
-// fieldOf is the first field of an entry; empty when nobody understands it.
+// fieldOf returns the first field of an entry, or "" if the entry cannot be parsed.
 func fieldOf(entry metav1.ManagedFieldsEntry) string {
 	var fields map[string]any
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
@@ -53,7 +56,8 @@ func fieldOf(entry metav1.ManagedFieldsEntry) string {
 	return firstField(fields)
 }
 
-// firstField is the path of the first field in a set of fields (fieldsV1: f: before a field's name, other prefixes before a list's items).
+// firstField returns the path of the first field in a set of fields in fieldsV1 format. A field name has the prefix
+// f:, and items of a list have other prefixes.
 func firstField(set map[string]any) string {
 	names := slices.Sorted(maps.Keys(set))
 	if i := slices.Index(names, "f:metadata"); i >= 0 {

@@ -12,30 +12,31 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// Verdict is what became of one object.
+// Verdict is the result for one object.
 type Verdict int
 
 const (
-	// VerdictUnchanged needed nothing.
+	// VerdictUnchanged means that the object needed no change.
 	VerdictUnchanged Verdict = iota
-	// VerdictApplied was written.
+	// VerdictApplied means that the object was written.
 	VerdictApplied
-	// VerdictDeleted was deleted.
+	// VerdictDeleted means that the object was deleted.
 	VerdictDeleted
-	// VerdictWaiting cannot be dealt with until the watch says more: the object is being deleted, or, when it stands for a kind, the kind's
-	// objects are not known yet. There will be a notification.
+	// VerdictWaiting means that the watch must show more first, and that a notification follows. The object is being
+	// deleted. If the outcome is for a kind, the objects of the kind are not known yet.
 	VerdictWaiting
-	// VerdictRateLimited was left as it is, because it was written too often: somebody undoes what we write. Nothing will tell when it may be
-	// written again but Report.RetryAfter.
+	// VerdictRateLimited means that the object was left unchanged because it was written too often: another writer
+	// reverts our writes. No notification follows when it can be written again. The caller must use
+	// Report.RetryAfter.
 	VerdictRateLimited
-	// VerdictSkipped was not tried, or got no answer, because the call was refused or its context ended. A request that was sent may have been
-	// carried out all the same: the watch shows it.
+	// VerdictSkipped means that the object was not tried or got no response, because the call was refused or its
+	// context ended. The API server can still have processed a request that was sent. The watch shows the result.
 	VerdictSkipped
-	// VerdictFailed has a cause.
+	// VerdictFailed means that the object failed. The outcome has a cause.
 	VerdictFailed
 )
 
-// String is the verdict in a word.
+// String returns the verdict as one word.
 func (v Verdict) String() string {
 	names := []string{"unchanged", "applied", "deleted", "waiting", "damped", "skipped", "failed"}
 	if v < 0 || int(v) >= len(names) {
@@ -44,7 +45,7 @@ func (v Verdict) String() string {
 	return names[v]
 }
 
-// Outcome is what became of one object, or of a kind where Prune could not begin.
+// Outcome is the result for one object, or for a kind if Prune could not begin.
 type Outcome struct {
 	id           ID
 	verdict      Verdict
@@ -55,36 +56,38 @@ type Outcome struct {
 	otherManager string
 }
 
-// Unchanged says that the object was as it should be, or is no longer ours to prune.
+// Unchanged returns the outcome of an object that already matches, or that Prune must not delete any more.
 func Unchanged(id ID) Outcome { return Outcome{id: id, verdict: VerdictUnchanged} }
 
-// Applied says that the object was written.
+// Applied returns the outcome of an object that was written.
 func Applied(id ID) Outcome { return Outcome{id: id, verdict: VerdictApplied} }
 
-// Deleted says that the object was deleted, or was already gone when that was tried.
+// Deleted returns the outcome of an object that was deleted, or that was already gone when the deletion was sent.
 func Deleted(id ID) Outcome { return Outcome{id: id, verdict: VerdictDeleted} }
 
-// Waiting says that the watch must show something first.
+// Waiting returns the outcome of an object for which the watch must show something first.
 func Waiting(id ID) Outcome { return Outcome{id: id, verdict: VerdictWaiting} }
 
-// RateLimited says that the object was written too often, and may be written again after a while.
+// RateLimited returns the outcome of an object that was written too often. It can be written again after retry.
 func RateLimited(id ID, retry time.Duration) Outcome {
 	return Outcome{id: id, verdict: VerdictRateLimited, retry: retry}
 }
 
-// By says who changes an object that was damped, as far as it shows: a field manager, and a field in brackets.
+// By returns the outcome with rival as the other manager, for a rate-limited object. rival is a field manager,
+// followed by a field in brackets if it is known.
 func (o Outcome) By(rival string) Outcome {
 	o.otherManager = rival
 	return o
 }
 
-// OtherManager is who changes an object that was damped; empty when it does not show.
+// OtherManager returns the manager that changes a rate-limited object, or "" if it is not known.
 func (o Outcome) OtherManager() string { return o.otherManager }
 
-// Skipped says that nothing was tried, or that the call ended before the answer.
+// Skipped returns the outcome of an object that was not tried, or whose call ended before the response.
 func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
 
-// Failed says that the object is not as it should be, why, and with what error. Of the error little is kept: see answer.Brief.
+// Failed returns the outcome of an object that does not match, with the cause and the error. It keeps only a short
+// form of the error; see answer.Brief.
 func Failed(id ID, cause Cause, err error) Outcome {
 	return Outcome{id: id, verdict: VerdictFailed, cause: cause, err: answer.Brief(err)}
 }
@@ -94,44 +97,46 @@ func (o Outcome) withWrites(n int) Outcome {
 	return o
 }
 
-// ID names the object.
+// ID returns the ID of the object.
 func (o Outcome) ID() ID { return o.id }
 
-// Verdict is what became of it.
+// Verdict returns the verdict.
 func (o Outcome) Verdict() Verdict { return o.verdict }
 
-// Cause is why it failed; the zero Cause when it did not. It may be shown to anybody.
+// Cause returns why the object failed, or the zero Cause if it did not fail. It is safe to show to any user.
 func (o Outcome) Cause() Cause { return o.cause }
 
-// Err is the whole error, for logs: it names hosts, objects and users. Nil unless it failed.
+// Err returns the whole error, for logs: it names hosts, objects and users. It returns nil unless the object failed.
 func (o Outcome) Err() error { return o.err }
 
-// Report is what became of all objects of a call, or of several. The zero Report is that of a call for nothing.
+// Report holds the outcomes of one or more calls. The zero Report is the report of a call without objects.
 type Report struct {
 	outcomes []Outcome
 	stopped  error
 }
 
-// ReportOf is the report with these outcomes.
+// ReportOf returns a report with these outcomes.
 func ReportOf(outcomes ...Outcome) Report { return Report{outcomes: slices.Clone(outcomes)} }
 
-// And is this report followed by another.
+// And returns this report followed by another one.
 func (r Report) And(other Report) Report {
 	return Report{outcomes: slices.Concat(r.outcomes, other.outcomes), stopped: errors.Join(r.stopped, other.stopped)}
 }
 
-// Outcomes are one per object, in the order of the call.
+// Outcomes returns one outcome per object, in the order of the call.
 func (r Report) Outcomes() []Outcome { return slices.Clone(r.outcomes) }
 
-// Failures are the outcomes that failed.
+// Failures returns the outcomes that failed.
 func (r Report) Failures() []Outcome {
 	return slices.DeleteFunc(r.Outcomes(), func(o Outcome) bool { return o.verdict != VerdictFailed })
 }
 
-// errorLimit is how many errors Err joins. A log line has room for a few, and the first mostly explain the others.
+// errorLimit is the maximum number of errors that Err joins. A log line has room for a few errors, and the first
+// errors usually explain the others.
 const errorLimit = 10
 
-// Err joins the errors of the first failures, how many more there are, and why objects were skipped.
+// Err joins the errors of the first failures, the number of further failures, and the reason why objects were
+// skipped.
 func (r Report) Err() error {
 	var errs []error
 	for _, o := range r.outcomes {
@@ -145,20 +150,21 @@ func (r Report) Err() error {
 	return errors.Join(append(errs, r.stopped)...)
 }
 
-// Holds says that every object of the kinds that are asked for is there as it should be.
+// Holds reports whether every object of the kinds selected by asked exists as desired.
 func (r Report) Holds(asked func(schema.GroupVersionKind) bool) bool {
 	return !slices.ContainsFunc(r.outcomes, func(o Outcome) bool {
 		return asked(o.id.GVK) && o.verdict != VerdictUnchanged && o.verdict != VerdictApplied
 	})
 }
 
-// Complete says that every object is as it should be: nothing failed, waits, is damped or was skipped.
+// Complete reports whether every object is as desired: none failed, waits, is rate limited or was skipped.
 func (r Report) Complete() bool {
 	return r.stopped == nil && r.Count(VerdictUnchanged)+r.Count(VerdictApplied)+r.Count(VerdictDeleted) == len(r.outcomes)
 }
 
-// RetryAfter is after how long the first of the objects that were left alone for having been written too often may be written again; zero
-// when there is none. Among them are objects that failed so often that they were not tried this time: their verdict is still VerdictFailed.
+// RetryAfter returns the time until the first of the rate-limited objects can be written again, or zero if there is
+// none. It includes objects that failed so often that they were not tried this time. Their verdict is still
+// VerdictFailed.
 func (r Report) RetryAfter() time.Duration {
 	var first time.Duration
 	for _, o := range r.outcomes {
@@ -169,7 +175,7 @@ func (r Report) RetryAfter() time.Duration {
 	return first
 }
 
-// Count is how many objects have the verdict.
+// Count returns the number of objects with the verdict.
 func (r Report) Count(v Verdict) int {
 	n := 0
 	for _, o := range r.outcomes {
@@ -180,7 +186,7 @@ func (r Report) Count(v Verdict) int {
 	return n
 }
 
-// Writes is how many writing requests were sent, refused ones included.
+// Writes returns the number of write requests that were sent, including refused ones.
 func (r Report) Writes() int {
 	n := 0
 	for _, o := range r.outcomes {

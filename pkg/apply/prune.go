@@ -11,15 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pruneAttempts is how often a delete is tried whose object changes meanwhile.
+// pruneAttempts is the maximum number of attempts to delete an object that changes at the same time.
 const pruneAttempts = 3
 
-// Prune deletes every object of ours that is not in keep: of prunable kinds only, in the reverse order of Kinds, one kind after the other,
-// each by the UID and resourceVersion that it is known under. Nothing is deleted until the watches of all prunable kinds have shown what
-// there is; the report then has one outcome for each kind that is missing. keep is everything that was applied to this cluster, by all calls
-// of Apply. An empty keep clears the cluster.
+// Prune deletes every owned object that is not in keep. It deletes only prunable kinds, one kind after the other, in
+// the reverse order of Kinds. Each object is deleted by the UID and resourceVersion that are known of it.
 //
-// The report has an outcome for each object that was deleted, could not be, is still being deleted, or was written and deleted too often.
+// Prune deletes nothing until the watches of all prunable kinds have shown their objects. Until then, the report has
+// one outcome for each kind that is missing. keep must name everything that was applied to this cluster, by all calls
+// of Apply. An empty keep deletes all objects.
+//
+// The report has an outcome for each object that was deleted, that could not be deleted, that is still being deleted,
+// or that was written and deleted too often.
 func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 	if missing := c.unsynced(); len(missing) > 0 {
 		return Report{outcomes: missing}
@@ -42,7 +45,7 @@ func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
 }
 
-// unsynced has an outcome for each prunable kind whose watch has not shown what there is.
+// unsynced returns an outcome for each prunable kind whose watch has not shown its objects.
 func (c *Cluster) unsynced() []Outcome {
 	var out []Outcome
 	for i, k := range c.opts.Kinds {
@@ -51,7 +54,8 @@ func (c *Cluster) unsynced() []Outcome {
 		}
 		id := ID{GVK: k.GVK}
 		if p := c.tracker.problem(i); p != nil {
-			out = append(out, Failed(id, p.Cause, fmt.Errorf("pruning the %s cluster: not before all kinds are watched: %w", c.opts.Name, p.err)))
+			out = append(out, Failed(id, p.Cause,
+				fmt.Errorf("pruning the %s cluster: not before all kinds are watched: %w", c.opts.Name, p.err)))
 			continue
 		}
 		out = append(out, Waiting(id))
@@ -85,7 +89,8 @@ func (c *Cluster) pruneKind(ctx context.Context, kind int, kept map[types.Namesp
 	return outcomes
 }
 
-// remove deletes one member. When it changed since the watch showed it, it is read again: it is deleted only while it carries our label.
+// remove deletes one member. If the member changed since the watch showed it, remove reads it again and deletes it
+// only if it still carries the owner label.
 func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome {
 	if ctx.Err() != nil {
 		return Skipped(id)
@@ -102,7 +107,8 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 		err := c.delete(ctx, k, v)
 		switch {
 		case err == nil && k.Foreground:
-			return Waiting(id).withWrites(attempt) // and not forgotten: it is there until the watch shows that it is gone
+			// The tracker does not forget the object: it exists until the watch shows that it is gone.
+			return Waiting(id).withWrites(attempt)
 		case err == nil, apierrors.IsNotFound(err):
 			return done(Deleted(id), attempt)
 		case !apierrors.IsConflict(err) || attempt == pruneAttempts:
@@ -123,7 +129,7 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 	}
 }
 
-// notDeleted is the outcome of a deletion that failed, or that the end of the call cut off.
+// notDeleted returns the outcome of a deletion that failed, or that was cut off because the call ended.
 func (c *Cluster) notDeleted(ctx context.Context, k Kind, id ID, verb string, err error) Outcome {
 	if cutOff(ctx, err) {
 		return Skipped(id)

@@ -8,40 +8,43 @@ import (
 )
 
 const (
-	// repairBurst is how many writes of one object may come at once. Installing, an upgrade of every stage and a few accidents stay below it;
-	// somebody who undoes what we write does not.
+	// repairBurst is how many writes of one object can follow each other without a wait. An installation, an upgrade
+	// of every stage and a few accidents stay below it. A writer that reverts our writes exceeds it.
 	repairBurst = 10
-	// repairEvery is how often an object may be written beyond that. A fight then costs the API server six small requests a minute, and an
-	// object that is left in peace is as it should be within ten seconds.
+	// repairEvery is the interval at which an object can be written beyond the burst. A conflict between two writers
+	// then costs the API server six small requests a minute. After the other writer stops, the object is correct
+	// within ten seconds.
 	repairEvery = 10 * time.Second
 )
 
-// rateLimiter limits how often each object is written or deleted: each has a bucket of repairBurst tokens, to which one is added every
-// repairEvery. It remembers only objects whose bucket is not full; they need not exist any more.
+// rateLimiter limits how often each object is written or deleted. Each object has a bucket of repairBurst tokens, and
+// gets one token every repairEvery. The limiter remembers only objects whose bucket is not full. These objects can
+// already be deleted.
 type rateLimiter struct {
 	buckets map[place]bucket
 	swept   time.Time
 }
 
-// place is where an object is, or was.
+// place identifies an object that exists or existed.
 type place struct {
 	kind int
 	key  types.NamespacedName
 }
 
 type bucket struct {
-	full    time.Time // when it will be
-	failure *Outcome  // of the last write, if that failed
+	full    time.Time // when the bucket will be full
+	failure *Outcome  // the outcome of the last write, if it failed
 }
 
-// pause is why an object may not be written now. The zero pause means that it may.
+// pause is the reason why an object must not be written now. The zero pause allows the write.
 type pause struct {
 	wait         time.Duration
 	failure      *Outcome
-	otherManager string // who changes the object, as far as it shows
+	otherManager string // who changes the object, if known
 }
 
-// outcome is that of an object that was left as it is. Where the last write failed, that is still so, and says more.
+// outcome returns the outcome of an object that was left unchanged. If the last write failed, that failure still
+// holds and explains more, so outcome returns it.
 func (p pause) outcome(id ID) Outcome {
 	if p.failure == nil {
 		return RateLimited(id, p.wait).By(p.otherManager)
@@ -51,7 +54,7 @@ func (p pause) outcome(id ID) Outcome {
 	return o
 }
 
-// take takes a token of the object's bucket; none when there is a pause.
+// take takes a token from the bucket of the object. If the bucket is empty, it takes none and returns a pause.
 func (d *rateLimiter) take(at place, now time.Time) pause {
 	d.sweep(now)
 	b := d.buckets[at]
@@ -66,12 +69,12 @@ func (d *rateLimiter) take(at place, now time.Time) pause {
 	return pause{}
 }
 
-// ended keeps what the write came to that a token was taken for. One that the API server did not answer is not counted: the outage is the
-// pause, and what it left undone is not to wait any longer.
+// ended stores the result of the write that a token was taken for. A write without a response from the API server is
+// not counted. The outage was already a pause, and the writes that it prevented must not wait longer.
 func (d *rateLimiter) ended(at place, o Outcome) {
 	b, ok := d.buckets[at]
 	if !ok {
-		return // full again meanwhile
+		return // the bucket became full in the meantime
 	}
 	b.failure = nil
 	switch class := o.cause.Class(); {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// state is what a watch says of an object.
+// state is what a watch shows of an object.
 type state int
 
 const (
@@ -15,56 +15,57 @@ const (
 	terminating
 )
 
-// sighting is what the watch showed last of one object. Gone covers an object that lost our label: the watch cannot tell the difference.
+// sighting is what the watch showed last of one object. The state gone includes an object that lost the owner label,
+// because the watch shows no difference.
 type sighting struct {
 	state        state
 	rv           string
 	uid          types.UID
-	fields       uint64 // hash of our entry in managedFields, with its time; 0 when there is none
+	fields       uint64 // hash of our entry in managedFields and of its time; 0 if there is none
 	otherManager string // who wrote it after us
 }
 
-// exists says that there is an object with our label.
+// exists reports whether an object with the owner label exists.
 func (s sighting) exists() bool { return s.state == present || s.state == terminating }
 
-// memo is what we wrote last of one object. The zero memo means nothing.
+// memo is our last write of one object. The zero memo means no write.
 type memo struct {
 	hash   uint64 // of the JSON
-	rv     string // after the write
+	rv     string // resourceVersion after the write
 	uid    types.UID
 	fields uint64
-	// refusal is the outcome of a write after which the object came back too large; nil if it did not. The object is not sent again before it
+	// refusal is the outcome of a write whose response was too large, or nil. The object is not sent again before it
 	// has changed.
 	refusal *Outcome
-	number  uint64 // of the write's answer, see tracker.answered
+	number  uint64 // of the response to the write, see tracker.answered
 }
 
 func (m memo) exists() bool { return m.rv != "" }
 
-// record is all that is known of one object.
+// record is everything that is known of one object.
 type record struct {
 	seen    sighting
 	memo    memo
-	deleted types.UID // what we deleted, until the watch shows it
-	number  uint64    // of the deletion's answer
-	busy    bool      // a write is under way: events wait for its memo
+	deleted types.UID // UID that we deleted, until the watch shows the deletion
+	number  uint64    // of the response to the deletion
+	busy    bool      // a write is in progress: events wait for its memo
 	stirred bool      // an event that matters came while busy
-	tried   uint64    // the turn of the last try, if that did not succeed; 0 otherwise
+	tried   uint64    // the turn of the last try, if it did not succeed; 0 otherwise
 }
 
-// outdated says that the watch showed something newer than our write.
+// outdated reports whether the watch showed something newer than our last write.
 func (r *record) outdated() bool {
 	return r.seen.state != unseen && (!r.memo.exists() || newer(r.seen.rv, r.memo.rv))
 }
 
-// drifted says that something happened to the object since our write that a new write would undo.
+// drifted reports whether the object changed since our last write in a way that a new write would revert.
 func (r *record) drifted() bool {
 	return r.memo.exists() && r.outdated() &&
 		(r.seen.state == gone || r.seen.uid != r.memo.uid || r.seen.fields != r.memo.fields)
 }
 
-// matters says whether the caller should look again, now that the watch shows r.seen where it showed old before. The echo of our own write
-// does not matter, nor does a change of what is not ours.
+// matters reports whether the caller must look again, after the watch showed r.seen instead of old. The event of our
+// own write does not matter. A change of fields that are not ours does not matter either.
 func (r *record) matters(old sighting) bool {
 	if !r.memo.exists() {
 		return r.seen.state != old.state || r.seen.uid != old.uid || r.seen.fields != old.fields
@@ -72,25 +73,27 @@ func (r *record) matters(old sighting) bool {
 	return r.drifted() || r.memo.refusal != nil && r.outdated() || r.outdated() && r.seen.state == terminating && old.state != terminating
 }
 
-// plan is what Apply is to do with one object.
+// plan is what Apply does with one object.
 type plan int
 
 const (
 	planNothing      plan = iota
-	planWait              // it is being deleted
-	planWriteOurs         // it is ours
-	planWriteNew          // the watch shows no object of ours, and we wrote none: nothing is there, or somebody else's object
-	planWriteUnknown      // we wrote it, and it is gone or lost our label; or there is no watch
-	planRateLimited       // it was written too often
-	planRefused           // it came back too large, and has not changed since
+	planWait              // the object is being deleted
+	planWriteOurs         // the object is owned
+	planWriteNew          // the watch shows no owned object and we wrote none: the name is free or taken by a foreign object
+	planWriteUnknown      // we wrote it, and it is gone or lost the owner label; or no watch has shown it
+	planRateLimited       // the object was written too often
+	planRefused           // the response was too large, and the object has not changed since
 )
 
-// awaited says that the object is being deleted: a write would be in vain. A former object of the name, from before our write, is not meant.
+// awaited reports whether the object is being deleted, so that a write would have no effect. It ignores an object of
+// the same name from before our last write.
 func (r *record) awaited() bool {
 	return r.seen.state == terminating && (!r.memo.exists() || !newer(r.memo.rv, r.seen.rv))
 }
 
-// plan decides what to do with the object, whose JSON has the given hash. synced says that a list would have had the object.
+// plan decides what to do with the object. hash is the hash of its JSON. synced reports whether a list would have
+// shown the object.
 func (r *record) plan(hash uint64, synced bool) plan {
 	switch {
 	case r.awaited():
@@ -108,10 +111,10 @@ func (r *record) plan(hash uint64, synced bool) plan {
 	}
 }
 
-// wrote reports whether the last write was of the JSON that has the given hash.
+// wrote reports whether the last write was of the JSON with the given hash.
 func (r *record) wrote(hash uint64) bool { return r.memo.exists() && r.memo.hash == hash }
 
-// isOurs reports whether the object is there as far as is known, and is ours.
+// isOurs reports whether the object is owned and, as far as is known, exists.
 func (r *record) isOurs() bool {
 	return r.isCurrent() || r.seen.exists() && r.seen.uid != r.deleted
 }
@@ -119,11 +122,11 @@ func (r *record) isOurs() bool {
 // unwritten reports whether the object was neither written nor deleted.
 func (r *record) unwritten() bool { return !r.memo.exists() && r.deleted == "" }
 
-// isCurrent reports whether our last write is the newest that is known of the object.
+// isCurrent reports whether our last write is the newest known state of the object.
 func (r *record) isCurrent() bool { return r.memo.exists() && !r.outdated() }
 
-// isForgettable reports whether nothing of an object that is not wanted need be remembered: another client deleted it, or it never was there and
-// only tries to write it are remembered.
+// isForgettable reports whether the record of an unwanted object can be dropped. This is so if another client deleted
+// the object. It is also so if the object never existed and the record only holds failed tries to write it.
 func (r *record) isForgettable() bool {
 	switch {
 	case r.isCurrent():
@@ -135,8 +138,8 @@ func (r *record) isForgettable() bool {
 	}
 }
 
-// victim is the object as prune may delete it. It has no UID where there is nothing to delete: the object is gone, or it only carries our label and
-// was never applied by us.
+// victim returns the object as Prune can delete it. The victim has no UID if there is nothing to delete: the object
+// is gone, or it only carries the owner label and was never applied by us.
 func (r *record) victim(key types.NamespacedName) victim {
 	v := victim{key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating}
 	switch {
@@ -148,8 +151,8 @@ func (r *record) victim(key types.NamespacedName) victim {
 	return v
 }
 
-// newer compares two resource versions of one resource. Versions that are no numbers (an aggregated API server may do so) are newer when
-// they differ: one write too many at worst.
+// newer reports whether resourceVersion a is newer than b. Both are of one resource. An aggregated API server can use
+// versions that are not numbers. Such versions count as newer if they differ, which costs at most one extra write.
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	if err != nil {

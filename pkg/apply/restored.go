@@ -1,14 +1,14 @@
 package apply
 
-// rebase compares our last write and our last deletion with what a list shows. Where the list must show them and does
-// not, the cluster was restored from a backup, and they count no more. A write that the list shows gets the version
-// that it has there. It reports whether there is something to write again.
+// rebase compares our last write and our last deletion with what a list shows. If the list must show them and does
+// not, the cluster was restored from a backup, and they no longer count. A write that the list shows gets the version
+// that it has in the list. rebase reports whether the object must be written again.
 func (r *record) rebase(s sighting, l list) (lost bool) {
 	if r.deleted != "" && r.number <= l.begun.answered {
 		r.deleted = ""
 	}
 	switch {
-	case !r.memo.exists() || newer(s.rv, r.memo.rv): // what is newer than our write is compared with it as any event is
+	case !r.memo.exists() || newer(s.rv, r.memo.rv): // a newer state is compared with our write like any event
 	case !l.shows(r.memo):
 	case s.state == gone || s.uid != r.memo.uid || s.fields != r.memo.fields:
 		r.memo = memo{}
@@ -19,16 +19,17 @@ func (r *record) rebase(s sighting, l list) (lost bool) {
 	return false
 }
 
-// list is what is known of a list beside its objects.
+// list describes a list without its objects.
 type list struct {
 	begun moment
 	rv    string
-	// backwards: the watch had shown a newer version before.
+	// backwards means that the watch had shown a newer version before.
 	backwards bool
 }
 
-// shows reports whether a write must be in the list: it was answered before the list began, or the list is of a version
-// at least as new. A list whose versions went backwards shows the only history that there is now.
+// shows reports whether the list must show a write. It must if the write was answered before the list began, or if
+// the version of the list is at least as new. A list whose version went backwards shows the only history that exists
+// now.
 func (l list) shows(m memo) bool {
 	return m.number <= l.begun.answered || !newer(m.rv, l.rv) || l.backwards
 }

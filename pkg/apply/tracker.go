@@ -10,23 +10,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// tracker remembers, per kind and object, what we wrote and what the watches show. It is the only mutable state of the package, and has a
-// mutex because the watches' goroutines feed it while Apply reads it; each method is one atomic step, and none does I/O. It keeps a few
-// words per object of ours and takes the place of an informer's store.
+// tracker remembers, per kind and object, what we wrote and what the watches show. It is the only mutable state of
+// the package. It has a mutex, because the goroutines of the watches update it while Apply reads it.
+//
+// Each method is one atomic step, and none does I/O. The tracker keeps a few words per owned object and replaces the
+// store of an informer.
 type tracker struct {
 	mu      sync.Mutex
 	kinds   []kindRecords
 	limiter rateLimiter
 	clock   clock.PassiveClock
 	session func() uint64
-	// answered is how many writes and deletions were answered.
+	// answered counts the writes and deletions that were answered.
 	answered uint64
 	started  bool
 	notify   func()
 	turn     uint64 // counts tries that did not succeed
 }
 
-// kindRecords are the objects of one kind, and the watches that show them: one, or one for each name.
+// kindRecords holds the records of one kind, and the feeds that show its objects: one, or one for each name.
 type kindRecords struct {
 	feeds   []feed
 	records map[types.NamespacedName]*record
@@ -52,7 +54,7 @@ func (t *tracker) record(kind int, key types.NamespacedName) *record {
 	return r
 }
 
-// change runs one step under the lock, and notifies after it when the step says so.
+// change runs one step under the lock. Afterwards, without the lock, it calls notify if the step returned true.
 func (t *tracker) change(step func() bool) {
 	t.mu.Lock()
 	call, notify := step(), t.notify
@@ -62,7 +64,7 @@ func (t *tracker) change(step func() bool) {
 	}
 }
 
-// knows says that this very JSON was written before.
+// knows reports whether exactly this JSON was written before.
 func (t *tracker) knows(kind int, key types.NamespacedName, hash uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +72,7 @@ func (t *tracker) knows(kind int, key types.NamespacedName, hash uint64) bool {
 	return ok && r.memo.exists() && r.memo.hash == hash
 }
 
-// tried are the turns of the last tries that did not succeed, one for each job.
+// tried returns the turn of the last unsuccessful try for each job, or 0.
 func (t *tracker) tried(jobs []job) []uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,8 +85,8 @@ func (t *tracker) tried(jobs []job) []uint64 {
 	return turns
 }
 
-// begin decides what to do with an object whose JSON has the given hash. When that is a write, wrote, failed or left must follow. When the object
-// was written too often, it is planDamped, with the pause.
+// begin decides what to do with an object. hash is the hash of its JSON. If the plan is a write, the caller must call
+// wrote, failed or left afterwards. If the object was written too often, begin returns planRateLimited and the pause.
 func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, pause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,28 +111,28 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 	return p, pause{}
 }
 
-// beginDelete counts a deletion as a write, or has the pause that must come before it.
+// beginDelete counts a deletion as a write. It returns the pause if the deletion must wait.
 func (t *tracker) beginDelete(kind int, key types.NamespacedName) pause {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.limiter.take(place{kind, key}, t.clock.Now())
 }
 
-// ended takes what a write or a deletion came to.
+// ended stores the outcome of a write or a deletion.
 func (t *tracker) ended(kind int, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.limiter.ended(place{kind, o.id.Key}, o)
 }
 
-// uid is that of the object that we wrote last; empty when there is none.
+// uid returns the UID of the object that we wrote last, or "" if there is none.
 func (t *tracker) uid(kind int, key types.NamespacedName) types.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.record(kind, key).memo.uid
 }
 
-// seenVersion is the version of an object that the watch showed last; empty when it showed none.
+// seenVersion returns the version of an object that the watch showed last, or "" if it showed none.
 func (t *tracker) seenVersion(kind int, key types.NamespacedName) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +142,7 @@ func (t *tracker) seenVersion(kind int, key types.NamespacedName) string {
 	return ""
 }
 
-// shown is what is kept of what the watch showed last of an object, a *member; nil when there is none.
+// shown returns what is kept of the object that the watch showed last, a *member. It returns nil if there is none.
 func (t *tracker) shown(kind int, key types.NamespacedName) any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +150,10 @@ func (t *tracker) shown(kind int, key types.NamespacedName) any {
 	if !ok || !r.seen.exists() {
 		return nil
 	}
-	return &member{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv}, otherManager: r.seen.otherManager}
+	return &member{
+		ObjectMeta:   metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv},
+		otherManager: r.seen.otherManager,
+	}
 }
 
 // wrote ends a write that succeeded.
@@ -162,7 +167,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 	})
 }
 
-// failed ends a write that did not succeed. What happened meanwhile is told now.
+// failed ends a write that did not succeed. It notifies now if an event that matters came during the write.
 func (t *tracker) failed(kind int, key types.NamespacedName) {
 	t.change(func() bool {
 		r := t.record(kind, key)
@@ -184,7 +189,7 @@ func (t *tracker) left(kind int, key types.NamespacedName) {
 	})
 }
 
-// saw takes one event of a watch.
+// saw stores one event of a watch.
 func (t *tracker) saw(from source, key types.NamespacedName, s sighting) {
 	t.change(func() bool {
 		t.feed(from).rv = s.rv
@@ -192,7 +197,7 @@ func (t *tracker) saw(from source, key types.NamespacedName, s sighting) {
 	})
 }
 
-// put stores a sighting and says whether the caller should look again.
+// put stores a sighting and reports whether the caller must look again.
 func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	r := t.record(kind, key)
 	old := r.seen
@@ -211,7 +216,8 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	return matters
 }
 
-// listed takes everything that a watch shows at one resource version; what the watch is about and is not there is gone.
+// listed stores the complete list of a watch at one resource version. An object that the watch covers and that is not
+// in the list is gone.
 func (t *tracker) listed(from source, all map[types.NamespacedName]sighting, rv string) {
 	t.change(func() bool {
 		f, records := t.feed(from), t.kinds[from.kind].records
@@ -233,7 +239,7 @@ func (t *tracker) listed(from source, all map[types.NamespacedName]sighting, rv 
 	})
 }
 
-// victim is a member that prune may delete.
+// victim is a member that Prune can delete.
 type victim struct {
 	key         types.NamespacedName
 	uid         types.UID
@@ -241,7 +247,8 @@ type victim struct {
 	terminating bool
 }
 
-// victims are the members of a kind that are not kept: those that the watch shows, and those that we wrote and the watch has not shown yet.
+// victims returns the members of a kind that are not kept. It includes the members that the watch shows, and those
+// that we wrote and the watch has not shown yet.
 func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -262,8 +269,8 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 	return out
 }
 
-// forget drops what we wrote of an object, since we deleted it under this UID or it is no longer ours. Either way the watch is going to
-// show it as gone.
+// forget drops our last write of an object, because we deleted the object under this UID or no longer own it. In both
+// cases the watch will show the object as gone.
 func (t *tracker) forget(kind int, key types.NamespacedName, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,7 +279,7 @@ func (t *tracker) forget(kind int, key types.NamespacedName, uid types.UID) {
 	r.memo, r.deleted, r.number = memo{}, uid, t.answered
 }
 
-// currentUID is that of our last write or, if the watch has shown something newer, of that.
+// currentUID returns the UID of our last write or, if the watch has shown a newer state, the UID of that state.
 func (t *tracker) currentUID(kind int, key types.NamespacedName) types.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,25 +24,29 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// WatchProblem is why the watch of one kind does not work. Until it does, drift of that kind goes unnoticed.
+// WatchProblem is why the watch of one kind does not work. While it does not work, drift of that kind is not
+// detected.
 type WatchProblem struct {
 	GVK   schema.GroupVersionKind
 	Cause Cause
 	err   error
 }
 
-// Err is the whole error, for logs.
+// Err returns the whole error, for logs.
 func (p WatchProblem) Err() error { return p.err }
 
-// Start watches every kind, and returns at once; the watches end with ctx. notify is called whenever Apply or Prune may have something to
-// do: an object drifted, vanished or appeared, a kind was listed for the first time, a watch broke or works again. It is called from
-// several goroutines and must return at once. Call Start once. A context of watch.WithSession says when the server may have become another one.
+// Start starts the watches of every kind and returns at once. The watches end with ctx. Call Start once. If ctx comes
+// from watch.WithSession, the session reports when the server can have become another one.
+//
+// notify is called whenever Apply or Prune can have something to do: an object drifted, disappeared or appeared, a
+// kind was listed for the first time, a watch failed or works again. It is called from several goroutines and must
+// return at once.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	if !c.tracker.start(notify, watch.SessionFrom(ctx)) {
 		return fmt.Errorf("watching the %s cluster: the watches were started before", c.opts.Name)
 	}
 	log := klog.FromContext(ctx).WithValues("cluster", c.opts.Name)
-	// The reflector would log each failed attempt; we log each change, below.
+	// The reflector would log each failed attempt. Instead, reporter logs each change.
 	quiet := klog.NewContext(ctx, logr.Discard())
 	for i, k := range c.opts.Kinds {
 		for n, f := range feedsOf(k) {
@@ -53,7 +57,8 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 					Name:            c.opts.Name,
 					TypeDescription: k.Resource,
 					Logger:          new(logr.Discard()),
-					// client-go's backoff ends at a minute. A cluster that is back must be ours again within half of that.
+					// The backoff of client-go goes up to one minute. We must manage a cluster again within 30
+					// seconds after it is back.
 					Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second},
 				})
 			go reflector.RunWithContext(quiet)
@@ -62,7 +67,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	return nil
 }
 
-// Synced reports whether the watches of all kinds have shown what there is, at least once in the present session.
+// Synced reports whether the watches of all kinds have shown their objects at least once in the current session.
 func (c *Cluster) Synced() bool {
 	for i := range c.opts.Kinds {
 		if !c.tracker.synced(i) {
@@ -72,9 +77,11 @@ func (c *Cluster) Synced() bool {
 	return true
 }
 
-// Known says whether waiting brings nothing new: of each kind the watch has shown what there is, or had a problem that does not pass by
-// itself, such as a permission that is missing. An API server that cannot be reached, or does not take the credentials, leaves it unknown.
-// What is known stays known while the session is the same.
+// Known reports whether waiting brings no new knowledge. It is true if the watch of each kind has shown the objects
+// of the kind, or had a problem that is not transient, such as a missing permission.
+//
+// An API server that cannot be reached or that rejects the credentials leaves a kind unknown. A kind that is known
+// stays known during the session.
 func (c *Cluster) Known() bool {
 	for i := range c.opts.Kinds {
 		if !c.tracker.known(i) {
@@ -84,8 +91,8 @@ func (c *Cluster) Known() bool {
 	return true
 }
 
-// WatchProblems are the kinds whose watch does not work now, in the order of Kinds. A kind that is just being listed for the first time is
-// none. A kind that is watched by name has one problem at most, that of the first name that has any.
+// WatchProblems returns the problems of the kinds whose watch does not work now, in the order of Kinds. A kind in its
+// first list has no problem. A kind that is watched by name has at most one problem: that of the first name with one.
 func (c *Cluster) WatchProblems() []WatchProblem {
 	var out []WatchProblem
 	for i := range c.opts.Kinds {
@@ -96,7 +103,7 @@ func (c *Cluster) WatchProblems() []WatchProblem {
 	return out
 }
 
-// reporter keeps and logs how an attempt of one feed ended.
+// reporter returns a function that stores and logs the result of an attempt of one feed.
 func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(verb string, err error) {
 	log = log.WithValues("resource", k.Resource)
 	if f.name != "" {
@@ -106,15 +113,16 @@ func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(ve
 		problem := watchProblem(k, verb, err)
 		switch changed := c.tracker.setProblem(from, problem); {
 		case changed && problem != nil:
-			log.Info("A watch fails and is tried again; until it works, changes of these objects go unnoticed", "cause", problem.Cause.String(), "err", problem.err)
+			log.Info("A watch fails and is tried again; until it works, changes of these objects go unnoticed",
+				"cause", problem.Cause.String(), "err", problem.err)
 		case changed:
 			log.Info("The watch works again")
 		}
 	}
 }
 
-// listWatch is how the reflector of one feed lists and watches. It sees each error before the reflector does: the reflector has no hook
-// for that.
+// listWatch returns how the reflector of one feed lists and watches. It handles each error before the reflector does,
+// because the reflector has no hook for errors.
 func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 	return watch.Consistent(watch.Requests{
 		Begin:   func() { c.tracker.begins(kept.from) },
@@ -125,7 +133,7 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 			list, err := kept.meter.List(ctx, opts, func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 				return c.resource(k, c.opts.Namespace).List(ctx, opts)
 			}, kept.shrink)
-			if err != nil { // a list that works proves nothing: the watch comes after it
+			if err != nil { // a successful list proves nothing: the watch follows it
 				kept.report("list", err)
 			}
 			return list, err
@@ -133,7 +141,8 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 		Watch: func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error) {
 			opts.LabelSelector, opts.FieldSelector = c.selector(), f.selector()
 			w, err := kept.meter.Watch(ctx, opts, c.resource(k, c.opts.Namespace).Watch)
-			// When a streaming list is refused, the reflector falls back to list and watch, and those tell what is wrong.
+			// If the API server refuses a streaming list, the reflector falls back to list and watch. These report
+			// the problem.
 			if proves(kept.meter, err, opts.SendInitialEvents != nil, k) {
 				kept.report("watch", err)
 			}
@@ -142,8 +151,9 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 	})
 }
 
-// proves reports whether the answer to a watch says how the kind stands. Beyond a bound, only a complete list proves that all is well. Of the errors of a
-// streamed list, only those that end in no other request do.
+// proves reports whether the result of a watch request shows the state of the kind. After a limit of the meter was
+// exceeded, only a complete list proves that the watch works. An error of a streaming list is a proof only if no
+// other request follows it.
 func proves(m *watch.Meter, err error, streaming bool, k Kind) bool {
 	if err == nil {
 		return m.Over() == nil
@@ -158,12 +168,13 @@ func watchProblem(k Kind, verb string, err error) *WatchProblem {
 	}
 	cause := Classify(err, verb, k.resource())
 	if inURL, ok := errors.AsType[*url.Error](err); ok {
-		err = inURL.Err // the URL of a watch is three lines long and says nothing
+		err = inURL.Err // the URL of a watch is three lines long and does not help
 	}
 	return &WatchProblem{GVK: k.GVK, Cause: cause, err: fmt.Errorf("watching %s: %w", k.Resource, answer.Brief(err))}
 }
 
-// start sets who is notified, and what the present session is; false when that was done before.
+// start sets the notify function and the function that returns the current session. It returns false if it was called
+// before.
 func (t *tracker) start(notify func(), session func() uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,26 +185,26 @@ func (t *tracker) start(notify func(), session func() uint64) bool {
 	return true
 }
 
-// store is where the reflector of one feed puts what it learns. It takes the place of an informer's queue, store and listeners: the tracker
-// needs a few words per object, at once, and the resource version of every list.
+// store receives what the reflector of one feed reads. It replaces the queue, the store and the listeners of an
+// informer. The tracker needs only a few words per object, without delay, and the resource version of every list.
 type store struct {
 	tracker *tracker
 	from    source
 	fields  fieldsOf
 	meter   *watch.Meter
-	// report takes how an attempt ended.
+	// report receives the result of an attempt.
 	report func(verb string, err error)
 }
 
 var _ cache.TransformingStore = store{}
 
-// Add takes an object that appeared.
+// Add stores an object that appeared.
 func (s store) Add(obj any) error { return s.saw(obj, false) }
 
-// Update takes an object that changed.
+// Update stores an object that changed.
 func (s store) Update(obj any) error { return s.saw(obj, false) }
 
-// Delete takes an object that vanished or lost our label; its resourceVersion is that of the event.
+// Delete stores that an object was deleted or lost the owner label. Its resourceVersion is that of the event.
 func (s store) Delete(obj any) error { return s.saw(obj, true) }
 
 // Resync does nothing.
@@ -215,7 +226,7 @@ func (s store) saw(obj any, deleted bool) error {
 	return nil
 }
 
-// Replace takes the whole list.
+// Replace stores the whole list.
 func (s store) Replace(objs []any, resourceVersion string) error {
 	all := make(map[types.NamespacedName]sighting, len(objs))
 	for _, obj := range objs {
@@ -236,7 +247,8 @@ func (s store) Replace(objs []any, resourceVersion string) error {
 	return nil
 }
 
-// Transformer strips objects as they come in, so that a streamed list never holds them whole.
+// Transformer returns the function that strips objects as they arrive, so that a streaming list never holds whole
+// objects.
 func (s store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		small, err := s.shrink(obj)
@@ -247,20 +259,20 @@ func (s store) Transformer() cache.TransformFunc {
 	}
 }
 
-// shrink strips an object and marks it.
+// shrink strips an object and marks it as stripped.
 func (s store) shrink(obj any) (watch.Small, error) {
 	m, err := s.strip(obj)
 	return watch.Small{Object: m, Kept: m}, err
 }
 
-// member is an object's metadata without all that we do not need.
+// member is the metadata of an object without the parts that the package does not need.
 type member struct {
 	metav1.ObjectMeta
 	fields       uint64
 	otherManager string
 }
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept in addition to the metadata.
 func (m *member) KeptBytes() int { return len(m.otherManager) }
 
 func (m *member) key() types.NamespacedName {
@@ -284,7 +296,9 @@ func (s store) strip(obj any) (*member, error) {
 		return o, nil
 	case *metav1.PartialObjectMetadata:
 		return &member{
-			ObjectMeta:   metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp,
+			},
 			fields:       s.fields.hash(o.ManagedFields),
 			otherManager: otherManager(s.fields.manager, o.ManagedFields),
 		}, nil
@@ -293,15 +307,18 @@ func (s store) strip(obj any) (*member, error) {
 	}
 }
 
-// fieldsOf finds a field manager's own entry in managedFields.
+// fieldsOf finds the entry of a field manager in managedFields.
 type fieldsOf struct {
 	seed    maphash.Seed
 	manager string
 }
 
-// hash is a hash of the fields that the manager applied and of when it last changed one of them; 0 when it applied none. The time tells
-// another value of the same fields, written in our name: the API server sets it when an apply changes something, and leaves it alone
-// when an apply changes nothing or somebody else writes.
+// hash returns a hash of the fields that the manager applied and of the time when it last changed one of them. It
+// returns 0 if the manager applied none.
+//
+// The time detects a write with our field manager name that changes only the values of our fields. The API server
+// updates the time if an apply changes something. It keeps the time if an apply changes nothing or if another manager
+// writes.
 func (f fieldsOf) hash(entries []metav1.ManagedFieldsEntry) uint64 {
 	for _, e := range entries {
 		if e.Manager != f.manager || e.Operation != metav1.ManagedFieldsOperationApply || e.Subresource != "" || e.FieldsV1 == nil {
