@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// classCRD is the CRD without which there are no GatewayClasses, classVersion the version in which they are read.
+	// classCRD is the CRD of GatewayClasses. classVersion is the version in which hypergate reads them.
 	classCRD     = "gatewayclasses.gateway.networking.k8s.io"
 	classVersion = "v1"
 	gatewayCRD   = "gateways.gateway.networking.k8s.io"
 )
 
-// classWatch watches GatewayClasses, while their CRD is there.
+// classWatch watches GatewayClasses while their CRD exists.
 type classWatch struct {
 	*watch.Switch
 	controllerName string
@@ -51,32 +51,34 @@ func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName st
 	return w
 }
 
-// concerns reports whether what is kept of a class is of one that names our controller. Others may change as often as they like.
+// concerns reports whether a kept GatewayClass names hypergate's controller. Changes of other GatewayClasses cause no
+// notification, however frequent they are.
 func (w *classWatch) concerns(obj any) bool {
 	class, ok := obj.(*classItem)
 	return ok && class.controllerName == w.controllerName
 }
 
-// classItem is what is kept of a GatewayClass: of one of another controller the identity.
+// classItem is the part of a GatewayClass that is kept. For a class of another controller it is only the identity.
 type classItem struct {
 	metav1.ObjectMeta
 	controllerName string
-	// conditions are those of our own types.
+	// conditions are the conditions of hypergate's own types.
 	conditions []metav1.Condition
-	// finalized is whether OpenShift's ingress operator looks after it.
+	// finalized reports whether the class has the finalizer of OpenShift's ingress operator.
 	finalized bool
-	// writers are the field managers, but ours, that have written a condition of our own types, by its type.
+	// writers has the other field managers that wrote a condition of hypergate's own types, by condition type.
 	writers map[string]string
 }
 
-// How many bytes are kept of the texts of a GatewayClass. The rest is cut. Our own messages are not longer.
+// Limits, in bytes, for the texts of a GatewayClass that are kept. The rest is cut. hypergate's own messages are not
+// longer.
 const (
 	maxMessage = 8<<10 + 16
 	maxReason  = 256
 	maxWriter  = 128
 )
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *classItem) KeptBytes() int {
 	n := len(i.controllerName)
 	for _, c := range i.conditions {
@@ -88,10 +90,11 @@ func (i *classItem) KeptBytes() int {
 	return n
 }
 
-// conditionSize is what a condition takes beside its texts.
+// conditionSize is the size of a condition in bytes, without its texts.
 const conditionSize = 112
 
-// classOnly keeps of a GatewayClass what is decided by: a guest may have many, with annotations as large as it likes.
+// classOnly reduces a GatewayClass to the facts that decisions depend on. A guest can have many classes, with
+// annotations of any size.
 func (w *classWatch) classOnly(obj any) (any, error) {
 	class, ok := obj.(*gatewayv1.GatewayClass)
 	if !ok {
@@ -107,7 +110,7 @@ func (w *classWatch) classOnly(obj any) (any, error) {
 	return item, nil
 }
 
-// ownConditions are the conditions of our own types, the first of each.
+// ownConditions returns the conditions of hypergate's own types, the first one of each type.
 func ownConditions(all []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
 	for _, own := range status.OwnTypes() {
@@ -122,7 +125,7 @@ func ownConditions(all []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// writersOf are the field managers, but ours, that have written a condition of our own types, by its type.
+// writersOf returns the other field managers that wrote a condition of hypergate's own types, by condition type.
 func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 	var out map[string]string
 	for _, entry := range entries {
@@ -156,8 +159,8 @@ func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 	return out
 }
 
-// own are the classes that name our controller, by name. One that is being deleted is among them until it is gone: a finalizer on a
-// GatewayClass says that it is in use.
+// own returns the classes that name hypergate's controller, sorted by name. It includes a class that is being deleted
+// until the class is gone: a finalizer on a GatewayClass means that the class is in use.
 func (w *classWatch) own() []desired.GatewayClass {
 	items := w.items()
 	if len(items) == 0 {
@@ -170,7 +173,7 @@ func (w *classWatch) own() []desired.GatewayClass {
 	return out
 }
 
-// items are what is kept of the classes that name our controller, by name.
+// items returns the kept parts of the classes that name hypergate's controller, sorted by name.
 func (w *classWatch) items() []*classItem {
 	var out []*classItem
 	for _, obj := range w.List() {
@@ -182,7 +185,7 @@ func (w *classWatch) items() []*classItem {
 	return out
 }
 
-// conditions are the conditions that a class has now.
+// conditions returns the current conditions of a class, of hypergate's own types.
 func (w *classWatch) conditions(name string) []metav1.Condition {
 	obj, _ := w.Get(name)
 	if class, ok := obj.(*classItem); ok {
@@ -191,7 +194,7 @@ func (w *classWatch) conditions(name string) []metav1.Condition {
 	return nil
 }
 
-// writers are the field managers, but ours, that have written a condition of a class, by its type.
+// writers returns the other field managers that wrote a condition of a class, by condition type.
 func (w *classWatch) writers(name string) map[string]string {
 	obj, _ := w.Get(name)
 	if class, ok := obj.(*classItem); ok {

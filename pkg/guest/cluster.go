@@ -27,7 +27,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// Cluster is the guest.
+// Cluster is the guest cluster.
 type Cluster struct {
 	cfg       desired.Config
 	conn      *guestconn.Conn
@@ -46,21 +46,20 @@ type Cluster struct {
 	mode      *modeWatch
 	leases    *leaseView
 	foreign   *foreignView
-	// observed are the versions of the wanted CRDs that were observed last.
+	// observed maps the wanted CRDs to the resourceVersions of the last observation.
 	observed atomic.Pointer[map[apply.ID]string]
 	// arranging is held while watches are started and stopped.
 	arranging sync.Mutex
-	// notify, arranged and log are set by Start, before anything runs.
+	// Start sets notify, arranged and log before it starts any goroutine.
 	notify   func()
 	arranged func()
 	log      logr.Logger
 }
 
-// crdKind is the kind of a CRD.
 const crdKind = "CustomResourceDefinition"
 
-// servedPatience is for how long the objects of a CRD are asked for while the API server does not know them: one that has just come is served in a
-// moment, or after five seconds where there are several API servers.
+// servedPatience is how long a watch retries the objects of a CRD while the API server answers 404. A new CRD is
+// served almost at once, or after five seconds if there are several API servers.
 const servedPatience = 30 * time.Second
 
 func crdResource() schema.GroupVersionResource {
@@ -71,7 +70,8 @@ func namespaceResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 }
 
-// New makes the clients of the guest. It makes no request. source is where the CRDs come from that the guest's are compared with.
+// New returns a Cluster with its clients. It sends no requests. The CRDs of the guest are compared with those of
+// source.
 func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	c, err := connect(conn, cfg, source)
 	if err != nil {
@@ -82,7 +82,8 @@ func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (
 
 func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
-	restConfig.Wrap(limitStreams) // it is asked first: it may ask for a smaller page
+	// innermost: on a page above the watch limits it fails first, and the watch then asks for a smaller page
+	restConfig.Wrap(limitStreams)
 	restConfig.Wrap(Limit())
 	budget := watch.NewBudget(watch.DefaultLimits())
 	httpClient, err := rest.HTTPClientFor(restConfig)
@@ -125,13 +126,16 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, conn: conn, budget: budget, objects: objects, core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway}
+	c := &Cluster{
+		cfg: cfg, conn: conn, budget: budget, objects: objects,
+		core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway,
+	}
 	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), cfg.OwnershipLeases(), budget, func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }
 
-// watches prepares what is watched beside our own objects.
+// watches prepares all watches except those of hypergate's own objects and of the ownership Leases.
 func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	notify := func() { c.notify() }
 	c.crds = newCRDView(meta, c.cfg, c.budget, c.onCRD, notify)
@@ -161,7 +165,8 @@ func kinds() []apply.Kind {
 	return out
 }
 
-// metadataWatch watches the metadata of a resource, of all namespaces, and keeps the identity of each object that is selected.
+// metadataWatch returns the options of a watch of a resource's metadata, in all namespaces. It keeps the identity of
+// each object that selected matches.
 func metadataWatch(client metadata.Interface, gvr schema.GroupVersionResource, selected metav1.ListOptions) watch.Options {
 	return watch.Options{
 		Name: gvr.Resource,
@@ -182,11 +187,13 @@ func identityOnly(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
+	return &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion},
+	}, nil
 }
 
-// Start begins to watch, once. It returns at once; notify is called on every event that may matter. Without a kubeconfig there is nothing to watch yet: it
-// is waited for.
+// Start starts the watches and returns at once. Call it only once. notify is called on every event that can matter.
+// Without a kubeconfig there is nothing to watch yet. Start then waits in the background for one.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	ctx = watch.WithSession(ctx, c.conn.Session)
 	c.log = klog.FromContext(ctx).WithValues("cluster", string(desired.SideGuest))
@@ -214,7 +221,7 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	if err := c.objects.Start(ctx, c.notify); err != nil {
 		return fmt.Errorf("watching the guest: %w", err)
 	}
-	ctx = klog.NewContext(ctx, c.log) // the objects' watches name the cluster themselves
+	ctx = klog.NewContext(ctx, c.log) // the watches of the objects add the cluster name themselves
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
@@ -223,24 +230,24 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	return nil
 }
 
-// onCRD is told of each CRD that something is decided by. A guest's other CRDs come and go.
+// onCRD handles a change of a CRD that decisions depend on. The guest's other CRDs do not cause a call.
 func (c *Cluster) onCRD() {
 	c.arranged()
 	c.reader.look()
 	c.notify()
 }
 
-// Apply makes the guest agree with objects. CRDs are decided about: see WriteCRDs.
+// Apply applies objects to the guest. CRDs need a decision first; see WriteCRDs.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.GuestObject) apply.Report {
 	return apply.Apply(ctx, c.objects, objects)
 }
 
-// Prune deletes what is ours and not in keep.
+// Prune deletes the objects that belong to hypergate and are not in keep.
 func (c *Cluster) Prune(ctx context.Context, keep []desired.GuestObject) apply.Report {
 	return c.objects.Prune(ctx, apply.IDs(keep)...)
 }
 
-// PruneWebhooks is Prune of webhooks alone.
+// PruneWebhooks is like Prune, but deletes only webhook configurations.
 func (c *Cluster) PruneWebhooks(ctx context.Context, keep []desired.GuestObject) apply.Report {
 	spared := apply.IDs(keep)
 	for _, id := range c.objects.Members() {
@@ -251,7 +258,7 @@ func (c *Cluster) PruneWebhooks(ctx context.Context, keep []desired.GuestObject)
 	return c.objects.Prune(ctx, spared...)
 }
 
-// HasWebhook says whether a webhook of ours is in the guest, as far as the watch shows.
+// HasWebhook reports whether the watch shows a validating webhook configuration of hypergate in the guest.
 func (c *Cluster) HasWebhook() bool {
 	return slices.ContainsFunc(c.objects.Members(), func(id apply.ID) bool { return id.GVK.Kind == "ValidatingWebhookConfiguration" })
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// Times of the reader. An installation makes three events for each CRD, and must not compete with the reading of what it writes.
+// Times of the reader. An installation causes three events for each CRD. Reading must not compete with these writes.
 const (
 	quietTime      = 250 * time.Millisecond
 	maxQuietTime   = 2 * time.Second
@@ -34,40 +34,44 @@ const (
 	maxReadDelay   = 30 * time.Second
 )
 
-// How many CRDs are read in a row, and how often after that. A CRD that the guest changes all the time would otherwise be read all the time, which
-// takes a whole processor. An installation or an upgrade reads each of 20 CRDs two or three times.
+// Rate limit of reads: the burst, and the interval after it. Without it, a CRD that the guest changes all the time
+// would be read all the time, which takes a whole CPU. An installation or an upgrade reads each of 20 CRDs two or
+// three times.
 const (
 	readBurst = 128
 	readEvery = time.Second
 )
 
-// crdReader reads CRDs whole, one after another, when they have changed, and keeps what is weighed of them: some hundred bytes of each, and a few
-// kilobytes of one that differs from ours. It makes no request while nothing changes.
+// crdReader reads whole CRDs, one after another, when they have changed. It keeps only the facts that decisions
+// depend on: some hundred bytes for each CRD, and a few kilobytes for one that differs from hypergate's. It sends no
+// requests while nothing changes.
 type crdReader struct {
 	client dynamic.NamespaceableResourceInterface
 	budget *watch.Budget
 	source desired.ChartSource
 	crds   *crdView
-	// changed is called when a CRD was read.
+	// changed is called after a CRD was read.
 	changed func()
 	kick    chan struct{}
 	turns   *rate.Limiter
-	// ours are the CRDs that we would install, as far as they were needed: only the reader's goroutine uses it.
+	// ours has the CRDs that hypergate would install, as far as they were needed. Only the reader's goroutine uses
+	// it.
 	ours map[string]crds.Definition
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	readings map[string]reading
-	// last is when a CRD changed last, first when one changed that was not read since. retries are the CRDs that could not be read.
+	// last is the time of the last change of a CRD. first is the time of the first change that has not been read yet.
+	// retries has the CRDs that could not be read.
 	last, first time.Time
 	retries     map[string]retry
 }
 
-// reading is what was read of a CRD.
+// reading is the result of reading a CRD.
 type reading struct {
 	uid        types.UID
 	generation int64
-	// version is the resourceVersion of what was read, asked the one for which it was.
+	// version is the resourceVersion of the CRD that was read. asked is the resourceVersion that caused the read.
 	version, asked string
 	content        crds.Content
 	definition     crds.Definition
@@ -75,11 +79,11 @@ type reading struct {
 	why            string
 }
 
-// retry is when to try again.
+// retry is the next attempt to read a CRD.
 type retry struct {
 	at    time.Time
 	delay time.Duration
-	// text is what was logged.
+	// text is the cause that was logged last.
 	text string
 }
 
@@ -91,7 +95,8 @@ func newCRDReader(client dynamic.Interface, budget *watch.Budget, source desired
 	}
 }
 
-// reading is what a CRD says, if that is known. Its metadata may have changed since it was read, its spec has not.
+// reading returns the result for the current spec of a CRD, and whether it is known. The metadata can have changed
+// since the read; the spec has not.
 func (r *crdReader) reading(item crdItem) (reading, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +104,7 @@ func (r *crdReader) reading(item crdItem) (reading, bool) {
 	return got, known && got.uid == item.UID && got.generation == item.Generation
 }
 
-// latest is what was read last of a CRD; its spec may have changed since.
+// latest returns the last result for a CRD. The spec can have changed since.
 func (r *crdReader) latest(item crdItem) (reading, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +112,7 @@ func (r *crdReader) latest(item crdItem) (reading, bool) {
 	return got, known && got.uid == item.UID
 }
 
-// look says that a CRD has changed.
+// look records that a CRD has changed, and wakes the reader.
 func (r *crdReader) look() {
 	r.mu.Lock()
 	r.last = time.Now()
@@ -121,7 +126,7 @@ func (r *crdReader) look() {
 	}
 }
 
-// run reads until ctx ends.
+// run reads CRDs until ctx ends.
 func (r *crdReader) run(ctx context.Context) {
 	rested := true
 	for {
@@ -144,7 +149,7 @@ func (r *crdReader) run(ctx context.Context) {
 	}
 }
 
-// sleep waits for a change, or until something is due. It says whether ctx goes on.
+// sleep waits for a change, or until a read is due. It returns false when ctx has ended.
 func (r *crdReader) sleep(ctx context.Context, wait time.Duration, due bool) bool {
 	var alarm <-chan time.Time
 	if due {
@@ -161,12 +166,12 @@ func (r *crdReader) sleep(ctx context.Context, wait time.Duration, due bool) boo
 	return true
 }
 
-// next is the CRD that should be read next, and how long to wait before; false when there is none.
+// next returns the CRD to read next, and how long to wait before that. due is false if there is none.
 func (r *crdReader) next() (item crdItem, wait time.Duration, due bool) {
 	return r.dueOf(r.crds.readable(), time.Now())
 }
 
-// dueOf is next, of the CRDs that are there.
+// dueOf is next for the given CRDs and time.
 func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time.Duration, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,14 +193,14 @@ func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time
 	return item, max(wait, r.turn(now)), due
 }
 
-// turn is how long it is until a CRD may be read. To ask takes no turn.
+// turn returns the time until the rate limit allows a read. It consumes no token of the limit.
 func (r *crdReader) turn(now time.Time) time.Duration {
 	turn := r.turns.ReserveN(now, 1)
 	defer turn.CancelAt(now)
 	return turn.DelayFrom(now)
 }
 
-// forget lets go what was known of CRDs that are gone.
+// forget removes the results of CRDs that no longer exist.
 func (r *crdReader) forget(there []crdItem) {
 	gone := func(name string) bool {
 		return !slices.ContainsFunc(there, func(item crdItem) bool { return item.Name == name })
@@ -204,7 +209,7 @@ func (r *crdReader) forget(there []crdItem) {
 	maps.DeleteFunc(r.retries, func(name string, _ retry) bool { return gone(name) })
 }
 
-// read reads one CRD.
+// read reads one CRD and stores the result.
 func (r *crdReader) read(ctx context.Context, item crdItem) {
 	r.turns.Allow()
 	u, err := r.fetch(ctx, item.Name)
@@ -215,7 +220,7 @@ func (r *crdReader) read(ctx context.Context, item crdItem) {
 		r.later(ctx, item, err)
 		return
 	case u == nil:
-		r.later(ctx, item, nil) // it is gone, and the watch is about to say so
+		r.later(ctx, item, nil) // it is gone, and the watch is about to show that
 		return
 	}
 	got := r.weigh(u)
@@ -227,7 +232,8 @@ func (r *crdReader) read(ctx context.Context, item crdItem) {
 	r.changed()
 }
 
-// fetch is the CRD as it is now, or nil. It is a list with one name, because that needs no permission beyond the one to list CRDs.
+// fetch returns the current CRD, or nil if it does not exist. It lists by name, because that needs no permission
+// besides the one to list CRDs.
 func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -252,8 +258,8 @@ func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstr
 	return out, nil
 }
 
-// maxDefinition is how many bytes the texts may have that are kept of a CRD: names, versions, and why it is not served. The API server allows
-// 253 for a name. Beyond it the CRD counts as unreadable.
+// maxDefinition is the limit, in bytes, for the texts of a CRD that are kept: names, versions, and why it is not
+// served. The API server allows 253 bytes for a name. A CRD beyond the limit counts as unreadable.
 const maxDefinition = 64 << 10
 
 func checkDefinition(d crds.Definition) error {
@@ -267,7 +273,8 @@ func checkDefinition(d crds.Definition) error {
 	return nil
 }
 
-// later tries again after a while. What cannot be read because of what somebody must mend counts as unreadable, and the cause is told.
+// later schedules a retry with backoff. If the error is not transient and has changed, the CRD counts as unreadable,
+// with the cause. A cause is logged when it changes.
 func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 	r.mu.Lock()
 	before := r.retries[item.Name]
@@ -289,7 +296,7 @@ func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 	}
 }
 
-// weigh takes from a CRD what is kept of it.
+// weigh returns the facts about a CRD that are kept.
 func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 	got := reading{uid: u.GetUID(), generation: u.GetGeneration(), version: u.GetResourceVersion(), content: crds.Read}
 	var err error
@@ -306,7 +313,8 @@ func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 	return got
 }
 
-// compare compares a CRD with the one that we would install, which is parsed only if the two are not known to be the same.
+// compare compares a CRD with the one that hypergate would install. It parses the latter only if the two are not
+// known to be equal.
 func (r *crdReader) compare(u *unstructured.Unstructured, installed crds.Definition) (crds.Difference, error) {
 	ours, known := r.ours[u.GetName()]
 	var wanted *unstructured.Unstructured
@@ -333,7 +341,7 @@ func (r *crdReader) compare(u *unstructured.Unstructured, installed crds.Definit
 	return crds.Compare(u, wanted)
 }
 
-// wantedCRD is the CRD that we would install.
+// wantedCRD returns the CRD that hypergate would install.
 func (r *crdReader) wantedCRD(name string) (*unstructured.Unstructured, error) {
 	if bundle := crds.GatewayAPI(); bundle.Has(name) {
 		return bundle.Object(name)

@@ -13,21 +13,22 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// crdView is what is seen of the guest's CRDs by their metadata.
+// crdView watches the guest's CRDs by their metadata.
 type crdView struct {
 	*watch.Watch
 	identity crds.Identity
 	wanted   map[string]bool
 }
 
-// crdItem is what is kept of a CRD. A guest may have hundreds: of those that nobody asks about, that is the identity.
+// crdItem is the part of a CRD's metadata that is kept. A guest can have hundreds of CRDs. Of those that hypergate
+// does not need, it is only the identity.
 type crdItem struct {
 	metav1.ObjectMeta
-	// marks are nil where nobody asks for them.
+	// marks is nil for a CRD that hypergate does not need.
 	marks *crds.Metadata
 }
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *crdItem) KeptBytes() int {
 	if i.marks == nil {
 		return 0
@@ -39,7 +40,7 @@ func (i *crdItem) KeptBytes() int {
 	return n
 }
 
-// marksSize and stringSize are what crds.Marks and a string take, beside their content.
+// marksSize and stringSize are the sizes of crds.Metadata and of a string in bytes, without their content.
 const marksSize, stringSize = 160, 16
 
 func newCRDView(client metadata.Interface, cfg desired.Config, budget *watch.Budget, onChange, onSynced func()) *crdView {
@@ -57,7 +58,7 @@ func newCRDView(client metadata.Interface, cfg desired.Config, budget *watch.Bud
 	return v
 }
 
-// wantedCRDs are the CRDs that a plan may hold.
+// wantedCRDs returns the names of the CRDs that a plan can contain.
 func wantedCRDs(cfg desired.Config) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range crds.GatewayAPI().Names() {
@@ -69,13 +70,13 @@ func wantedCRDs(cfg desired.Config) map[string]bool {
 	return out
 }
 
-// isGatewayAPI says whether a CRD is one of the Gateway API's, or of its experiments.
+// isGatewayAPI reports whether a CRD is in one of the Gateway API's groups, standard or experimental.
 func isGatewayAPI(name string) bool {
 	_, group, _ := strings.Cut(name, ".")
 	return group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io"
 }
 
-// isHelper says whether a CRD is asked for only because of its objects, which say something of others.
+// isHelper reports whether a CRD matters only because its objects give facts about other resources.
 func isHelper(name string) bool {
 	return name == modeCRD || name == istioCRD || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
 }
@@ -92,7 +93,8 @@ func (v *crdView) transform(obj any) (any, error) {
 	return item, nil
 }
 
-// at is what tells the CRD of that name from another one of the same name, and how it is now; empty where there is none.
+// at returns the UID and the resourceVersion of the CRD of that name. The UID distinguishes it from an earlier CRD of
+// the same name. Both are empty if the CRD does not exist.
 func (v *crdView) at(name string) (key, version string) {
 	item, there := v.item(name)
 	if !there {
@@ -110,8 +112,8 @@ func (v *crdView) item(name string) (crdItem, bool) {
 	return *item, true
 }
 
-// readable are the CRDs whose content matters, by name: those that a plan may hold, and the others of the Gateway API's groups, so many of them as
-// are told of.
+// readable returns the CRDs whose content matters, sorted by name. These are the CRDs that a plan can contain, and
+// the others in the Gateway API's groups, at most maxUnserved of them.
 func (v *crdView) readable() []crdItem {
 	var out []crdItem
 	for _, obj := range v.List() {
@@ -130,7 +132,7 @@ func (v *crdView) readable() []crdItem {
 	})
 }
 
-// packages are the OLM packages that wanted CRDs are labelled with, sorted.
+// packages returns the OLM packages in the labels of wanted CRDs, sorted.
 func (v *crdView) packages() []string {
 	var out []string
 	for _, item := range v.readable() {
@@ -142,7 +144,7 @@ func (v *crdView) packages() []string {
 	return slices.Compact(out)
 }
 
-// crdFacts are the facts about each CRD that a plan may hold and that is there.
+// crdFacts returns the facts about each existing CRD that a plan can contain.
 func (c *Cluster) crdFacts() map[string]crds.Fact {
 	operators := c.olm.operators(c.crds)
 	out := map[string]crds.Fact{}
@@ -160,7 +162,7 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 	return out
 }
 
-// unserved are the CRDs of the Gateway API's groups that are there and that istiod does not know, sorted.
+// unserved returns the existing CRDs in the Gateway API's groups that istiod does not know, sorted.
 func (c *Cluster) unserved() []string {
 	var out []string
 	for _, item := range c.crds.readable() {
@@ -171,7 +173,8 @@ func (c *Cluster) unserved() []string {
 	return out
 }
 
-// maxUnserved is how many kinds that istiod does not know are looked at. The Gateway API has about ten.
+// maxUnserved is the limit for the number of kinds that istiod does not know and that are checked. The Gateway API
+// has about ten.
 const maxUnserved = 32
 
 func (c *Cluster) isUnserved(item crdItem) bool {
@@ -182,7 +185,7 @@ func (c *Cluster) isUnserved(item crdItem) bool {
 	return !known || r.definition.State != crds.Rejected
 }
 
-// arrange starts and stops watches as the CRDs that are there ask for. It may be called at any time, and from anywhere.
+// arrange starts and stops watches according to the existing CRDs. It is safe for concurrent use.
 func (c *Cluster) arrange(ctx context.Context) {
 	c.arranging.Lock()
 	defer c.arranging.Unlock()
@@ -195,15 +198,17 @@ func (c *Cluster) arrange(ctx context.Context) {
 	c.olm.arrange(ctx, c.crds)
 	searches := c.searches()
 	key, version = c.crds.at(gatewayCRD)
-	c.inUse.arrangeParents(ctx, searches, key, version) // first: until whose routes are is known, all count
+	// first: until the owners of the routes are known, all routes count
+	c.inUse.arrangeParents(ctx, searches, key, version)
 	c.inUse.arrange(ctx, searches)
 }
 
-// searches are the searches for objects that use what is not heeded.
+// searches returns the searches for objects that use fields or kinds that istiod ignores.
 func (c *Cluster) searches() []search {
 	var out []search
 	for _, item := range c.crds.readable() {
-		// Also what was read of the spec before: otherwise each change of a CRD would end its search, and make all of its objects be listed again.
+		// Use the last result even if the spec has changed since. Otherwise each change of a CRD would end its
+		// search, and all of its objects would be listed again.
 		r, known := c.reader.latest(item)
 		switch {
 		case !known || r.content != crds.Read:

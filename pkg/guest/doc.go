@@ -1,19 +1,27 @@
-// Package guest is all that talks to the guest cluster: it observes (GatewayClasses, CRDs, the namespace) into plain values, applies
-// desired.GuestObjects, mints istiod's token, proves the webhook, and writes the conditions of GatewayClasses.
+// Package guest contains all communication with the guest cluster. It observes the guest (GatewayClasses, CRDs, the
+// namespace) and returns plain values. It applies desired.GuestObjects, requests istiod's token, probes the webhook,
+// and writes the conditions of GatewayClasses.
 //
-// # CRDs
+// # Workflow
 //
-// All CRDs are watched by their metadata. Of those that a plan may hold, and of the others of the Gateway API's groups, crdReader reads the content when
-// it has changed, and keeps what is weighed. What they say decides what else is watched, and arrange starts and stops that: GatewayClasses, and the mode of
-// OpenShift's ingress operator, while their CRDs are there; OLM's objects, while a CRD carries their label (olmView); and the objects of a kind that has
-// what istiod does not heed (useView).
+// The package watches all CRDs by their metadata. crdReader reads the content of a CRD when it changes, and keeps
+// only the facts that decisions depend on. It reads the CRDs that a plan can contain, and the other CRDs in the
+// groups of the Gateway API.
+//
+// The CRDs decide what else is watched. The function arrange starts and stops these watches:
+//
+//   - GatewayClasses, and the management mode of OpenShift's ingress operator, while their CRDs exist.
+//   - OLM objects, while a CRD carries the label of an OLM package (olmView).
+//   - The objects of a kind that has fields that istiod ignores, or that istiod does not know at all (useView).
 //
 // # Invariants
 //
-//   - At rest it makes no request: what it observes comes from watches.
-//   - After another kubeconfig was put in use, nothing is known before each watch that decides has listed with it.
-//   - "Could not list" is an error from Observe, never an empty list: only a list that is known to be empty uninstalls.
-//   - A kind that the guest does not serve is no error: there are then no objects of it. Its watch starts when its CRD comes, with an empty copy, and
-//     stops when it goes.
-//   - It never imports package mgmt, nor anything of HyperShift.
+//   - At rest the package sends no requests. All observations come from watches.
+//   - After the kubeconfig changes, the guest counts as unknown until every watch that decisions depend on has
+//     listed again.
+//   - If a list fails, Observe returns an error and never an empty list. hypergate uninstalls only if a complete
+//     list is empty.
+//   - A kind that the guest does not serve is not an error. It has no objects. Its watch starts with an empty copy
+//     when the CRD appears, and stops when the CRD disappears.
+//   - The package never imports package mgmt or any HyperShift package.
 package guest

@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// istioCRD is the CRD of the resources by which the Sail operator is told to install Istio.
+// istioCRD is the CRD of the resources that configure the Sail operator to install Istio.
 const istioCRD = "istios.sailoperator.io"
 
 func istioKind() schema.GroupVersionKind {
@@ -34,16 +34,18 @@ func deploymentResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 }
 
-// foreignView watches, by their metadata, for others who may serve what is ours: istiod's Deployment in its namespace, and Istio resources while there are such.
+// foreignView watches for foreign installations that can serve the same resources as hypergate. It watches the
+// metadata of istiod's Deployment in its namespace, and of Istio resources while their CRD exists.
 type foreignView struct {
 	istiod *watch.Watch
 	istios *watch.Switch
 	notify func()
 
-	// awaited is the watch of Istio resources that arrange has seen last, and forget ends the wait for it; both are arrange's.
+	// awaited is the watch of Istio resources that arrange saw last. forget ends the wait for it. Only arrange uses
+	// both.
 	awaited *watch.Watch
 	forget  context.CancelFunc
-	// patience is for how long it is waited for, overdue the watch that took longer.
+	// patience is how long to wait for that watch. overdue is the watch that took longer.
 	patience time.Duration
 	overdue  atomic.Pointer[watch.Watch]
 }
@@ -70,8 +72,12 @@ func newForeignView(client metadata.Interface, cfg desired.Config, budget *watch
 	return &foreignView{istiod: watch.New(istiod), istios: watch.NewSwitch(istios), notify: notify, patience: servedPatience}
 }
 
-// arrange watches Istio resources while their CRD is there; key and version are its. It is not called twice at a time. They are waited for, but not for ever: they may
-// never be listed, because the CRD has a conversion webhook that is dead, and who asks whether somebody else is here is not to stand still for that.
+// arrange watches Istio resources while their CRD exists. key and version are those of the CRD. It is not safe for
+// concurrent use.
+//
+// hypergate waits only a limited time for these resources. They can be impossible to list, for example if the CRD has
+// a conversion webhook that is down. The check for a foreign installation must not block the controller because of
+// that.
 func (v *foreignView) arrange(ctx context.Context, key, version string) {
 	v.istios.Set(ctx, key, version)
 	on := v.istios.On()
@@ -88,7 +94,7 @@ func (v *foreignView) arrange(ctx context.Context, key, version string) {
 	go v.await(ctx, on)
 }
 
-// await notes, and tells, that a watch takes too long.
+// await waits for patience. If the watch is still pending then, it records and logs that, and notifies.
 func (v *foreignView) await(ctx context.Context, on *watch.Watch) {
 	select {
 	case <-ctx.Done():
@@ -103,21 +109,24 @@ func (v *foreignView) await(ctx context.Context, on *watch.Watch) {
 	if err := on.Err(); err != nil {
 		cause = err.Error()
 	}
-	logr.FromContextOrDiscard(ctx).Info("Istio resources cannot be listed in the guest: whether the Sail operator installs an Istio of our revision is not known, and nobody waits for it any longer",
+	logr.FromContextOrDiscard(ctx).Info("Istio resources cannot be listed in the guest: whether the Sail operator "+
+		"installs an Istio of our revision is not known, and nobody waits for it any longer",
 		"crd", istioCRD, "err", cause)
 	v.notify()
 }
 
-// maxOwner is how many bytes are kept of an owner label's value. The API server allows 63. The rest is cut.
+// maxOwner is how many bytes of an owner label's value are kept. The API server allows 63. The rest is cut.
 const maxOwner = 128
 
-// ownerOnly keeps of an object its identity and whose it is.
+// ownerOnly reduces an object to its identity and its owner.
 func ownerOnly(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return obj, nil
 	}
-	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}
+	kept := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion},
+	}
 	owner := m.Labels[desired.OwnerLabel]
 	if owner == "" && slices.ContainsFunc(m.ManagedFields, appliedByUs) {
 		owner = desired.Unlabelled
@@ -128,12 +137,12 @@ func ownerOnly(obj any) (any, error) {
 	return kept, nil
 }
 
-// appliedByUs says that a hypergate has applied the object itself.
+// appliedByUs reports whether a hypergate applied the object (not only its status).
 func appliedByUs(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == desired.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// foreignInstallations are the facts about others who may serve what is ours.
+// foreignInstallations returns the facts about foreign installations that can serve the same resources as hypergate.
 func (c *Cluster) foreignInstallations() desired.ForeignInstallations {
 	var out desired.ForeignInstallations
 	for _, class := range c.classes.items() {
@@ -155,14 +164,15 @@ func (c *Cluster) foreignInstallations() desired.ForeignInstallations {
 	return out
 }
 
-// istiosPending is whether there may yet be Istio resources. There are not where the API server does not know them in this version, and whoever may not see them
-// is told so, and goes on; so is, after a while, whoever gets no list.
+// istiosPending reports whether the list of Istio resources is still expected. It returns false in three cases: the
+// API server does not know them in this version, hypergate is not allowed to list them (this is reported as a watch
+// problem), or the list takes longer than patience.
 func (v *foreignView) istiosPending() bool {
 	on := v.istios.On()
 	return on != nil && pending(on) && v.overdue.Load() != on
 }
 
-// watchProblems are the watches that do not work.
+// watchProblems returns the watches that fail.
 func (v *foreignView) watchProblems() []apply.WatchProblem {
 	var out []apply.WatchProblem
 	if err := v.istiod.Err(); err != nil {

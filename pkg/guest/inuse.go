@@ -22,18 +22,19 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// maxInUse is how many objects are told of.
+// maxInUse is how many objects in use are listed.
 const maxInUse = 100
 
-// maxFieldsInUse is how many fields are kept of one object, what may keep somebody out first. The guest decides how many a CRD has: tens of thousands fit.
+// maxFieldsInUse is how many fields of one object are kept, fields that can restrict access first. The guest decides
+// how many fields a CRD has. A CRD can hold tens of thousands.
 const maxFieldsInUse = 50
 
-// search is what to look for in the objects of one version of a CRD.
+// search describes what to look for in the objects of one version of a CRD.
 type search struct {
 	crd, key, at string
 	gvr          schema.GroupVersionResource
 	kind         string
-	// fields are those that istiod does not heed; none when it does not know the kind at all.
+	// fields are those that istiod ignores. It is empty if istiod does not know the kind at all.
 	fields []crds.Field
 }
 
@@ -43,8 +44,10 @@ func (s search) same(other search) bool {
 
 func sameField(a, b crds.Field) bool { return a.Path == b.Path && slices.Equal(a.Versions, b.Versions) }
 
-// searchesFor are the searches for what a CRD has in vain: of the fields that would be lost, or, when there are none, of the whole kind if istiod
-// does not know it. An object is looked at in as few versions as show each of the fields, mostly one.
+// searchesFor returns the searches for content of a CRD's objects that istiod ignores. They look for the fields that
+// would be lost. If whole is set, istiod does not know the kind, and one search covers all of its objects.
+//
+// An object is read in as few versions as are needed to show each of the fields. Usually that is one version.
 func searchesFor(item crdItem, d crds.Definition, lost []crds.Field, whole bool) []search {
 	in := func(name string, fields []crds.Field) search {
 		return search{
@@ -78,23 +81,24 @@ func inVersion(fields []crds.Field, name string) []crds.Field {
 	return slices.DeleteFunc(slices.Clone(fields), func(f crds.Field) bool { return !slices.Contains(f.Versions, name) })
 }
 
-// useView looks for objects that use what istiod does not heed. Without a difference between the CRDs it asks for nothing.
+// useView searches for objects that use fields or kinds that istiod ignores. If the CRDs do not differ, it sends no
+// requests.
 type useView struct {
 	dynamic        dynamic.Interface
 	meta           metadata.Interface
 	controllerName string
 	budget         *watch.Budget
 	notify         func()
-	// gateways tells whose the Gateways are that routes name.
+	// gateways watches the Gateways that routes refer to, for their classes.
 	gateways *watch.Switch
 
 	mu sync.Mutex
-	// under are the searches under way, by what they look at.
+	// under has the running searches, by resource.
 	under map[schema.GroupVersionResource]*underWay
-	// listed is the last list of what is in use.
+	// listed is the last list of objects in use.
 	listed inUseList
 
-	// changes counts what a list of what is in use may change with: what the searches and gateways show.
+	// changes counts the events that can change the list of objects in use, from the searches and from gateways.
 	changes atomic.Uint64
 }
 
@@ -103,16 +107,17 @@ type underWay struct {
 	search
 }
 
-// usage is what is kept of an object: its identity, and what it uses.
+// usage is the part of an object that is kept: its identity, and the ignored fields that it uses.
 type usage struct {
 	metav1.ObjectMeta
 	fields []*wantedFields
-	// class is the class that a Gateway names, and the controller that a GatewayClass does; parents are those of everything else.
+	// class is the class name of a Gateway, or the controller name of a GatewayClass. parents is set for all other
+	// kinds.
 	class   string
 	parents parents
 }
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept besides the metadata.
 func (u *usage) KeptBytes() int {
 	n := usageSize + pointerSize*cap(u.fields) + len(u.class)
 	for _, g := range u.parents.gateways {
@@ -121,22 +126,25 @@ func (u *usage) KeptBytes() int {
 	return n
 }
 
-// usageSize and pointerSize are what usage takes beside its metadata, and a pointer.
+// usageSize is the size of usage without its metadata, and pointerSize the size of a pointer, in bytes.
 const usageSize, pointerSize = 96, 8
 
 func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, budget *watch.Budget, notify func()) *useView {
-	v := &useView{dynamic: client, meta: meta, controllerName: controllerName, budget: budget, notify: notify, under: map[schema.GroupVersionResource]*underWay{}}
+	v := &useView{
+		dynamic: client, meta: meta, controllerName: controllerName, budget: budget, notify: notify,
+		under: map[schema.GroupVersionResource]*underWay{},
+	}
 	v.gateways = newGatewayWatch(client, budget, v.changed)
 	return v
 }
 
-// changed is told of each event of a watch, after it.
+// changed is called after each event of a watch.
 func (v *useView) changed() {
 	v.changes.Add(1)
 	v.notify()
 }
 
-// arrange makes the searches those that are wanted.
+// arrange starts the wanted searches and stops all others.
 func (v *useView) arrange(ctx context.Context, wanted []search) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -155,7 +163,7 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 	}
 }
 
-// options are those of the watch of a search. Of a kind that istiod does not know, the metadata is enough.
+// options returns the options of the watch of a search. For a kind that istiod does not know, the metadata is enough.
 func (v *useView) options(s search) watch.Options {
 	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
 	if len(s.fields) > 0 {
@@ -175,7 +183,7 @@ func (v *useView) options(s search) watch.Options {
 	return options
 }
 
-// usageOf is what is kept of an object; all is soughtOf the fields that lookup looks for.
+// usageOf returns the part of an object that is kept. all is wantedFieldsOf the fields that lookup looks for.
 func usageOf(obj any, lookup *crds.Lookup, all []wantedFields) any {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -186,7 +194,7 @@ func usageOf(obj any, lookup *crds.Lookup, all []wantedFields) any {
 	if len(used) == 0 {
 		return out
 	}
-	out.fields = make([]*wantedFields, 0, min(len(used), maxFieldsInUse)) // as long as it is, and no longer
+	out.fields = make([]*wantedFields, 0, min(len(used), maxFieldsInUse)) // the exact capacity, to save memory
 	for _, i := range used[:cap(out.fields)] {
 		out.fields = append(out.fields, &all[i])
 	}
@@ -202,7 +210,8 @@ func usageOf(obj any, lookup *crds.Lookup, all []wantedFields) any {
 	return out
 }
 
-// use is whether any object, of whatever class, uses a field that these searches look for: it would lose it.
+// use reports whether any object, of any class, uses a field that the given searches look for. Such an object would
+// lose the field. The result is crds.Unsearched until all of the searches have synced.
 func (v *useView) use(of []search) crds.Use {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -225,7 +234,7 @@ func (v *useView) use(of []search) crds.Use {
 	return out
 }
 
-// searching says whether one of these searches has not shown everything yet, and may.
+// searching reports whether one of the wanted searches has not synced yet but still can.
 func (v *useView) searching(wanted []search) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -238,14 +247,16 @@ func (v *useView) searching(wanted []search) bool {
 	})
 }
 
-// searches says whether a watch that is on has not shown what there is, and may yet.
+// searches reports whether a watch is on, has not synced, and still can.
 func searches(s *watch.Switch) bool { return s.On() != nil && pending(s) }
 
-// futile says that objects may not be looked at. That may be so for ever, and nobody waits for it.
+// futile reports whether hypergate is not allowed to list the objects. That can last forever, and nothing waits for
+// it.
 func futile(err error) bool { return apierrors.IsForbidden(err) }
 
-// watchProblems are the searches for fields that do not work, by resource. Nothing is decided by the objects of a kind that istiod does not know: where
-// they may not be listed, the kind is told of all the same. That the API server sends too much of them is a problem all the same.
+// watchProblems returns the searches that fail, sorted by resource. It omits kinds that istiod does not know, because
+// no decision depends on their objects. The kind itself is reported anyway. It includes such a kind only if the API
+// server sends too much of it.
 func (v *useView) watchProblems() []apply.WatchProblem {
 	v.mu.Lock()
 	defer v.mu.Unlock()

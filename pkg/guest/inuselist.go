@@ -11,10 +11,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// longestPath is how much is told of a field's path, which the guest's CRD may make as long as it likes.
+// longestPath is how many bytes of a field's path are reported. The guest's CRD can contain a path of any length.
 const longestPath = 256
 
-// wantedFields is a field that a search looks for, as it is told of: what is asked of its path is asked once, and not for each object that uses it.
+// wantedFields is a field that a search looks for, in the form in which it is reported. secures is computed once for
+// the field, and not for each object that uses it.
 type wantedFields struct {
 	field   crds.Field
 	secures bool
@@ -28,7 +29,7 @@ func wantedFieldsOf(fields []crds.Field) []wantedFields {
 	return out
 }
 
-// shortPath is a path, or the beginning of one that is too long to be told whole.
+// shortPath returns path, cut to a length of longestPath bytes.
 func shortPath(path string) string {
 	if len(path) <= longestPath {
 		return path
@@ -37,9 +38,10 @@ func shortPath(path string) string {
 	return strings.ToValidUTF8(path[:longestPath-len(long)], "") + long
 }
 
-// inUseList is a list of what is in use, and what it was made from.
+// inUseList is a list of objects in use, with the inputs from which it was made.
 type inUseList struct {
-	// made is whether there is one; at is how many changes there had been, classes are whose objects were asked for.
+	// made reports whether there is a list. at is the number of changes when it was made. classes are the classes for
+	// which it was made.
 	made    bool
 	at      uint64
 	classes map[string]bool
@@ -47,25 +49,31 @@ type inUseList struct {
 	totals  map[string]int
 }
 
-// holds says whether the list is still what it would be if it were made again.
+// holds reports whether a new list would be equal to this one.
 func (l inUseList) holds(at uint64, classes map[string]bool) bool {
 	return l.made && l.at == at && (l.classes == nil) == (classes == nil) && maps.Equal(l.classes, classes)
 }
 
-// inUse are the objects that use what is served and not heeded, what may keep somebody out first, and how many there are of each CRD. Gateways and
-// GatewayClasses count if they are of our classes, routes if they may be attached to such a Gateway. Without classes, all objects count. There may be very
-// many of them, and whoever asks holds up the rest: while nothing changes, they are gone through once.
+// inUse returns the objects that use a field or kind that the guest serves and istiod ignores, and their number by
+// CRD. Objects with fields that can restrict access come first. The list has at most maxInUse objects.
+//
+// Gateways and GatewayClasses count if they belong to the given classes or to hypergate's controller name. Routes
+// count if they can be attached to such a Gateway. If classes is nil, all objects count.
+//
+// There can be very many objects, and a slow call would delay the pass. The list is therefore made only after a
+// change.
 func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, totals map[string]int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if at := v.changes.Load(); !v.listed.holds(at, classes) { // at comes first: what changes meanwhile is looked at again
+	if at := v.changes.Load(); !v.listed.holds(at, classes) { // read at first: a later change then causes a new list
 		v.listed = inUseList{made: true, at: at, classes: maps.Clone(classes)}
 		v.listed.list, v.listed.totals = v.listInUse(classes)
 	}
 	return slices.Clone(v.listed.list), maps.Clone(v.listed.totals)
 }
 
-// user is an object that uses something in vain: what was found of it in each version that it was looked at in.
+// user is an object that uses fields that istiod ignores. found has these fields for each version in which the object
+// was read.
 type user struct {
 	of      userKey
 	found   [][]*wantedFields
@@ -74,7 +82,7 @@ type user struct {
 
 type userKey struct{ crd, namespace, name string }
 
-// listInUse makes the list. Only of those that are told of the fields are put together.
+// listInUse makes the list. It merges the fields only for the objects in the list.
 func (v *useView) listInUse(classes map[string]bool) (list []crds.InUse, totals map[string]int) {
 	all := map[userKey]*user{}
 	for _, u := range v.under {
@@ -104,7 +112,7 @@ func (v *useView) listInUse(classes map[string]bool) (list []crds.InUse, totals 
 	return list, totals
 }
 
-// compareUsers puts what may keep somebody out first.
+// compareUsers orders objects with fields that can restrict access first.
 func compareUsers(a, b *user) int {
 	if a.secures != b.secures {
 		if a.secures {
@@ -115,7 +123,7 @@ func compareUsers(a, b *user) int {
 	return cmp.Or(cmp.Compare(a.of.crd, b.of.crd), cmp.Compare(a.of.namespace, b.of.namespace), cmp.Compare(a.of.name, b.of.name))
 }
 
-// weigh is an object's identity, what it uses, and whether that concerns us.
+// weigh returns an object's identity, the ignored fields that it uses, and whether the object counts.
 func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.ObjectMeta, fields []*wantedFields, counts bool) {
 	switch found := obj.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -123,7 +131,7 @@ func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.Ob
 	case *usage:
 		counts = len(found.fields) > 0
 		switch {
-		case classes == nil: // whosever it is
+		case classes == nil: // objects of any controller
 		case s.crd == gatewayCRD:
 			counts = counts && classes[found.class]
 		case s.crd == classCRD:
@@ -137,7 +145,8 @@ func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.Ob
 	}
 }
 
-// union is the fields of the versions of one object, each path once, in the order in which Difference has them; nil when there are none.
+// union merges the fields found in the versions of one object. Each path occurs once, in the order of
+// crds.Difference. The result is nil if there are no fields.
 func union(found [][]*wantedFields) []crds.Field {
 	all := slices.Concat(found...)
 	if len(found) > 1 {

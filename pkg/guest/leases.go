@@ -23,32 +23,39 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// maxHolder is how much is kept of a holder's name, which the guest may make as long as it likes. Our own is shorter.
+// maxHolder is how many bytes of a holder's name are kept. The guest can set a name of any length. hypergate's own
+// names are shorter.
 const maxHolder = 128
 
-// leaseView watches the Leases that say which hypergate the guest belongs to, and makes them. They are never renewed.
+// leaseView watches and creates the ownership Leases. They say which hypergate owns the guest. They are never
+// renewed.
 type leaseView struct {
-	// watches are one for each Lease, by its name: what else lies in the namespace is not even read, and RBAC can name what is.
+	// watches has one watch for each Lease, selected by name. Other Leases in the namespace are not read, and RBAC
+	// can restrict access to the names.
 	watches []*watch.Watch
 	client  coordinationclient.LeaseInterface
 
-	// mu guards what follows, by Lease.
+	// mu guards the fields below. Their keys are names of Leases.
 	mu sync.Mutex
-	// made are the claims that were taken and that the watch has not come to yet.
+	// made has the Leases that hypergate acquired and that the watch has not shown yet.
 	made map[string]writtenLease
-	// at is the resourceVersion that the watch has come to: of the Lease, of its end, or of a list that may not have it.
+	// at is the resourceVersion that the watch has reached: that of the Lease, of its deletion, or of a list. The
+	// list does not necessarily contain the Lease.
 	at map[string]string
 }
 
-// writtenLease is a claim as it was answered.
+// writtenLease is a Lease as the API server returned it from a write.
 type writtenLease struct {
 	desired.HeldLease
 	version string
-	// listing: a list began after it was answered. That one shows it, whatever its version, or it is gone: the guest was restored from a backup.
+	// listing reports whether a list began after the write. That list shows the Lease, whatever its version. If not,
+	// the Lease is gone, because the guest was restored from a backup.
 	listing bool
 }
 
-func newLeaseView(client coordinationclient.LeaseInterface, claims []desired.OwnershipLease, budget *watch.Budget, notify func()) *leaseView {
+func newLeaseView(
+	client coordinationclient.LeaseInterface, claims []desired.OwnershipLease, budget *watch.Budget, notify func(),
+) *leaseView {
 	v := &leaseView{client: client, made: map[string]writtenLease{}, at: map[string]string{}}
 	for _, claim := range claims {
 		v.watches = append(v.watches, v.watchOf(claim.Name, budget, notify))
@@ -84,14 +91,14 @@ func (v *leaseView) watchOf(lease string, budget *watch.Budget, notify func()) *
 	})
 }
 
-// run watches until ctx ends.
+// run starts the watches. They run until ctx ends.
 func (v *leaseView) run(ctx context.Context) {
 	for _, w := range v.watches {
 		go w.Run(ctx)
 	}
 }
 
-// Err is why what is known of the claims may be old, or is not known at all.
+// Err returns why the observation of the Leases is unknown or can be stale, or nil.
 func (v *leaseView) Err() error {
 	for _, w := range v.watches {
 		if err := w.Err(); err != nil {
@@ -101,8 +108,8 @@ func (v *leaseView) Err() error {
 	return nil
 }
 
-// observed notes how far a Lease's watch has come. Of a claim that was taken up to there it knows better, whether it has shown it or not: the Lease may have come
-// and gone while nothing was watched.
+// observed records the version that the watch of a Lease has reached. From that version on, the watch is the better
+// source, even if it never showed the Lease. The Lease can be created and deleted while no watch is running.
 func (v *leaseView) observed(lease, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -112,7 +119,7 @@ func (v *leaseView) observed(lease, version string) {
 	}
 }
 
-// listing notes that a list begins, and listed that it has come.
+// listing records that a list begins.
 func (v *leaseView) listing(lease string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -122,6 +129,7 @@ func (v *leaseView) listing(lease string) {
 	}
 }
 
+// listed records that the list has arrived, and its version.
 func (v *leaseView) listed(lease, version string) {
 	v.mu.Lock()
 	if v.made[lease].listing {
@@ -131,8 +139,8 @@ func (v *leaseView) listed(lease, version string) {
 	v.observed(lease, version)
 }
 
-// acquired notes a claim that was taken in a version of its Lease, unless the watch came there before the answer did: the Lease may be gone again, and
-// nothing would ever say so.
+// acquired records a Lease that was acquired, with its resourceVersion. It ignores a version that the watch reached
+// before the answer arrived. The Lease can already be deleted again, and no later event would show that.
 func (v *leaseView) acquired(claim desired.HeldLease, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -141,7 +149,8 @@ func (v *leaseView) acquired(claim desired.HeldLease, version string) {
 	}
 }
 
-// released notes that a claim is gone; the watch will not come to it for as long as it does not work.
+// released records that a Lease was deleted. A failing watch does not show the deletion, so the Lease would otherwise
+// stay in made.
 func (v *leaseView) released(claim desired.HeldLease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -150,19 +159,20 @@ func (v *leaseView) released(claim desired.HeldLease) {
 	}
 }
 
-// after compares versions. Of two that cannot be compared neither is after the other: the watch decides, and a claim that it does not show is taken again.
+// after reports whether resourceVersion a is later than b. It returns false if the two cannot be compared. The watch
+// then decides, and a Lease that it does not show is acquired again.
 func after(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
 }
 
-// leaseItem is what is kept of a Lease.
+// leaseItem is the part of a Lease that is kept.
 type leaseItem struct {
 	metav1.ObjectMeta
 	holder string
 }
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *leaseItem) KeptBytes() int { return len(i.holder) }
 
 func leaseOnly(obj any) (any, error) {
@@ -171,7 +181,8 @@ func leaseOnly(obj any) (any, error) {
 		return obj, nil
 	}
 	item := &leaseItem{ObjectMeta: metav1.ObjectMeta{
-		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID, ResourceVersion: lease.ResourceVersion, CreationTimestamp: lease.CreationTimestamp,
+		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID, ResourceVersion: lease.ResourceVersion,
+		CreationTimestamp: lease.CreationTimestamp,
 	}}
 	if lease.Spec.HolderIdentity != nil {
 		item.holder = bounded(*lease.Spec.HolderIdentity, maxHolder)
@@ -179,7 +190,8 @@ func leaseOnly(obj any) (any, error) {
 	return item, nil
 }
 
-// bounded is a text, or the beginning of one that is too long, with a mark that no name of ours has. It does not keep the rest in memory.
+// bounded returns text, cut to a length of most bytes. A cut text ends with a mark that no name of hypergate contains.
+// The result does not keep the rest of a cut text in memory.
 func bounded(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -188,7 +200,8 @@ func bounded(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
 }
 
-// pending says of a watch that it may yet show something. One that is forbidden, or of what the API server does not know, never will, and that is known.
+// pending reports whether a watch that has not synced can still sync. A watch that gets the error Forbidden or
+// NotFound cannot, and that is a known state.
 func pending(w interface {
 	Synced() bool
 	Err() error
@@ -202,8 +215,8 @@ func (v *leaseView) pending() bool {
 	return slices.ContainsFunc(v.watches, func(w *watch.Watch) bool { return pending(w) })
 }
 
-// held are the claims that somebody has. Those that were made are looked at before what the watches show: the other way round, one whose watch comes to it
-// in between would be in neither.
+// held returns the Leases that exist. It reads made before it reads the watches. In the other order it would miss a
+// Lease that its watch shows in between.
 func (v *leaseView) held() desired.ObservedLeases {
 	v.mu.Lock()
 	made := maps.Clone(v.made)
@@ -219,7 +232,9 @@ func (v *leaseView) held() desired.ObservedLeases {
 	for _, obj := range items {
 		if item, ok := obj.(*leaseItem); ok {
 			delete(made, item.Name)
-			out.Held = append(out.Held, desired.HeldLease{Name: item.Name, Holder: item.holder, UID: item.UID, Since: item.CreationTimestamp.Time})
+			out.Held = append(out.Held, desired.HeldLease{
+				Name: item.Name, Holder: item.holder, UID: item.UID, Since: item.CreationTimestamp.Time,
+			})
 		}
 	}
 	for _, claim := range made {
@@ -229,8 +244,11 @@ func (v *leaseView) held() desired.ObservedLeases {
 	return out
 }
 
-// Acquire takes a claim for a holder. It is an apply that is not forced, by a field manager of each holder's own: of two who try at once the API server lets the first
-// have it, and the other's is a conflict; and RBAC can allow it by name, as it cannot for what is created otherwise. What the holder has already is not written again.
+// Acquire applies an ownership Lease for a holder, without force. Each holder has its own field manager. If two
+// holders apply at the same time, the API server accepts the first and returns a conflict to the other.
+//
+// An apply lets RBAC allow the write by name, which is impossible for a create. The API server does not write a Lease
+// again that the holder already has.
 func (c *Cluster) Acquire(ctx context.Context, claim desired.OwnershipLease, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -240,11 +258,12 @@ func (c *Cluster) Acquire(ctx context.Context, claim desired.OwnershipLease, hol
 	if err != nil {
 		return fmt.Errorf("claiming %s in the guest: %w", claim.Purpose, err)
 	}
-	c.leases.acquired(desired.HeldLease{Name: claim.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}, got.ResourceVersion)
+	held := desired.HeldLease{Name: claim.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
+	c.leases.acquired(held, got.ResourceVersion)
 	return nil
 }
 
-// Release gives a claim back, unless it is not the one that was seen any more.
+// Release deletes an ownership Lease, unless the Lease is another one than the caller observed (by its UID).
 func (c *Cluster) Release(ctx context.Context, held desired.HeldLease) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -256,8 +275,10 @@ func (c *Cluster) Release(ctx context.Context, held desired.HeldLease) error {
 	return nil
 }
 
-// Leases are the claims that the watches show now. It asks nobody, and may be called from anywhere.
+// Leases returns the ownership Leases that the watches show now. It sends no requests, and is safe for concurrent
+// use.
 func (c *Cluster) Leases() desired.ObservedLeases { return c.leases.held() }
 
-// StatusWriters are the field managers, but ours, that have written a condition of a GatewayClass, by its type, as far as the watch shows.
+// StatusWriters returns the other field managers that wrote a condition of a GatewayClass, by condition type, as far
+// as the watch shows.
 func (c *Cluster) StatusWriters(class string) map[string]string { return c.classes.writers(class) }

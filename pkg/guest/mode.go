@@ -19,8 +19,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// OpenShift's configuration of its ingress operator says who looks after the Gateway API: the object "cluster" of this CRD, in its
-// spec.gatewayAPI.managementMode (openshift/api, operator/v1alpha1/types_ingress.go).
+// The configuration of OpenShift's ingress operator says who manages the Gateway API. It is in the object "cluster"
+// of this CRD, in spec.gatewayAPI.managementMode (openshift/api, operator/v1alpha1/types_ingress.go).
 const (
 	modeCRD    = "ingresses.operator.openshift.io"
 	modeObject = "cluster"
@@ -34,29 +34,29 @@ func modeResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "operator.openshift.io", Version: "v1alpha1", Resource: "ingresses"}
 }
 
-// modeWatch watches the object that says whether the installation is looked after, where its CRD is.
+// modeWatch watches the object with the management mode, while its CRD exists.
 type modeWatch struct {
 	*watch.Switch
-	// unknown is told of a mode that nobody knows, each once.
+	// unknown is called with a mode that hypergate does not know, once for each change.
 	unknown func(mode string)
 
-	// mu guards told: a watch that ends may overlap with the next.
+	// mu guards told. A watch that ends can overlap with the next one.
 	mu   sync.Mutex
 	told string
-	// tells limits how often that is: the guest may write another one as often as it likes.
+	// tells limits the calls of unknown. The guest can change the mode at any rate.
 	tells rate.Sometimes
 }
 
-// modeItem is what is kept of the object.
+// modeItem is the part of the object that is kept.
 type modeItem struct {
 	metav1.ObjectMeta
 	mode string
 }
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *modeItem) KeptBytes() int { return stringSize + len(i.mode) }
 
-// maxMode is how many bytes are kept of the mode, which is logged if it is unknown. The rest is cut.
+// maxMode is how many bytes of the mode are kept. An unknown mode is logged. The rest is cut.
 const maxMode = 100
 
 func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(), unknown func(mode string)) *modeWatch {
@@ -89,7 +89,7 @@ func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(),
 	return w
 }
 
-// tell tells of a mode that nobody knows.
+// tell calls unknown if an event shows a new mode that hypergate does not know.
 func (w *modeWatch) tell(e watch.Event) {
 	item, ok := e.Object.(*modeItem)
 	w.mu.Lock()
@@ -103,7 +103,7 @@ func (w *modeWatch) tell(e watch.Event) {
 	}
 }
 
-// modeOf is the mode that a text names, and empty for what names none.
+// modeOf returns the mode with the given name, or "" if hypergate does not know it.
 func modeOf(text string) crds.Mode {
 	switch mode := crds.Mode(text); mode {
 	case crds.Managed, crds.Unmanaged:
@@ -113,7 +113,7 @@ func modeOf(text string) crds.Mode {
 	}
 }
 
-// mode is what the guest says; empty when it says nothing, so that the flags decide.
+// mode returns the guest's management mode. It is "" if the guest sets none; the flags then decide.
 func (w *modeWatch) mode() crds.Mode {
 	obj, _ := w.Get(modeObject)
 	if item, ok := obj.(*modeItem); ok {
@@ -122,14 +122,15 @@ func (w *modeWatch) mode() crds.Mode {
 	return ""
 }
 
-// pending is whether the mode may yet be another one than it seems. It is not where the API server does not know the resource (then it is another
-// version of OpenShift), nor where it may not be read: nobody would be helped by an installation that stands still.
+// pending reports whether the mode can still change because its watch has not synced. It returns false if the API
+// server does not know the resource (a different OpenShift version) or if hypergate is not allowed to read it.
+// Blocking the installation would not help in these cases.
 func (w *modeWatch) pending() bool {
 	err := w.Err()
 	return w.On() != nil && !w.Synced() && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 }
 
-// problem is why the mode cannot be read, or nil.
+// problem returns why the mode cannot be read, or nil.
 func (w *modeWatch) problem() error {
 	if err := w.Err(); !apierrors.IsNotFound(err) {
 		return err
@@ -137,7 +138,7 @@ func (w *modeWatch) problem() error {
 	return nil
 }
 
-// watchProblem is the problem as it is told of other watches.
+// watchProblem returns the problem in the form of the other watch problems.
 func (w *modeWatch) watchProblem() []apply.WatchProblem {
 	if err := w.problem(); err != nil {
 		return []apply.WatchProblem{{GVK: modeKind(), Cause: apply.Classify(err, "list", modeResource().GroupResource())}}

@@ -13,23 +13,27 @@ import (
 )
 
 const (
-	// namespacePage is how many namespaces are asked for at once, namespacePages how often: 100,000 namespaces in all,
-	// ten times what Kubernetes is tested for. Beyond that it is not known whether the guest is the management cluster:
-	// nothing is installed, and an istiod that is there keeps its token.
+	// namespacePage is the page size for listing namespaces, and namespacePages the number of requests. Together they
+	// cover 100,000 namespaces, ten times the number that Kubernetes is tested for. Beyond that, hypergate cannot
+	// know whether the guest is the management cluster. It then installs nothing, and a running istiod keeps its
+	// token.
 	namespacePage  = 500
 	namespacePages = 200
-	// smallestNamespacePage is the smallest page. A page that is longer than what is read of a list (8 MiB) is asked for
-	// again with a fifth of the namespaces, down to this: that many of the largest objects that etcd takes (1.5 MiB) fit.
+	// smallestNamespacePage is the smallest page size. If a page exceeds the limit for a list (8 MiB), hypergate
+	// requests it again with a fifth of the namespaces, down to this size. Four of the largest objects that etcd
+	// stores (1.5 MiB) fit.
 	smallestNamespacePage = 4
 )
 
-// errManyNamespaces says that the guest has more namespaces than are looked at.
+// errManyNamespaces reports that the guest has more namespaces than hypergate reads.
 var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger ones, than hypergate looks at (%d pages of up to %d), "+
 	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage)
 
-// HasNamespace reports whether the guest has a namespace of this UID. The name is not asked for: it would be in the
-// guest's audit log. A guest that does not have it is the one that this process works with from then on: a kubeconfig of
-// another guest is refused.
+// HasNamespace reports whether the guest has a namespace with this UID. It does not request the namespace by name,
+// because the name would appear in the guest's audit log.
+//
+// If the guest does not have it, this guest becomes the guest of this process. From then on, a kubeconfig of another
+// guest is refused.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
 	session := c.conn.Session()
 	found, err := lookAtNamespaces(ctx, c.spaces, uid)
@@ -42,8 +46,8 @@ func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error)
 	return false, nil
 }
 
-// HasNamespace reports the same of the cluster that a config leads to, before it is taken for the guest, and what
-// identifies that cluster: the UID of its namespace kube-system, empty where it shows none.
+// HasNamespace reports whether the cluster behind a config has a namespace with this UID. It is for a config that is
+// not in use yet. identity is the UID of the cluster's namespace kube-system, or "" if the cluster does not show it.
 func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (found bool, identity types.UID, err error) {
 	client, err := namespaceClient(restConfig)
 	if err != nil {
@@ -53,7 +57,7 @@ func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (
 	return spaces.has, spaces.kubeSystem, err
 }
 
-// namespaceClient is a client for the metadata of namespaces, page by page.
+// namespaceClient returns a client for the metadata of namespaces.
 func namespaceClient(restConfig *rest.Config) (metadata.ResourceInterface, error) {
 	restConfig = metadata.ConfigFor(restConfig) // a copy
 	restConfig.Wrap(Limit())
@@ -64,15 +68,15 @@ func namespaceClient(restConfig *rest.Config) (metadata.ResourceInterface, error
 	return client.Resource(namespaceResource()), nil
 }
 
-// namespaces is what a look at the namespaces of a cluster found.
+// namespaces is the result of listing the namespaces of a cluster.
 type namespaces struct {
-	// has is whether one has the UID that was asked for. The look ends there.
+	// has reports whether a namespace has the given UID. The listing ends there.
 	has bool
-	// kubeSystem is the UID of kube-system, by which a cluster is recognised.
+	// kubeSystem is the UID of the namespace kube-system, which identifies a cluster.
 	kubeSystem types.UID
 }
 
-// lookAtNamespaces goes through all namespaces. An error means that it is not known what there is.
+// lookAtNamespaces lists all namespaces, page by page. An error means that the result is unknown.
 func lookAtNamespaces(ctx context.Context, client metadata.ResourceInterface, uid types.UID) (namespaces, error) {
 	var found namespaces
 	options := metav1.ListOptions{Limit: namespacePage}

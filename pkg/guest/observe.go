@@ -15,17 +15,19 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// NotSyncedError says that the watches of the guest have not shown everything yet: the guest is not reachable, or something may not be listed.
+// NotSyncedError reports that the watches of the guest have not synced yet. The guest is unreachable, or hypergate is
+// not allowed to list a resource.
 type NotSyncedError struct {
-	// Missing are the resources that decide what is installed and that are not known yet.
+	// Missing lists the resources that decide what is installed and that are still unknown.
 	Missing []string
-	// Answers: the guest does, and all else is known. When that lasts, what is missing cannot be listed: the conversion webhook of its CRD is dead, for
-	// example. An API server may let a watch of such objects wait without a word, so that there need not be a cause.
+	// Answers reports whether the API server answers and everything else is known. If this state lasts, the missing
+	// resources cannot be listed. For example, the conversion webhook of their CRD is down. An API server can leave a
+	// watch of such objects without an answer, so err can be nil.
 	Answers bool
 	err     error
 }
 
-// Error names what is missing, and why where a watch said why.
+// Error names the missing resources, and the cause if a watch reported one.
 func (e NotSyncedError) Error() string {
 	text := "the guest is not known yet (waiting for " + strings.Join(e.Missing, ", ") + ")"
 	if e.err != nil {
@@ -34,10 +36,12 @@ func (e NotSyncedError) Error() string {
 	return text
 }
 
-// Unwrap is why.
+// Unwrap returns the cause, or nil.
 func (e NotSyncedError) Unwrap() error { return e.err }
 
-// Observe reads what the guest shows. An error means "unknown", never "empty"; the mode is what is known of it all the same. The proof of the webhook is not observed here; see ProveWebhook.
+// Observe returns the observation of the guest. An error means that the state is unknown, never that it is empty.
+// With an error, the observation still contains the management mode, as far as it is known. Observe does not probe
+// the webhook; see ProbeWebhook.
 func (c *Cluster) Observe() (desired.GuestObservation, error) {
 	if err := c.known(); err != nil {
 		return desired.GuestObservation{Mode: c.mode.mode()}, err
@@ -53,7 +57,7 @@ func (c *Cluster) Observe() (desired.GuestObservation, error) {
 	return out, nil
 }
 
-// known is an error while something that decides what is installed is not known yet.
+// known returns a NotSyncedError while any resource that decides what is installed is unknown.
 func (c *Cluster) known() error {
 	select {
 	case <-c.conn.Begun():
@@ -81,7 +85,8 @@ func (c *Cluster) known() error {
 			missing, errs = append(missing, w.resource), append(errs, w.watch.Err())
 		}
 	}
-	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
+	// hypergate's own objects are unknown until their watches have an answer. A forbidden watch never gets one, and
+	// does not block the rest.
 	if !c.objects.Known() {
 		missing = append(missing, "objects of our own")
 	}
@@ -91,44 +96,54 @@ func (c *Cluster) known() error {
 	return nil
 }
 
-// classesPending says that GatewayClasses may yet be shown. Without their CRD there is nothing to wait for.
+// classesPending reports whether the list of GatewayClasses is still expected. Without their CRD there is nothing to
+// wait for.
 func (c *Cluster) classesPending() bool {
 	_, exists := c.crds.Get(classCRD)
 	return exists && !c.classes.Synced() && !c.classesUnserved()
 }
 
-// answers says whether the guest does, though something cannot be listed. A CRD that has just come is not served yet, and that passes.
+// answers reports whether the API server answers although something cannot be listed. It returns false for a CRD that
+// is new and not served yet, because that state is transient.
 func (c *Cluster) answers(errs []error) bool {
 	return c.objects.Known() && c.crds.Err() == nil && !slices.ContainsFunc(errs, apierrors.IsNotFound)
 }
 
-// classesUnserved says that the CRD of the GatewayClasses is there and does not serve the version that they are read in: it is too old, or its names are
-// another CRD's. There is nothing to wait for.
+// classesUnserved reports whether the CRD of the GatewayClasses exists but does not serve the version that hypergate
+// reads. The CRD is too old, or its names conflict with another CRD. There is nothing to wait for.
 func (c *Cluster) classesUnserved() bool {
 	item, there := c.crds.item(classCRD)
 	r, known := c.reader.reading(item)
-	return there && known && r.content == crds.Read && (r.definition.State == crds.Rejected || !slices.Contains(r.definition.Served, classVersion))
+	return there && known && r.content == crds.Read &&
+		(r.definition.State == crds.Rejected || !slices.Contains(r.definition.Served, classVersion))
 }
 
-// Check is the health check of this side: it is known, the watches that decide what is installed work, and so does its kubeconfig.
+// Check is the health check of the guest side. It returns an error if the guest is unknown, if a watch that decides
+// what is installed fails, or if the guest kubeconfig has a problem.
 func (c *Cluster) Check() error {
 	return cmp.Or(c.WatchTrouble(), c.conn.Problem())
 }
 
-// WatchTrouble is why what is known of the guest may be old, or is not known at all; nil when the watches that decide what is installed work.
+// WatchTrouble returns why the observation of the guest is unknown or can be stale. It returns nil if the watches
+// that decide what is installed work.
 func (c *Cluster) WatchTrouble() error {
 	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.leases.Err())
 }
 
-// KubeconfigProblem is why the guest kubeconfig as it is now is not in use, but the one before; nil when it is.
+// KubeconfigProblem returns why the current guest kubeconfig is not in use and the previous one is. It returns nil if
+// the current one is in use.
 func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }
 
-// WatchProblems are the kinds in the guest whose watch does not work, of our own objects and of others that something is decided by.
+// WatchProblems returns the kinds in the guest whose watch fails. It covers hypergate's own objects and the other
+// objects that decisions depend on.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	return slices.Concat(c.objects.WatchProblems(), c.mode.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(), c.oversized())
+	return slices.Concat(
+		c.objects.WatchProblems(), c.mode.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(), c.oversized(),
+	)
 }
 
-// oversized are the watches of which the API server sends more than is read, beside those that are listed anyhow.
+// oversized returns the watches for which the API server sends more than hypergate reads. It covers only the watches
+// that WatchProblems does not already include.
 func (c *Cluster) oversized() []apply.WatchProblem {
 	var out []apply.WatchProblem
 	for _, w := range []struct {
@@ -154,13 +169,15 @@ func isOversized(err error) bool {
 	return is
 }
 
-// Losing are the objects that would lose fields if CRDs of others were taken over, whosever they are, the first hundred of them.
+// Losing returns the objects that would lose fields if hypergate took over foreign CRDs. It includes the objects of
+// any controller, and at most the first 100.
 func (c *Cluster) Losing() []crds.InUse {
 	first, _ := c.inUse.inUse(nil)
 	return first
 }
 
-// objectsInUse are the objects of the guest that use what is served there and not heeded, the first hundred of them, and how many there are of each CRD.
+// objectsInUse returns the guest's objects that use a field or kind that the guest serves and istiod ignores. first
+// has at most 100 objects; totals has their number by CRD.
 func (c *Cluster) objectsInUse() (first []crds.InUse, totals map[string]int) {
 	classes := map[string]bool{}
 	for _, class := range c.classes.own() {
@@ -169,8 +186,8 @@ func (c *Cluster) objectsInUse() (first []crds.InUse, totals map[string]int) {
 	return c.inUse.inUse(classes)
 }
 
-// searching says whether objects in use may be missing: a CRD was not read yet, or its objects have not been seen. What may not be listed is not
-// waited for.
+// searching reports whether the list of objects in use can be incomplete. A CRD has not been read yet, or its objects
+// have not been listed. Resources that hypergate is not allowed to list do not count.
 func (c *Cluster) searching() bool {
 	for _, item := range c.crds.readable() {
 		if _, known := c.reader.latest(item); !known && item.marks.Deletion != crds.Terminating {

@@ -17,20 +17,23 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// olmKind is a kind of OLM's whose objects show that an operator is installed, or is being.
+// olmKind is a kind of OLM whose objects show that an operator is installed or is being installed.
 //
-// OLM labels all three with the package's label: a Subscription, its latest InstallPlan and the ClusterServiceVersion that it has installed
-// (operator-lifecycle-manager, pkg/controller/operators/adoption_controller.go, ReconcileSubscription); from the last, the CRDs that it owns are
-// labelled (adoptees). It does so a moment after they were made. Only the latest InstallPlan carries the label, which is enough: an older one
-// has been carried out.
+// OLM sets the label of the package on three kinds of objects: a Subscription, its latest InstallPlan, and the
+// ClusterServiceVersion that the Subscription installed (operator-lifecycle-manager,
+// pkg/controller/operators/adoption_controller.go, ReconcileSubscription). From the ClusterServiceVersion it labels
+// the CRDs that the operator owns (adoptees).
+//
+// OLM sets the labels shortly after it creates the objects. Only the latest InstallPlan carries the label. That is
+// enough, because older InstallPlans are complete.
 type olmKind struct{ kind, resource, selector string }
 
-// olmKinds are the kinds, the most telling first.
+// olmKinds returns the kinds, the most significant first.
 func olmKinds() []olmKind {
 	return []olmKind{
 		{kind: "Subscription", resource: "subscriptions"},
 		{kind: "InstallPlan", resource: "installplans"},
-		// OLM copies a ClusterServiceVersion into each namespace that it serves. A copy is nobody's owner.
+		// OLM copies a ClusterServiceVersion into each namespace that it serves. A copy owns nothing.
 		{kind: "ClusterServiceVersion", resource: "clusterserviceversions", selector: ",!olm.copiedFrom"},
 	}
 }
@@ -45,17 +48,17 @@ func olmGroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 }
 
-// maxPackages is how many packages are looked for. A CRD has one; its labels are the guest's.
+// maxPackages is how many packages are looked up. A CRD normally has one, but the guest controls its labels.
 const maxPackages = 8
 
-// olmView looks for the OLM operators that CRDs are labelled with. Without such a label it asks for nothing.
+// olmView looks up the OLM operators of the packages in CRD labels. Without such a label it sends no requests.
 type olmView struct {
 	client metadata.Interface
 	budget *watch.Budget
 	notify func()
 
 	mu sync.Mutex
-	// lookups are by package; each has a watch per olmKind.
+	// lookups has the lookups by package. Each has one watch per olmKind.
 	lookups map[string][]*watch.Switch
 }
 
@@ -63,7 +66,7 @@ func newOLMView(client metadata.Interface, budget *watch.Budget, notify func()) 
 	return &olmView{client: client, budget: budget, notify: notify, lookups: map[string][]*watch.Switch{}}
 }
 
-// arrange looks for what the CRDs are labelled with, and for nothing else.
+// arrange looks up the packages in the labels of the CRDs, and stops all other lookups.
 func (v *olmView) arrange(ctx context.Context, view *crdView) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +102,8 @@ func (v *olmView) newLookup(name string) []*watch.Switch {
 	return out
 }
 
-// Err is the first watch of which the API server sends more than is read; nil when there is none. Why others fail is said of the package.
+// Err returns the error of the first watch for which the API server sends more than hypergate reads, or nil. Other
+// failures are reported with the package.
 func (v *olmView) Err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -115,7 +119,7 @@ func (v *olmView) Err() error {
 
 const operatorLabel = "operators.coreos.com/"
 
-// operators is what was found of each package that a CRD is labelled with.
+// operators returns the result of the lookup for each package in the labels of the CRDs.
 func (v *olmView) operators(view *crdView) map[string]crds.Operator {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -130,12 +134,13 @@ func (v *olmView) operators(view *crdView) map[string]crds.Operator {
 	return out
 }
 
-// found is what the watches of a package show. One object that is there is enough; that there is none must be sure for each kind.
+// found returns what the watches of a package show. One existing object is enough for Live. None requires a certain
+// result for each kind.
 func found(view *crdView, lookup []*watch.Switch) crds.Operator {
 	out := crds.Operator{Found: crds.None}
 	for i, kind := range olmKinds() {
 		if key, _ := view.at(kind.crd()); key == "" {
-			continue // without its CRD there is none
+			continue // without its CRD there are no objects
 		}
 		if lookup == nil {
 			return crds.Operator{Found: crds.Unsure}
@@ -154,7 +159,7 @@ func found(view *crdView, lookup []*watch.Switch) crds.Operator {
 	return out
 }
 
-// firstOf is the first object of a watch, by namespace and name.
+// firstOf returns the first object of a watch, by namespace and name.
 func firstOf(s *watch.Switch) (metav1.ObjectMeta, bool) {
 	var all []metav1.ObjectMeta
 	for _, obj := range s.List() {

@@ -16,21 +16,23 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// gatewayGroup is the group that a reference to a parent means if it names none.
+// gatewayGroup is the default group of a parentRef.
 const gatewayGroup = "gateway.networking.k8s.io"
 
-// parents are what an object is attached to, as a route is to its Gateways.
+// parents are the objects to which an object is attached, such as the Gateways of a route.
 type parents struct {
 	gateways []types.NamespacedName
-	// others: something else is among them, or nothing at all is named. Whose that is cannot be told.
+	// others reports whether there are other parents than Gateways, or no parents at all. hypergate cannot find out
+	// which classes these belong to.
 	others bool
 }
 
-// Bounds of what is kept of an object that is attached to Gateways.
+// Limits for what is kept of an object that is attached to Gateways.
 const (
-	// maxParents is how many parents of one object are kept. The Gateway API allows 32. With more of them the object counts as attached to anything.
+	// maxParents is how many parents of one object are kept. The Gateway API allows 32. An object with more parents
+	// counts as attached to any Gateway.
 	maxParents = 64
-	// maxName is the longest name of an object, in bytes. A longer one refers to nothing.
+	// maxName is the maximum length of an object name in bytes. A longer name refers to nothing.
 	maxName = 253
 )
 
@@ -53,23 +55,24 @@ func parentsOf(u *unstructured.Unstructured) parents {
 		}
 		key := types.NamespacedName{Namespace: text("namespace", u.GetNamespace()), Name: text("name", "")}
 		if len(key.Namespace)+len(key.Name) > 2*maxName {
-			continue // nothing has such a name
+			continue // no object has such a name
 		}
 		out.gateways = append(out.gateways, key)
 	}
 	return out
 }
 
-// gatewayItem is what is kept of a Gateway: whose it is.
+// gatewayItem is the part of a Gateway that is kept: its identity and its class.
 type gatewayItem struct {
 	metav1.ObjectMeta
 	class string
 }
 
-// KeptBytes is what is kept beside the metadata.
+// KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *gatewayItem) KeptBytes() int { return stringSize + len(i.class) }
 
-// newGatewayWatch watches which class each Gateway has. It is on only while routes use what is not heeded.
+// newGatewayWatch returns a watch for the class of each Gateway. It is on only while routes are searched for fields
+// that istiod ignores.
 func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func()) *watch.Switch {
 	resource := client.Resource(schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gateways"})
 	return watch.NewSwitch(watch.Options{
@@ -92,7 +95,8 @@ func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func
 	})
 }
 
-// arrangeParents watches Gateways while there is a search of what is attached to them. key and version are those of the Gateways' CRD.
+// arrangeParents watches Gateways while a search covers objects that are attached to them. key and version are those
+// of the Gateways' CRD.
 func (v *useView) arrangeParents(ctx context.Context, wanted []search, key, version string) {
 	if !slices.ContainsFunc(wanted, search.attached) {
 		key = ""
@@ -101,10 +105,11 @@ func (v *useView) arrangeParents(ctx context.Context, wanted []search, key, vers
 	v.changes.Add(1)
 }
 
-// attached says whether a search is of objects that are attached to Gateways.
+// attached reports whether a search covers objects that are attached to Gateways.
 func (s search) attached() bool { return len(s.fields) > 0 && s.crd != gatewayCRD && s.crd != classCRD }
 
-// concern says whether an object that is attached to these parents may be of our classes. Where that cannot be known, it may.
+// concern reports whether an object with these parents can belong to one of the classes. It returns true if that is
+// unknown.
 func (v *useView) concern(p parents, classes map[string]bool) bool {
 	if p.others || !v.gateways.Synced() {
 		return true

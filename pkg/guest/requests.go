@@ -22,7 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// IstiodAccount is the UID of istiod's service account in the guest; empty while it is not there.
+// IstiodAccount returns the UID of istiod's service account in the guest, or "" if the account does not exist.
 func (c *Cluster) IstiodAccount() types.UID {
 	return c.objects.UID(apply.ID{
 		GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
@@ -30,7 +30,7 @@ func (c *Cluster) IstiodAccount() types.UID {
 	})
 }
 
-// RequestToken asks the guest for a token of istiod's service account there.
+// RequestToken requests a token of istiod's service account from the guest.
 func (c *Cluster) RequestToken(ctx context.Context, lifetime time.Duration, now time.Time) (desired.Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
@@ -46,45 +46,48 @@ func (c *Cluster) RequestToken(ctx context.Context, lifetime time.Duration, now 
 	return desired.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }
 
-// Accepts asks the guest whether it takes a token.
+// Accepts reports whether the guest's API server accepts a token.
 func (c *Cluster) Accepts(ctx context.Context, token string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.conn.Accepts(ctx, token)
 }
 
-// Reaches says whether a credential leads to this guest as it is now: the same server, verified by all its CAs. It may have more, which the guest
-// had a moment ago.
+// Reaches reports whether a credential still leads to this guest: to the same server, with all of its current CAs.
+// The credential can contain more CAs, such as those that the guest had until recently.
 func (c *Cluster) Reaches(credential desired.Credential) bool {
 	api := c.api()
 	return credential.Server == api.Server && desired.HasCAs(credential.CABundle, api.CABundle)
 }
 
-// api is how istiod reaches the guest's API server.
+// api returns how istiod reaches the guest's API server.
 func (c *Cluster) api() desired.GuestAPI {
 	endpoint := c.conn.Endpoint()
 	return desired.GuestAPI{Server: cmp.Or(c.cfg.GuestServer, endpoint.Server), CABundle: endpoint.CABundle}
 }
 
-// tokenLimit is the longest token that is taken, in bytes. Kubernetes' own have about 1 KiB. A mutating webhook of the guest can add
-// audiences to a request for a token, and the Secret that istiod mounts takes 1 MiB.
+// tokenLimit is the maximum length of a token in bytes. Kubernetes' own tokens have about 1 KiB. A mutating webhook
+// of the guest can add audiences to a token request, and the Secret that istiod mounts holds 1 MiB.
 const tokenLimit = 64 << 10
 
-// tokenTimeout is longer than a webhook of the guest may take (30 s) that looks at everything and does not answer: without a token istiod ends.
+// tokenTimeout is longer than the maximum timeout of a webhook (30 s). A webhook of the guest can match all requests
+// and not answer. Without a token istiod stops.
 const tokenTimeout = 35 * time.Second
 
-// requestTimeout ends a request of ours that the guest does not answer. The dry run of the proof takes as long as the webhook, whose own
-// timeout is ten seconds; one worker does everything, and must not wait for that.
+// requestTimeout limits a request that the guest does not answer. The dry run of the webhook probe takes as long as
+// the webhook, whose own timeout is ten seconds. hypergate has a single worker, which must not wait that long.
 const requestTimeout = 3 * time.Second
 
-// CanProbeWebhook says whether there is an object to prove the webhook with: a DestinationRule.
+// CanProbeWebhook reports whether there is a resource to probe the webhook with: DestinationRules.
 func (c *Cluster) CanProbeWebhook() bool {
 	return slices.ContainsFunc(c.cfg.IstioResources, func(r desired.IstioResource) bool { return r.Resource == "destinationrules" })
 }
 
-// ProbeWebhook sends the guest's API server an object that istiod's webhook must refuse, as a dry run. Proven means that the webhook refused
-// it: the way from the guest's API server to istiod works, name, certificate and port. Otherwise it is Unproven, with an error if the object
-// was refused for another reason, and without one if it was accepted.
+// ProbeWebhook sends the guest's API server an object that istiod's webhook must reject, as a dry run.
+//
+// It returns WebhookVerified if the webhook rejected the object. Then the path from the guest's API server to istiod
+// works: name, certificate and port. Otherwise it returns WebhookNotVerified, with an error if the object was
+// rejected for another reason, and without an error if it was accepted.
 func (c *Cluster) ProbeWebhook(ctx context.Context) (desired.WebhookProbe, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -94,18 +97,21 @@ func (c *Cluster) ProbeWebhook(ctx context.Context) (desired.WebhookProbe, error
 			"name": "hypergate-webhook-probe", "namespace": c.cfg.GuestNamespace,
 			"labels": map[string]any{"istio.io/rev": c.cfg.Revision},
 		},
-		// Valid for the CRD's schema, and no host name: only the webhook can refuse it.
+		// The spec is valid in the schema of the CRD, but the host is not a host name. Only the webhook can reject
+		// it.
 		"spec": map[string]any{"host": "not a host"},
 	}}
 	resource := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
-	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, dryRun)
 	if err != nil && strings.HasPrefix(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
 		return desired.WebhookVerified, nil
 	}
 	return desired.WebhookNotVerified, answer.Brief(err)
 }
 
-// HasRoots says whether the ConfigMap that istiod publishes for the guest's gateways has all of these roots (PEM).
+// HasRoots reports whether the ConfigMap that istiod publishes for the guest's gateways contains all of these roots
+// (PEM).
 func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -119,10 +125,12 @@ func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 	return desired.HasCAs([]byte(published.Data["root-cert.pem"]), roots), nil
 }
 
-// Conditions are the conditions that a GatewayClass has now, as far as the watch shows.
+// Conditions returns the current conditions of a GatewayClass, as far as the watch shows. It has only hypergate's own
+// types.
 func (c *Cluster) Conditions(class string) []metav1.Condition { return c.classes.conditions(class) }
 
-// ApplyConditions writes conditions of a GatewayClass, and no others: server-side apply, by our own types.
+// ApplyConditions writes the given conditions of a GatewayClass with server-side apply. Conditions of other types
+// stay as they are.
 func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

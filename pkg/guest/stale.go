@@ -9,7 +9,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// noteCRDs keeps which versions of the wanted CRDs the facts that are about to be told are of.
+// noteCRDs records the resourceVersions of the wanted CRDs for the facts that Observe is about to return.
 func (c *Cluster) noteCRDs() {
 	noted := make(map[apply.ID]string, len(c.crds.wanted))
 	for name := range c.crds.wanted {
@@ -22,9 +22,12 @@ func (c *Cluster) noteCRDs() {
 	c.observed.Store(&noted)
 }
 
-// WriteCRDs writes CRDs, ours and those that become it, as they were observed last. One that has changed since waits: whose it is now, and whether
-// what is there is newer, is to be known first. The API server sees to that by the version, and what our objects' watch has shown already is not
-// even sent.
+// WriteCRDs writes CRDs in the versions of the last observation. It covers hypergate's own CRDs and those that it
+// takes over.
+//
+// A CRD that has changed since then waits. The owner, and whether the CRD in the guest is newer, must be observed
+// again first. The API server enforces that with the resourceVersion. If the watch of hypergate's own objects already
+// shows a later version, no request is sent.
 func (c *Cluster) WriteCRDs(ctx context.Context, objects []desired.GuestObject) apply.Report {
 	var as []desired.GuestObject
 	var changed apply.Report

@@ -8,14 +8,15 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// streams is a transport that holds watches and lists to the bounds of their budget. Other requests pass.
+// streams is a transport that enforces the limits of the budget on watches and lists. It does not change other
+// requests.
 type streams struct{ next http.RoundTripper }
 
 var _ net.RoundTripperWrapper = streams{}
 
 func limitStreams(next http.RoundTripper) http.RoundTripper { return streams{next} }
 
-// RoundTrip sends a request. The body of the answer fails where it goes beyond a bound.
+// RoundTrip sends a request. Reading the response body fails when it exceeds a limit.
 func (s streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := s.next.RoundTrip(r)
 	if err != nil || response.StatusCode >= http.StatusBadRequest {
@@ -25,5 +26,5 @@ func (s streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper is the transport inside: client-go looks there for idle connections to close.
+// WrappedRoundTripper returns the inner transport. client-go uses it to close idle connections.
 func (s streams) WrappedRoundTripper() http.RoundTripper { return s.next }
