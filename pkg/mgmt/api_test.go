@@ -9,7 +9,8 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestItIsKnownHowTheAPIIsReached, so that a plan can be searched for it.
+// TestItIsKnownHowTheAPIIsReached checks that the observation has the address of the management API and its CA
+// bundle. A plan is searched for both.
 func TestItIsKnownHowTheAPIIsReached(t *testing.T) {
 	f := start(t, func(*fakeapi.Server) {})
 	config := f.api.Config()

@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// What Cluster API's contract names (kubernetes-sigs/cluster-api api/core/v1beta2, util/secret, util/annotations). The annotation pauses whatever its value.
+// Names of the Cluster API contract (kubernetes-sigs/cluster-api api/core/v1beta2, util/secret, util/annotations).
+// The annotation pauses a Cluster whatever its value is.
 const (
 	clusterNameLabel   = "cluster.x-k8s.io/cluster-name"
 	pausedAnnotation   = "cluster.x-k8s.io/paused"
@@ -21,14 +22,16 @@ const (
 	initializedKnownBy = "ControlPlaneInitialized"
 )
 
-// capiCluster is what is read of a Cluster, in either version of the API: each has only a part of the status.
+// capiCluster is the part of a Cluster that hypergate reads. It fits both versions of the API; each version has only
+// a part of the status.
 type capiCluster struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
 		Paused bool `json:"paused"`
 	} `json:"spec"`
 	Status struct {
-		// ControlPlaneReady is v1beta1's, Initialization v1beta2's; both have the condition.
+		// ControlPlaneReady is the field of v1beta1, Initialization the field of v1beta2. Both versions have the
+		// condition.
 		ControlPlaneReady bool `json:"controlPlaneReady"`
 		Initialization    struct {
 			ControlPlaneInitialized bool `json:"controlPlaneInitialized"`
@@ -40,19 +43,23 @@ type capiCluster struct {
 	} `json:"status"`
 }
 
-// capiKind is the Cluster of a name.
+// capiKind returns the controlPlaneKind for the Cluster with the given name.
 func capiKind(name string) controlPlaneKind {
 	return controlPlaneKind{
-		kind: "Cluster", resource: schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "clusters"}, versions: []string{"v1beta2", "v1beta1"},
+		kind: "Cluster", resource: schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "clusters"},
+		versions: []string{"v1beta2", "v1beta1"},
 		selector: "metadata.name=" + name, read: readCluster,
 	}
 }
 
-// readCluster reads a Cluster. An error means that nothing of it can be relied on.
+// readCluster converts a Cluster to a desired.ControlPlane. After an error, no part of the object is reliable.
 func readCluster(u *unstructured.Unstructured) (desired.ControlPlane, error) {
 	var c capiCluster
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c); err != nil {
-		return desired.ControlPlane{}, fmt.Errorf("reading Cluster %s (%s): it is not as this hypergate knows it, so that a newer one is needed: %w", u.GetName(), u.GetAPIVersion(), err)
+		return desired.ControlPlane{}, fmt.Errorf(
+			"reading Cluster %s (%s): it is not as this hypergate knows it, so that a newer one is needed: %w",
+			u.GetName(), u.GetAPIVersion(), err,
+		)
 	}
 	out := desired.ControlPlane{
 		ReportedBy: desired.ClusterAPI, APIVersion: u.GetAPIVersion(), Name: c.Metadata.Name, UID: c.Metadata.UID,
@@ -71,7 +78,8 @@ func readCluster(u *unstructured.Unstructured) (desired.ControlPlane, error) {
 	return out, nil
 }
 
-// clusterOf is the name of the Cluster that a Secret with a kubeconfig belongs to; empty if it says none.
+// clusterOf returns the name of the Cluster that a kubeconfig Secret belongs to. It returns an empty string if
+// neither the label nor the name of the Secret identifies a Cluster.
 func clusterOf(secret *corev1.Secret) string {
 	if name := secret.Labels[clusterNameLabel]; name != "" {
 		return name

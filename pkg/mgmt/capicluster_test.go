@@ -21,7 +21,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// theClusters are Cluster API's in a version.
+// theClusters returns the collection of Cluster API's Clusters in the given version.
 func theClusters(version string) fakeapi.Collection {
 	return fakeapi.Collection{
 		Path:       "/apis/cluster.x-k8s.io/" + version + "/namespaces/clusters-guest1/clusters",
@@ -29,7 +29,8 @@ func theClusters(version string) fakeapi.Collection {
 	}
 }
 
-// cluster is the YAML of a Cluster with more of its metadata, and its spec and status.
+// cluster returns the YAML of a Cluster. metadata and rest are appended to the metadata and to the object (spec and
+// status).
 func cluster(name, metadata, rest string) string {
 	return "{metadata: {namespace: clusters-guest1, name: " + name + ", uid: uid-" + name + metadata + "}" + rest + "}"
 }
@@ -41,16 +42,18 @@ const (
 	going  = ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [cluster.cluster.x-k8s.io]"
 )
 
-// kubeconfigSecret is the YAML of a Secret as Cluster API's contract has it: with the key value, and the name of its Cluster, if any is given.
+// kubeconfigSecret returns the YAML of a Secret as the Cluster API contract defines it: the kubeconfig is in key
+// value. If of is not empty, the Secret has the label with the name of its Cluster.
 func kubeconfigSecret(name, of string) string {
 	labels := "{}"
 	if of != "" {
 		labels = "{cluster.x-k8s.io/cluster-name: " + of + "}"
 	}
-	return "{metadata: {namespace: clusters-guest1, name: " + name + ", labels: " + labels + "}, type: cluster.x-k8s.io/secret, data: {value: a3ViZWNvbmZpZw==}}"
+	return "{metadata: {namespace: clusters-guest1, name: " + name + ", labels: " + labels +
+		"}, type: cluster.x-k8s.io/secret, data: {value: a3ViZWNvbmZpZw==}}"
 }
 
-// startFollowing is start for a hypergate that is told of a Secret with the guest's kubeconfig.
+// startFollowing is like start, for a hypergate that is configured with a Secret for the guest's kubeconfig.
 func startFollowing(t *testing.T, name string, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
 	cfg := config()
@@ -77,11 +80,15 @@ func TestAClusterIsRead(t *testing.T) {
 		cluster string
 		want    desired.ControlPlane
 	}{
-		"just made":                        {cluster("guest1", "", ""), notYet},
-		"v1beta1: ready":                   {cluster("guest1", "", isUp1), up},
-		"v1beta1: not ready":               {cluster("guest1", "", ", status: {controlPlaneReady: false, infrastructureReady: true}"), notYet},
-		"v1beta2: initialized":             {cluster("guest1", "", isUp2), up},
-		"v1beta2: not initialized":         {cluster("guest1", "", ", status: {initialization: {infrastructureProvisioned: true}}"), notYet},
+		"just made":      {cluster("guest1", "", ""), notYet},
+		"v1beta1: ready": {cluster("guest1", "", isUp1), up},
+		"v1beta1: not ready": {
+			cluster("guest1", "", ", status: {controlPlaneReady: false, infrastructureReady: true}"), notYet,
+		},
+		"v1beta2: initialized": {cluster("guest1", "", isUp2), up},
+		"v1beta2: not initialized": {
+			cluster("guest1", "", ", status: {initialization: {infrastructureProvisioned: true}}"), notYet,
+		},
 		"by the condition":                 {cluster("guest1", "", condition("True")), up},
 		"by the condition, not yet":        {cluster("guest1", "", condition("False")), notYet},
 		"by the condition, unknown":        {cluster("guest1", "", condition("Unknown")), notYet},
@@ -90,25 +97,38 @@ func TestAClusterIsRead(t *testing.T) {
 		"paused by it, whatever its value": {cluster("guest1", ", annotations: {cluster.x-k8s.io/paused: ''}", ""), pausedNow},
 		"not paused":                       {cluster("guest1", ", annotations: {other/paused: 'true'}", ", spec: {paused: false}"), notYet},
 		"going":                            {cluster("guest1", going, isUp2), with(func(c *desired.ControlPlane) { c.Deleting = true })},
-		"with what nobody knows":           {cluster("guest1", "", ", spec: {topology: {a: [1]}, clusterNetwork: 7}, status: {phase: {}, initialization: {controlPlaneInitialized: true}}"), up},
+		"with what nobody knows": {
+			cluster(
+				"guest1", "",
+				", spec: {topology: {a: [1]}, clusterNetwork: 7}, status: {phase: {}, initialization: {controlPlaneInitialized: true}}",
+			),
+			up,
+		},
 	} {
 		for _, version := range []string{"v1beta1", "v1beta2"} {
 			t.Run(name+", served as "+version, func(t *testing.T) {
-				f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theClusters(version), tc.cluster, cluster("other", "", paused)) })
+				f := startFollowing(
+					t, "guest1-kubeconfig",
+					func(api *fakeapi.Server) { api.Put(theClusters(version), tc.cluster, cluster("other", "", paused)) },
+				)
 				want := tc.want
 				want.APIVersion = "cluster.x-k8s.io/" + version
 				if diff := cmp.Diff(want, f.observed().ControlPlane); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 				for _, r := range f.api.Requests(theClusters(version)) {
-					f.Expect(r).To(gomega.ContainSubstring("fieldSelector=metadata.name%3Dguest1&"), "RBAC can allow that without allowing others")
+					f.Expect(r).To(
+						gomega.ContainSubstring("fieldSelector=metadata.name%3Dguest1&"),
+						"RBAC can allow that without allowing others",
+					)
 				}
 			})
 		}
 	}
 }
 
-// TestTheNewestVersionIsAskedFor, and the other one when that goes.
+// TestTheNewestVersionIsAskedFor checks that hypergate lists the newest served version, and does not list the older
+// one.
 func TestTheNewestVersionIsAskedFor(t *testing.T) {
 	f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) {
 		api.Put(theClusters("v1beta1"), cluster("guest1", "", isUp1))
@@ -118,7 +138,8 @@ func TestTheNewestVersionIsAskedFor(t *testing.T) {
 	f.Expect(f.api.Requests(theClusters("v1beta1"))).To(gomega.BeEmpty())
 }
 
-// TestWhichCluster: the one that the Secret's label names, or its name.
+// TestWhichCluster checks that the Secret's label selects the Cluster, and the Secret's name does so if there is no
+// label.
 func TestWhichCluster(t *testing.T) {
 	both := func(api *fakeapi.Server) {
 		api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2), cluster("guest2", "", isUp2), cluster("hypergate", "", isUp2))
@@ -149,40 +170,55 @@ func TestWhichCluster(t *testing.T) {
 		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.HaveOccurred())
 		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest2"), "without the Secret it is the one before")
 		f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", "guest3"))
-		f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.BeZero(), "one that was never there was not deleted")
+		f.Eventually(func() desired.ControlPlane {
+			return f.observed().ControlPlane
+		}).Should(gomega.BeZero(), "one that was never there was not deleted")
 	})
 }
 
-// TestTheLifeOfACluster: one that was seen and is gone was deleted; one that comes again is another.
+// TestTheLifeOfACluster checks that a Cluster that was observed and is gone counts as deleted. A Cluster of the same
+// name with another UID is a new Cluster.
 func TestTheLifeOfACluster(t *testing.T) {
 	f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2)) })
 	f.Expect(f.observed().ControlPlane.Deleting).To(gomega.BeFalse())
 	f.api.Put(theClusters("v1beta2"))
-	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1")))
+	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
+		gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1"),
+	))
 	f.api.Put(theClusters("v1beta2"), strings.Replace(cluster("guest1", "", isUp2), "uid-guest1", "uid-again", 1))
 	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
 		gomega.HaveField("Deleting", false), gomega.HaveField("UID", gomega.BeEquivalentTo("uid-again"))))
-	f.Expect(f.api.Requests(theNamespaces)).NotTo(gomega.ContainElement(gomega.HavePrefix("GET /api/v1/namespaces/clusters-guest1?")), "the namespace says nothing to it")
+	f.Expect(f.api.Requests(theNamespaces)).NotTo(
+		gomega.ContainElement(gomega.HavePrefix("GET /api/v1/namespaces/clusters-guest1?")),
+		"the namespace says nothing to it",
+	)
 
-	t.Log("what cannot be read is neither none nor guessed")
+	t.Log("a Cluster that cannot be read is neither treated as absent nor guessed")
 	f.api.Put(theClusters("v1beta2"), cluster("guest1", "", ", spec: {paused: {since: 2027}}"))
-	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.MatchError(gomega.ContainSubstring("reading Cluster guest1 (cluster.x-k8s.io/v1beta2)")))
+	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.MatchError(
+		gomega.ContainSubstring("reading Cluster guest1 (cluster.x-k8s.io/v1beta2)"),
+	))
 }
 
-// TestTheHostedControlPlaneGoesBeforeTheCluster, also when it goes: HyperShift has both, of other names.
+// TestTheHostedControlPlaneGoesBeforeTheCluster checks that the HostedControlPlane takes precedence over the Cluster,
+// also after its deletion. HyperShift creates both, with different names.
 func TestTheHostedControlPlaneGoesBeforeTheCluster(t *testing.T) {
 	f := startFollowing(t, "infra1-kubeconfig", func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes, controlPlane("guest1", "", ""))
 		api.Put(theClusters("v1beta1"), cluster("infra1", "", paused))
 	})
-	f.Expect(f.observed().ControlPlane).To(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("By", desired.HyperShift), gomega.HaveField("PausedUntil", "")))
+	f.Expect(f.observed().ControlPlane).To(gomega.And(
+		gomega.HaveField("Name", "guest1"), gomega.HaveField("By", desired.HyperShift),
+		gomega.HaveField("PausedUntil", ""),
+	))
 	f.api.Put(theControlPlanes)
 	f.Eventually(func() bool { return f.observed().ControlPlane.Deleting }).Should(gomega.BeTrue())
 	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 }
 
-// TestAHostedControlPlaneThatComesLater takes over.
+// TestAHostedControlPlaneThatComesLater checks that a HostedControlPlane that is created later takes precedence over
+// the Cluster.
 func TestAHostedControlPlaneThatComesLater(t *testing.T) {
 	f := startFollowing(t, "infra1-kubeconfig", func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
@@ -194,7 +230,7 @@ func TestAHostedControlPlaneThatComesLater(t *testing.T) {
 	f.Eventually(func() string { return f.observed().ControlPlane.Name }).Should(gomega.Equal("guest1"))
 }
 
-// mayNotListClusters is what RBAC says.
+// mayNotListClusters returns the error of an API server whose RBAC rules forbid listing Clusters.
 func mayNotListClusters() *apierrors.StatusError {
 	return apierrors.NewForbidden(schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "clusters"}, "guest1",
 		errors.New(`User "hypergate" cannot list resource "clusters" in API group "cluster.x-k8s.io" in the namespace "clusters-guest1"`))
@@ -241,15 +277,21 @@ func TestTheKubeconfigOfASecret(t *testing.T) {
 	for name, tc := range map[string]struct {
 		secrets []string
 		key     string
-		want    []string // of the error
+		want    []string // substrings of the error
 	}{
-		"Cluster API's":    {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", nil},
-		"HyperShift's":     {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", nil},
-		"both":             {[]string{withData("kubeconfig: '', value: a3ViZWNvbmZpZw==")}, "value", nil},
-		"another key":      {[]string{withData("admin.conf: a3ViZWNvbmZpZw==, ca.crt: ''")}, "", []string{"neither the key value", "nor kubeconfig", "but admin.conf, ca.crt", "put the guest's kubeconfig under value"}},
-		"empty":            {[]string{withData("value: IAo=")}, "", []string{"key value is empty", "put the guest's kubeconfig there"}},
-		"no key":           {[]string{withData("")}, "", []string{"but none at all"}},
-		"none":             {nil, "", []string{"namespace clusters-guest1 has none of that name", "it is waited for", "correct --guest-kubeconfig-secret"}},
+		"Cluster API's": {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", nil},
+		"HyperShift's":  {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", nil},
+		"both":          {[]string{withData("kubeconfig: '', value: a3ViZWNvbmZpZw==")}, "value", nil},
+		"another key": {
+			[]string{withData("admin.conf: a3ViZWNvbmZpZw==, ca.crt: ''")}, "",
+			[]string{"neither the key value", "nor kubeconfig", "but admin.conf, ca.crt", "put the guest's kubeconfig under value"},
+		},
+		"empty":  {[]string{withData("value: IAo=")}, "", []string{"key value is empty", "put the guest's kubeconfig there"}},
+		"no key": {[]string{withData("")}, "", []string{"but none at all"}},
+		"none": {
+			nil, "",
+			[]string{"namespace clusters-guest1 has none of that name", "it is waited for", "correct --guest-kubeconfig-secret"},
+		},
 		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", []string{"none of that name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,11 +312,13 @@ func TestTheKubeconfigOfASecret(t *testing.T) {
 	t.Run("it may not be read", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
 		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
-			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"), gomega.ContainSubstring("forbidden"))))
+			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"),
+			gomega.ContainSubstring("forbidden"))))
 	})
 }
 
-// TestTheKubeconfigIsReadOnce with the right to watch the Secret, for a command that does not wait.
+// TestTheKubeconfigIsReadOnce checks ReadGuestKubeconfig, which is for commands that do not wait. It needs only the
+// permission that a watch of the Secret needs.
 func TestTheKubeconfigIsReadOnce(t *testing.T) {
 	withData := func(data string) string {
 		return "{metadata: {name: guest1-kubeconfig, namespace: clusters-guest1}, data: {" + data + "}}"
@@ -282,7 +326,7 @@ func TestTheKubeconfigIsReadOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		secrets []string
 		key     string
-		want    string // of the error
+		want    string // substring of the error
 	}{
 		"Cluster API's":    {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", ""},
 		"HyperShift's":     {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", ""},
@@ -316,10 +360,14 @@ func TestTheKubeconfigIsReadOnce(t *testing.T) {
 
 func readOnce(t *testing.T, api *fakeapi.Server) (kubeconfig []byte, key string, err error) {
 	t.Helper()
-	return mgmt.ReadGuestKubeconfig(t.Context(), coreclient.NewForConfigOrDie(api.Config()), types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"})
+	return mgmt.ReadGuestKubeconfig(
+		t.Context(), coreclient.NewForConfigOrDie(api.Config()),
+		types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"},
+	)
 }
 
-// TestASecretIsWatchedByItsName, and its news are told.
+// TestASecretIsWatchedByItsName checks that the watch selects the Secret by name, and that changes of the Secret are
+// reported.
 func TestASecretIsWatchedByItsName(t *testing.T) {
 	api := fakeapi.New(t)
 	api.Put(theDeployments)
@@ -332,7 +380,9 @@ func TestASecretIsWatchedByItsName(t *testing.T) {
 	told := make(chan struct{}, 100)
 	c.OnGuestKubeconfig(func() { told <- struct{}{} })
 	g.Expect(c.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
-	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.ContainSubstring("none of that name")))
+	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(
+		gomega.ContainSubstring("none of that name"),
+	))
 	for len(told) > 0 {
 		<-told
 	}

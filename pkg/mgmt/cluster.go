@@ -30,32 +30,33 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// Cluster is the management cluster, as far as one hosted control plane's namespace goes.
+// Cluster is the management cluster, limited to the control plane namespace of one hosted cluster.
 type Cluster struct {
 	cfg     desired.Config
 	api     desired.MgmtAPI
 	objects *apply.Cluster
 	core    coreclient.CoreV1Interface
 	istiod  *watch.Watch
-	// caWatch watches the Secret of the mesh CA: somebody else may put one there, and ask for a rotation of ours.
+	// caWatch watches the Secret of the mesh CA. A user can create that Secret, or request a rotation of hypergate's
+	// CA there.
 	caWatch       *watch.Watch
 	notify        func()
 	secrets       secrets
 	controlPlanes *controlPlanes
-	// exposure is how istiod is published.
+	// exposure publishes istiod.
 	exposure *exposure
-	// shown is the control plane that was seen last: a value that Observe replaces as a whole, since the health check
-	// reads it at the same time.
+	// shown is the control plane that was observed last. Observe replaces the whole value, because the health check
+	// reads it concurrently.
 	shown atomic.Pointer[lastShown]
-	// guestSecret is nil where the guest's kubeconfig comes from elsewhere.
+	// guestSecret is nil if the guest's kubeconfig does not come from a Secret.
 	guestSecret *guestSecret
-	// namespaceUID is the identity of our namespace, once it was asked for.
+	// namespaceUID is the UID of the control plane namespace. It is nil until the namespace was read.
 	namespaceUID atomic.Pointer[types.UID]
-	// namespaceRead and credentialRead space out readings that fail.
+	// namespaceRead and credentialRead limit the rate of failing reads.
 	namespaceRead, credentialRead spaced
 }
 
-// New connects to the management cluster. It makes no request.
+// New returns a client of the management cluster. It sends no request.
 func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(answer.Limit("the management cluster's API server"))
@@ -106,7 +107,7 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 	return c, nil
 }
 
-// apiOf is how a client reaches its server.
+// apiOf returns the URL and the CA bundle that restConfig uses for its API server.
 func apiOf(restConfig *rest.Config) (desired.MgmtAPI, error) {
 	server, _, err := rest.DefaultServerUrlFor(restConfig)
 	if err != nil {
@@ -119,7 +120,7 @@ func apiOf(restConfig *rest.Config) (desired.MgmtAPI, error) {
 	return desired.MgmtAPI{Server: server.String(), CABundle: loaded.CAData}, nil
 }
 
-// namedWatch is the watch of one object by its name: RBAC can allow that without allowing others.
+// namedWatch returns the options of a watch of one object by its name. RBAC can allow this for a single object.
 func namedWatch[L runtime.Object](resource, name string, client interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
@@ -140,14 +141,14 @@ func namedWatch[L runtime.Object](resource, name string, client interface {
 	}
 }
 
-// caWatch watches the Secret of the mesh CA.
+// caWatch returns the options of the watch of the mesh CA's Secret.
 func caWatch(secrets coreclient.SecretInterface, notify func()) watch.Options {
 	o := namedWatch("secrets", desired.CASecretName, secrets, notify)
 	o.Example = &corev1.Secret{}
 	return o
 }
 
-// istiodWatch watches istiod's Deployment, the one object whose status is needed.
+// istiodWatch returns the options of the watch of istiod's Deployment. It is the only object whose status is needed.
 func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify func()) watch.Options {
 	o := namedWatch("deployments", name, deployments, notify)
 	o.Example, o.Transform = &appsv1.Deployment{}, statusOnly
@@ -158,13 +159,14 @@ func applyKinds(all []desired.Kind) []apply.Kind {
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
 		out = append(out, apply.Kind{
-			GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Names: k.Names, Prune: !k.NeverPrune, Foreground: k.GVK.Kind == "Deployment",
+			GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Names: k.Names, Prune: !k.NeverPrune,
+			Foreground: k.GVK.Kind == "Deployment",
 		})
 	}
 	return out
 }
 
-// statusOnly keeps of a Deployment what availability is read from.
+// statusOnly removes everything from a Deployment except the fields that availability is computed from.
 func statusOnly(obj any) (any, error) {
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok {
@@ -182,13 +184,14 @@ func statusOnly(obj any) (any, error) {
 	}, nil
 }
 
-// Start begins to watch, once. It returns at once; notify is called on every event that may matter.
+// Start starts the watches. Call it once. It returns immediately. notify is called on every event that can be
+// relevant.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	c.notify = notify
 	if err := c.objects.Start(ctx, notify); err != nil {
 		return fmt.Errorf("watching the management side: %w", err)
 	}
-	// The objects' watches name the cluster themselves.
+	// Package apply adds the name of the cluster to the logger of its own watches.
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", string(desired.SideMgmt)))
 	go c.istiod.Run(ctx)
 	go c.caWatch.Run(ctx)
@@ -198,17 +201,20 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	return nil
 }
 
-// Observe reads what the management side shows. An error means "unknown", never "absent"; with one, the HostedControlPlane is what it is, since that also
-// says whether anything may be written meanwhile, and the rest is not to be used.
+// Observe returns the state of the management side. An error means "unknown", never "absent".
+//
+// Even with an error, the HostedControlPlane in the result is valid, because it also determines whether writes are
+// allowed. Ignore the other fields then.
 func (c *Cluster) Observe(ctx context.Context) (desired.ManagementObservation, error) {
 	if !c.controlPlanesKnown() {
-		return desired.ManagementObservation{}, NotSyncedError{} // without the cause: nothing may be written then, whatever it is
+		return desired.ManagementObservation{}, NotSyncedError{} // the cause is irrelevant: writes are not allowed either way
 	}
 	out := c.istiodStatus()
 	if err := c.observeControlPlane(ctx, &out); err != nil {
 		return out, err
 	}
-	// What is ours is not known before its watches were answered; one that is forbidden never will be, and does not hold up the rest.
+	// Ownership of objects is unknown until the watches have synced. A watch that is forbidden never syncs, and does
+	// not block the others.
 	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.objects.Known() {
 		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.caWatch.Err())}
 	}
@@ -233,22 +239,23 @@ func (c *Cluster) Observe(ctx context.Context) (desired.ManagementObservation, e
 	return out, nil
 }
 
-// controlPlanesKnown says whether it is known what there is of a HostedControlPlane, and where there is none, of a Cluster.
+// controlPlanesKnown reports whether hypergate knows which HostedControlPlane exists, and, if there is none, which
+// Cluster.
 func (c *Cluster) controlPlanesKnown() bool {
 	return c.controlPlanes.known() && (c.controlPlanes.shows() || c.lastControlPlane().Exists() || c.guestSecret.known())
 }
 
-// shownCA is the Secret of the mesh CA as the watch shows it; nil when there is none.
+// shownCA returns the Secret of the mesh CA from the watch. It returns nil if the Secret does not exist.
 func (c *Cluster) shownCA() *corev1.Secret {
 	obj, _ := c.caWatch.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CASecretName}.String())
 	secret, _ := obj.(*corev1.Secret)
 	return secret
 }
 
-// NotSyncedError says that the watches of the management side have not shown everything yet.
+// NotSyncedError means that the watches of the management side have not synced yet.
 type NotSyncedError struct{ err error }
 
-// Error says why, where a watch said why.
+// Error returns a message that includes the error of a watch, if there is one.
 func (e NotSyncedError) Error() string {
 	if e.err == nil {
 		return "the management side is not known yet"
@@ -256,10 +263,11 @@ func (e NotSyncedError) Error() string {
 	return "the management side is not known yet: " + e.err.Error()
 }
 
-// Unwrap is why.
+// Unwrap returns the error of the watch.
 func (e NotSyncedError) Unwrap() error { return e.err }
 
-// istiodStatus is whether istiod serves, and since when: since it became available, or since its last rollout ended, whichever is later.
+// istiodStatus reports whether istiod is available, and since when. The time is the later of two times: when istiod
+// became available, and when its last rollout ended.
 func (c *Cluster) istiodStatus() desired.ManagementObservation {
 	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
 	d, ok := obj.(*appsv1.Deployment)
@@ -267,7 +275,7 @@ func (c *Cluster) istiodStatus() desired.ManagementObservation {
 		return desired.ManagementObservation{Istiod: desired.Absent}
 	}
 	out := desired.ManagementObservation{Istiod: desired.Unavailable, Rollout: rollout(d)}
-	// Whatever the generation is: during a rollout the old pod serves, and that is what counts.
+	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {
 		return out
 	}
@@ -284,8 +292,8 @@ func (c *Cluster) istiodStatus() desired.ManagementObservation {
 	return out
 }
 
-// rollout is how far the newest version of istiod is. The Deployment controller gives up on it after progressDeadlineSeconds, ten minutes; that its pods
-// may not be made, it says at once.
+// rollout returns the progress of istiod's latest rollout. The Deployment controller gives up on a rollout after
+// progressDeadlineSeconds (ten minutes). It reports immediately that pods cannot be created.
 func rollout(d *appsv1.Deployment) desired.Rollout {
 	for _, condition := range d.Status.Conditions {
 		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse ||
@@ -293,13 +301,14 @@ func rollout(d *appsv1.Deployment) desired.Rollout {
 			return desired.Stuck
 		}
 	}
-	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas || d.Status.ReadyReplicas < d.Status.Replicas {
+	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas ||
+		d.Status.ReadyReplicas < d.Status.Replicas {
 		return desired.Rolling
 	}
 	return desired.RolledOut
 }
 
-// newReplicaSetAvailable is the reason of a rollout that ended well (kubernetes pkg/controller/deployment/util).
+// newReplicaSetAvailable is the reason of a completed rollout (kubernetes pkg/controller/deployment/util).
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
 
 func later(a, b time.Time) time.Time {
@@ -309,20 +318,20 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Apply makes the management side agree with objects.
+// Apply applies objects to the management side. It also records whether the credential was accepted.
 func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
 	report := apply.Apply(ctx, c.objects, objects)
 	c.secrets.keepAccepted(report)
 	return report
 }
 
-// Publish makes the way to istiod's Service agree with objects.
+// Publish applies the objects that publish istiod's Service.
 func (c *Cluster) Publish(ctx context.Context, objects []desired.MgmtObject) apply.Report {
 	return c.exposure.apply(ctx, objects)
 }
 
-// Prune deletes what is ours and not in keep. If istiod is kept, so is its credential, whether or not a plan could make one now: a pod that
-// restarts needs it.
+// Prune deletes the objects that hypergate owns and that are not in keep. If keep has istiod's Deployment, the
+// credential is kept too, even if no plan can include it now: a pod that restarts needs it.
 func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
 	spared := apply.IDs(keep)
 	if slices.ContainsFunc(keep, func(o desired.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
@@ -338,16 +347,16 @@ func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Re
 	return report.And(c.objects.Prune(ctx, spared...))
 }
 
-// WatchProblems are the kinds of the management side whose watch does not work.
+// WatchProblems returns the kinds of the management side whose watches fail.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	out := slices.Concat(c.objects.WatchProblems(), c.controlPlanes.problems(), c.exposure.problems())
 	if c.lastControlPlane().Exists() {
-		return out // a Cluster would decide nothing
+		return out // a Cluster is ignored if there is a HostedControlPlane
 	}
 	return append(out, c.guestSecret.problems()...)
 }
 
-// Check is the health check of this side: it is known, and its watches work.
+// Check is the health check of the management side. It returns an error unless the watches have synced and work.
 func (c *Cluster) Check() error {
 	err := cmp.Or(c.istiod.Err(), c.caWatch.Err(), c.guestSecret.err())
 	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.controlPlanesKnown() {
@@ -356,11 +365,11 @@ func (c *Cluster) Check() error {
 	return err
 }
 
-// ErrNoNamespace says that the management namespace does not exist.
+// ErrNoNamespace means that the control plane namespace does not exist.
 var ErrNoNamespace = errors.New("the management cluster has no namespace")
 
-// NamespaceUID is the identity of the management namespace, by which the management cluster is recognised. It is read
-// once: it does not change while a pod runs in the namespace.
+// NamespaceUID returns the UID of the control plane namespace, which identifies the management cluster. The namespace
+// is read once, because its UID does not change while a pod runs in it.
 func (c *Cluster) NamespaceUID(ctx context.Context) (types.UID, error) {
 	if known := c.namespaceUID.Load(); known != nil {
 		return *known, nil

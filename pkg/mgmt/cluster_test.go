@@ -25,18 +25,21 @@ import (
 )
 
 var (
-	theDeployments = fakeapi.Collection{Path: "/apis/apps/v1/namespaces/clusters-guest1/deployments", APIVersion: "apps/v1", Kind: "Deployment"}
-	theSecrets     = fakeapi.Collection{Path: "/api/v1/namespaces/clusters-guest1/secrets", APIVersion: "v1", Kind: "Secret"}
-	theNamespaces  = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
+	theDeployments = fakeapi.Collection{
+		Path: "/apis/apps/v1/namespaces/clusters-guest1/deployments", APIVersion: "apps/v1", Kind: "Deployment",
+	}
+	theSecrets    = fakeapi.Collection{Path: "/api/v1/namespaces/clusters-guest1/secrets", APIVersion: "v1", Kind: "Secret"}
+	theNamespaces = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
 )
 
 func config() desired.Config {
 	return desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+		Revision: "openshift-gateway",
 	}
 }
 
-// fixture is a management cluster that is read from a fake API server.
+// fixture is a management cluster that is served by a fake API server.
 type fixture struct {
 	*testing.T
 	gomega.Gomega
@@ -44,7 +47,8 @@ type fixture struct {
 	mgmt *mgmt.Cluster
 }
 
-// start begins to watch a cluster that has what prepare put there. The kinds that only package apply watches are not served.
+// start starts the watches of a management cluster that has the objects from prepare. The fake API server does not
+// serve the kinds that only package apply watches.
 func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
 	return startWith(t, config(), prepare)
@@ -63,7 +67,7 @@ func startWith(t *testing.T, cfg desired.Config, prepare func(*fakeapi.Server)) 
 	return f
 }
 
-// observed waits for the cluster to be known and returns what it shows.
+// observed waits until the watches have synced, and returns the observation.
 func (f *fixture) observed() desired.ManagementObservation {
 	f.Helper()
 	var hosted desired.ManagementObservation
@@ -89,7 +93,8 @@ func TestAvailability(t *testing.T) {
 		rolling     = "{type: Progressing, status: 'True', reason: ReplicaSetUpdated, lastUpdateTime: 2026-11-21T12:00:00Z}"
 	)
 	deployment := func(name, meta string, observed, ready int, conditions ...string) string {
-		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u, generation: 2%s}, status: {observedGeneration: %d, replicas: 1, updatedReplicas: 1, readyReplicas: %d, conditions: [%s]}}",
+		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u, generation: 2%s}, status: "+
+			"{observedGeneration: %d, replicas: 1, updatedReplicas: 1, readyReplicas: %d, conditions: [%s]}}",
 			name, meta, observed, ready, strings.Join(conditions, ", "))
 	}
 	at := func(hour int) time.Time { return time.Date(2026, 11, 21, hour, 0, 0, 0, time.UTC) }
@@ -99,18 +104,39 @@ func TestAvailability(t *testing.T) {
 		since       time.Time
 		rollout     desired.Rollout
 	}{
-		"no Deployment":            {nil, desired.Absent, time.Time{}, desired.RolledOut},
-		"another's Deployment":     {[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{}, desired.RolledOut},
-		"just created":             {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}, desired.Rolling},
-		"not ready":                {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}, desired.Rolling},
-		"changed a moment ago":     {[]string{deployment(istiod, "", 1, 1, available)}, desired.Available, at(10), desired.Rolling},
-		"ready and not available":  {[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable, time.Time{}, desired.RolledOut},
-		"available":                {[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10), desired.RolledOut},
-		"available, rolled since":  {[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11), desired.RolledOut},
-		"available, still rolling": {[]string{strings.Replace(deployment(istiod, "", 2, 1, available, rolling), "replicas: 1", "replicas: 2", 1)}, desired.Available, at(10), desired.Rolling},
-		"available, gave up":       {[]string{deployment(istiod, "", 2, 1, available, stuck)}, desired.Available, at(10), desired.Stuck},
-		"no pods may be made":      {[]string{deployment(istiod, "", 2, 0, "{type: ReplicaFailure, status: 'True', reason: FailedCreate}")}, desired.Unavailable, time.Time{}, desired.Stuck},
-		"going":                    {[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)}, desired.Absent, time.Time{}, desired.RolledOut},
+		"no Deployment": {nil, desired.Absent, time.Time{}, desired.RolledOut},
+		"another's Deployment": {
+			[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{},
+			desired.RolledOut,
+		},
+		"just created":         {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}, desired.Rolling},
+		"not ready":            {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}, desired.Rolling},
+		"changed a moment ago": {[]string{deployment(istiod, "", 1, 1, available)}, desired.Available, at(10), desired.Rolling},
+		"ready and not available": {
+			[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable,
+			time.Time{}, desired.RolledOut,
+		},
+		"available": {
+			[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10),
+			desired.RolledOut,
+		},
+		"available, rolled since": {
+			[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11),
+			desired.RolledOut,
+		},
+		"available, still rolling": {
+			[]string{strings.Replace(deployment(istiod, "", 2, 1, available, rolling), "replicas: 1", "replicas: 2", 1)},
+			desired.Available, at(10), desired.Rolling,
+		},
+		"available, gave up": {[]string{deployment(istiod, "", 2, 1, available, stuck)}, desired.Available, at(10), desired.Stuck},
+		"no pods may be made": {
+			[]string{deployment(istiod, "", 2, 0, "{type: ReplicaFailure, status: 'True', reason: FailedCreate}")},
+			desired.Unavailable, time.Time{}, desired.Stuck,
+		},
+		"going": {
+			[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)},
+			desired.Absent, time.Time{}, desired.RolledOut,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, func(api *fakeapi.Server) { api.Put(theDeployments, tc.deployments...) })
@@ -128,7 +154,7 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-// secret is the YAML of a Secret without apiVersion and kind.
+// secret returns the YAML of a Secret without apiVersion and kind.
 func secret(name string, annotations map[string]string, data map[string][]byte) string {
 	quote := func(m map[string]string) string {
 		var out []string
@@ -146,7 +172,10 @@ func secret(name string, annotations map[string]string, data map[string][]byte) 
 }
 
 func caData() map[string][]byte {
-	return map[string][]byte{"ca-cert.pem": []byte("cert"), "ca-key.pem": []byte("key"), "cert-chain.pem": []byte("chain"), "root-cert.pem": []byte("root")}
+	return map[string][]byte{
+		"ca-cert.pem": []byte("cert"), "ca-key.pem": []byte("key"), "cert-chain.pem": []byte("chain"),
+		"root-cert.pem": []byte("root"),
+	}
 }
 
 func ca() pki.CA {
@@ -162,15 +191,22 @@ func credentialSecret(data map[string][]byte) string {
 }
 
 func credentialData() map[string][]byte {
-	return map[string][]byte{"config": []byte("clusters: [{cluster: {server: https://guest:6443}}]"), "token": []byte("t"), "ca.crt": []byte("c")}
+	return map[string][]byte{
+		"config": []byte("clusters: [{cluster: {server: https://guest:6443}}]"), "token": []byte("t"),
+		"ca.crt": []byte("c"),
+	}
 }
 
-// TestSecretsAreReadOnce, when a process begins to lead: afterwards it knows what it wrote.
+// TestSecretsAreReadOnce checks that the Secrets are read only when a process starts to lead. Afterwards the process
+// knows what it wrote.
 func TestSecretsAreReadOnce(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theSecrets, secret(desired.CASecretName, nil, caData()), credentialSecret(credentialData()))
 	})
-	want := desired.Credential{GuestAPI: desired.GuestAPI{Server: "https://guest:6443", CABundle: []byte("c")}, Token: "t", Issued: issued, Expires: issued.Add(time.Hour)}
+	want := desired.Credential{
+		GuestAPI: desired.GuestAPI{Server: "https://guest:6443", CABundle: []byte("c")}, Token: "t", Issued: issued,
+		Expires: issued.Add(time.Hour),
+	}
 	for range 3 {
 		if diff := cmp.Diff(ca(), f.observed().CA); diff != "" {
 			t.Fatalf("CA, -want +got:\n%s", diff)
@@ -180,11 +216,14 @@ func TestSecretsAreReadOnce(t *testing.T) {
 		}
 	}
 	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
-		reads := slices.DeleteFunc(f.api.Requests(theSecrets), func(r string) bool { return !strings.HasPrefix(r, "GET "+theSecrets.Path+"/"+name+"?") })
+		reads := slices.DeleteFunc(
+			f.api.Requests(theSecrets),
+			func(r string) bool { return !strings.HasPrefix(r, "GET "+theSecrets.Path+"/"+name+"?") },
+		)
 		f.Expect(reads).To(gomega.HaveLen(1), name)
 	}
 
-	t.Log("what is new is kept, and after an uninstallation what is there is read again")
+	t.Log("new values are kept; after an uninstallation the Secrets are read again")
 	f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
 	f.mgmt.CacheCredential(desired.Credential{Token: "new"})
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
@@ -200,7 +239,7 @@ func TestWithoutSecretsThereIsNoCA(t *testing.T) {
 	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
 }
 
-// TestASpoiledCredentialIsForgotten: a new one costs nothing.
+// TestASpoiledCredentialIsForgotten checks that an unreadable credential is discarded. A new one costs nothing.
 func TestASpoiledCredentialIsForgotten(t *testing.T) {
 	data := credentialData()
 	delete(data, "ca.crt")
@@ -209,7 +248,8 @@ func TestASpoiledCredentialIsForgotten(t *testing.T) {
 	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
 }
 
-// TestASpoiledCAIsNoMissingCA: a new one would take their trust from running gateways.
+// TestASpoiledCAIsNoMissingCA checks that an unreadable CA does not count as missing. A new CA would break the trust
+// of running gateways.
 func TestASpoiledCAIsNoMissingCA(t *testing.T) {
 	data := caData()
 	delete(data, "ca-key.pem")
@@ -225,17 +265,21 @@ func (f *fixture) observeError() error {
 	return err
 }
 
-// TestCouldNotReadIsNotAbsent: neither the CA nor istiod is taken for missing because nobody could look.
+// TestCouldNotReadIsNotAbsent checks that a failed read of the CA or of istiod does not count as absence.
 func TestCouldNotReadIsNotAbsent(t *testing.T) {
 	t.Run("the CA", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
-		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"))))
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(
+			gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"),
+		)))
 		_, unknown := errors.AsType[mgmt.NotSyncedError](f.observeError())
 		f.Expect(unknown).To(gomega.BeTrue())
 	})
 	t.Run("istiod", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
-		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"))))
+		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(
+			gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"),
+		)))
 		_, unknown := errors.AsType[mgmt.NotSyncedError](f.observeError())
 		f.Expect(unknown).To(gomega.BeTrue())
 		f.Expect(f.mgmt.Check()).To(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
@@ -246,7 +290,8 @@ func TestCouldNotReadIsNotAbsent(t *testing.T) {
 	})
 }
 
-// TestEveryRequestIsForOneNamespace: a namespaced Role must be enough. Only the namespace itself is read by its name.
+// TestEveryRequestIsForOneNamespace checks that a namespaced Role is enough. The only cluster-scoped request reads
+// the namespace by its name.
 func TestEveryRequestIsForOneNamespace(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}", "{metadata: {name: clusters-guest2, uid: 77aa}}")
@@ -275,7 +320,7 @@ func TestWithoutItsNamespace(t *testing.T) {
 	f.Expect(err).To(gomega.HaveOccurred())
 }
 
-// TestACAOfSomebodyElse is used as it is, and forgotten when it is taken away.
+// TestACAOfSomebodyElse checks that a CA from a user is used unchanged, and is dropped after its Secret is deleted.
 func TestACAOfSomebodyElse(t *testing.T) {
 	theirs := strings.Replace(secret(desired.CASecretName, nil, caData()), desired.OwnerLabel, "example.com/owner", 1)
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, theirs) })

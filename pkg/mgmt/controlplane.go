@@ -18,13 +18,16 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// defaultUserAnnotation is on the namespace of a hosted control plane where the management cluster assigns its pods no user (openshift/hypershift
-// hypershift-operator/controllers/hostedcluster).
+// defaultUserAnnotation is set on the control plane namespace if the management cluster does not assign a user to its
+// pods (openshift/hypershift hypershift-operator/controllers/hostedcluster).
 const defaultUserAnnotation = "hypershift.openshift.io/default-security-context-uid"
 
-// hostedControlPlane is what is read of a HostedControlPlane; the rest of it is not looked at, and may be of any form. The types of HyperShift's API would
-// do as well, and the tests hold these against them. But linked in they make the binary 2 MB larger and the process more than 1 MiB, for thirty
-// fields, and one field of theirs that HyperShift has changed since would keep the whole object from being read.
+// hostedControlPlane is the part of a HostedControlPlane that hypergate reads. It ignores all other fields, whatever
+// their form.
+//
+// The types of HyperShift's API would also work, and tests compare this type with them. But they add 2 MB to the
+// binary and more than 1 MiB to the process, for thirty fields. Also, one incompatible change of any of their fields
+// would make the whole object unreadable.
 type hostedControlPlane struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
@@ -62,7 +65,7 @@ type hostedControlPlane struct {
 		} `json:"configuration"`
 	} `json:"spec"`
 	Status struct {
-		// ControlPlaneVersion is in newer HostedControlPlanes only.
+		// ControlPlaneVersion exists only in newer HostedControlPlanes.
 		ControlPlaneVersion struct {
 			Desired release `json:"desired"`
 		} `json:"controlPlaneVersion"`
@@ -72,13 +75,13 @@ type hostedControlPlane struct {
 	} `json:"status"`
 }
 
-// release is a release of OpenShift.
+// release is an OpenShift release.
 type release struct {
 	Version string `json:"version"`
 	Image   string `json:"image"`
 }
 
-// service is how a part of a control plane is published.
+// service is the publish strategy of one part of the control plane.
 type service struct {
 	Service  string `json:"service"`
 	Strategy struct {
@@ -96,7 +99,8 @@ type service struct {
 	} `json:"servicePublishingStrategy"`
 }
 
-// Annotations of a HostedControlPlane, and values of them, as HyperShift's API names them (api/hypershift/v1beta1/hostedcluster_types.go).
+// Annotations of a HostedControlPlane and their values, as in HyperShift's API
+// (api/hypershift/v1beta1/hostedcluster_types.go).
 const (
 	priorityClassAnnotation   = "hypershift.openshift.io/control-plane-priority-class"
 	restartDateAnnotation     = "hypershift.openshift.io/restart-date"
@@ -104,11 +108,11 @@ const (
 	dedicatedRequestServing   = "dedicated-request-serving-components"
 	servingNodesAnnotation    = "hypershift.openshift.io/request-serving-node-additional-selector"
 	requestOverrideAnnotation = "resource-request-override.hypershift.openshift.io"
-	// swiftAnnotation is in a newer API than the one that tests hold these names against.
+	// swiftAnnotation exists only in an API version newer than the one that the tests compare these names with.
 	swiftAnnotation = "hypershift.openshift.io/swift-pod-network-instance"
 )
 
-// Values of its spec.
+// Values in the spec of a HostedControlPlane.
 const (
 	azurePlatform     = "Azure"
 	gcpPlatform       = "GCP"
@@ -116,26 +120,37 @@ const (
 	managedIdentities = "ManagedIdentities"
 )
 
-// readControlPlane reads a HostedControlPlane. An error means that nothing of it can be relied on.
+// readControlPlane converts a HostedControlPlane to a desired.ControlPlane. deployment is the name of istiod's
+// Deployment. After an error, no part of the object is reliable.
 func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.ControlPlane, error) {
 	var hcp hostedControlPlane
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &hcp); err != nil {
-		return desired.ControlPlane{}, fmt.Errorf("reading HostedControlPlane %s: it is not as this hypergate knows it, so that a newer one is needed: %w", u.GetName(), err)
+		return desired.ControlPlane{}, fmt.Errorf(
+			"reading HostedControlPlane %s: it is not as this hypergate knows it, so that a newer one is needed: %w",
+			u.GetName(), err,
+		)
 	}
 	spec, annotations := &hcp.Spec, hcp.Metadata.Annotations
 	profile := spec.Configuration.APIServer.TLSSecurityProfile
 	out := desired.ControlPlane{
 		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
-		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u), VirtualMachinesInNamespace: hasVMsBeside(u), SharedIngress: isAROHCP(u), Availability: spec.ControllerAvailabilityPolicy,
+		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u),
+		VirtualMachinesInNamespace: hasVMsBeside(u), SharedIngress: isAROHCP(u),
+		Availability: spec.ControllerAvailabilityPolicy,
 		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Labels: spec.Labels,
 		PriorityClass: annotations[priorityClassAnnotation],
 		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
 		RestartDate:             annotations[restartDateAnnotation],
 		DedicatedRequestServing: annotations[topologyAnnotation] == dedicatedRequestServing,
-		Proxy:                   desired.Proxy{HTTP: spec.Configuration.Proxy.HTTPProxy, HTTPS: spec.Configuration.Proxy.HTTPSProxy, No: spec.Configuration.Proxy.NoProxy},
-		TLSProfile:              desired.TLSProfile{Type: profile.Type, Ciphers: profile.Custom.Ciphers, MinVersion: profile.Custom.MinTLSVersion},
-		DisabledCapabilities:    spec.Capabilities.Disabled,
-		ClusterID:               spec.ClusterID, InfraID: spec.InfraID,
+		Proxy: desired.Proxy{
+			HTTP: spec.Configuration.Proxy.HTTPProxy, HTTPS: spec.Configuration.Proxy.HTTPSProxy,
+			No: spec.Configuration.Proxy.NoProxy,
+		},
+		TLSProfile: desired.TLSProfile{
+			Type: profile.Type, Ciphers: profile.Custom.Ciphers, MinVersion: profile.Custom.MinTLSVersion,
+		},
+		DisabledCapabilities: spec.Capabilities.Disabled,
+		ClusterID:            spec.ClusterID, InfraID: spec.InfraID,
 		Services:    publishedServices(spec.Services),
 		PausedUntil: spec.PausedUntil,
 		Deleting:    hcp.Metadata.DeletionTimestamp != nil,
@@ -143,7 +158,8 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	if spec.ControlPlaneReleaseImage != nil {
 		out.ReleaseImage = *spec.ControlPlaneReleaseImage
 	}
-	// Newer HostedControlPlanes tell the version of the control plane, older ones that of the guest, which is the same while both have one image.
+	// Newer HostedControlPlanes report the version of the control plane. Older ones report the version of the guest,
+	// which is the same as long as both use one image.
 	for _, told := range []release{hcp.Status.VersionStatus.Desired, hcp.Status.ControlPlaneVersion.Desired} {
 		if told.Version != "" && told.Image == out.ReleaseImage {
 			out.ReleaseVersion = told.Version
@@ -157,12 +173,14 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 	return out, nil
 }
 
-// allowedCIDRs are the blocks of addresses from which the guest's API server may be reached, and what stands there and is none. Of a list that cannot be read
-// nothing is left out: what is none lets nobody in.
+// allowedCIDRs returns the address blocks that are allowed to reach the guest's API server, and a message for each
+// entry that is not a block. An unreadable list, or a list without a valid block, allows no address.
 func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
 	list, _, err := unstructured.NestedStringSlice(u.Object, "spec", "networking", "apiServer", "allowedCIDRBlocks")
 	if err != nil {
-		return []string{nobody}, []string{"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside"}
+		return []string{nobody}, []string{
+			"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside",
+		}
 	}
 	for _, text := range list {
 		prefix, err := netip.ParsePrefix(text)
@@ -178,11 +196,12 @@ func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
 	return blocks, unread
 }
 
-// nobody is a block of addresses that nobody has (RFC 5737).
+// nobody is an address block that no client has (RFC 5737).
 const nobody = "192.0.2.0/32"
 
-// endpointAccess is who may reach the control plane in a cloud that has private links. ARO HCP said it by an annotation before there was a field for it; GCP
-// knows no public access alone, and where nothing is said means private (api/hypershift/v1beta1/gcp.go).
+// endpointAccess returns who can reach the control plane in a cloud that has private links. ARO HCP used an
+// annotation before the field existed. GCP has no purely public access, and its default is private
+// (api/hypershift/v1beta1/gcp.go).
 func endpointAccess(u *unstructured.Unstructured) string {
 	for _, at := range [][]string{{"aws", "endpointAccess"}, {"gcp", "endpointAccess"}, {"azure", "topology"}} {
 		if access, _, _ := unstructured.NestedString(u.Object, append([]string{"spec", "platform"}, at...)...); access != "" {
@@ -198,7 +217,8 @@ func endpointAccess(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// hasVMsBeside says whether the guest's nodes are virtual machines of the management cluster: else there is a kubeconfig for the cluster that has them.
+// hasVMsBeside reports whether the guest's nodes are virtual machines in the management cluster. Otherwise the spec
+// has a kubeconfig for the cluster that runs them.
 func hasVMsBeside(u *unstructured.Unstructured) bool {
 	_, elsewhere, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "platform", "kubevirt", "credentials")
 	return platformOf(u) == kubeVirtPlatform && !elsewhere
@@ -209,9 +229,12 @@ func platformOf(u *unstructured.Unstructured) string {
 	return platform
 }
 
-// isAROHCP recognises a guest of ARO HCP as HyperShift does: its operators are managed identities, and nobody else's are (support/netutil/visibility.go, IsAroHCPByHCP).
+// isAROHCP reports whether the guest belongs to ARO HCP. It uses the same rule as HyperShift: only ARO HCP uses
+// managed identities for its operators (support/netutil/visibility.go, IsAroHCPByHCP).
 func isAROHCP(u *unstructured.Unstructured) bool {
-	by, _, _ := unstructured.NestedString(u.Object, "spec", "platform", "azure", "azureAuthenticationConfig", "azureAuthenticationConfigType")
+	by, _, _ := unstructured.NestedString(
+		u.Object, "spec", "platform", "azure", "azureAuthenticationConfig", "azureAuthenticationConfigType",
+	)
 	return platformOf(u) == azurePlatform && by == managedIdentities
 }
 
@@ -220,14 +243,16 @@ func publishedServices(services []service) []desired.PublishedService {
 	for _, s := range services {
 		at := s.Strategy
 		out = append(out, desired.PublishedService{
-			Service: s.Service, Strategy: at.Type, Host: cmp.Or(at.NodePort.Address, at.LoadBalancer.Hostname, at.Route.Hostname), Port: at.NodePort.Port,
+			Service: s.Service, Strategy: at.Type,
+			Host: cmp.Or(at.NodePort.Address, at.LoadBalancer.Hostname, at.Route.Hostname), Port: at.NodePort.Port,
 		})
 	}
 	return out
 }
 
-// requestOverrides are what the containers of a Deployment are to ask for, from annotations such as
-// resource-request-override.hypershift.openshift.io/<deployment>.<container>: cpu=10m,memory=20Mi.
+// requestOverrides returns the resource requests of the containers of a Deployment, from annotations such as
+// resource-request-override.hypershift.openshift.io/<deployment>.<container>: cpu=10m,memory=20Mi. The second result
+// has a message for each part that cannot be parsed.
 func requestOverrides(annotations map[string]string, deployment string) (map[string]map[string]string, []string) {
 	out, unread := map[string]map[string]string{}, []string(nil)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -254,7 +279,7 @@ func requestOverrides(annotations map[string]string, deployment string) (map[str
 	return out, unread
 }
 
-// pairs reads key=value,key=value, and says which parts are no such thing.
+// pairs parses key=value,key=value. The second result has a message for each part that is not a pair.
 func pairs(annotation, text string) (map[string]string, []string) {
 	if text == "" {
 		return nil, nil
@@ -271,7 +296,8 @@ func pairs(annotation, text string) (map[string]string, []string) {
 	return out, unread
 }
 
-// defaultUser is the user that a namespace says the control plane's pods run as; 0 where it says nothing, or nothing that can be read.
+// defaultUser returns the user ID from the namespace's annotation for control plane pods. It returns 0 if the
+// annotation is missing or invalid. For an invalid annotation it also returns a message.
 func defaultUser(annotations map[string]string) (uid int64, unread []string) {
 	text, told := annotations[defaultUserAnnotation]
 	if !told {

@@ -16,14 +16,17 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// hcp is a HostedControlPlane that HyperShift would make, with more of its spec, its annotations and its status.
+// hcp returns a HostedControlPlane as HyperShift creates it. metadata, spec and status are YAML that is merged into
+// it.
 func hcp(t *testing.T, metadata, spec, status string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane"}}
 	for field, text := range map[string][2]string{
 		"metadata": {`{name: guest1, namespace: clusters-guest1, uid: 7f3a}`, metadata},
-		"spec": {`{releaseImage: "quay.io/r:4.21", issuerURL: https://kubernetes.default.svc, pullSecret: {name: pull-secret}, sshKey: {name: ssh-key}, etcd: {managementType: Managed},
-			dns: {baseDomain: example.com}, infraID: guest1-abcde, clusterID: 5f7c, controllerAvailabilityPolicy: HighlyAvailable, platform: {type: None}, services: []}`, spec},
+		"spec": {`{releaseImage: "quay.io/r:4.21", issuerURL: https://kubernetes.default.svc, pullSecret: {name: ` +
+			`pull-secret}, sshKey: {name: ssh-key}, etcd: {managementType: Managed},
+			dns: {baseDomain: example.com}, infraID: guest1-abcde, clusterID: 5f7c, controllerAvailabilityPolicy: ` +
+			`HighlyAvailable, platform: {type: None}, services: []}`, spec},
 		"status": {`{}`, status},
 	} {
 		merged := map[string]any{}
@@ -36,7 +39,7 @@ func hcp(t *testing.T, metadata, spec, status string) *unstructured.Unstructured
 		}
 		u.Object[field] = merged
 	}
-	data, err := u.MarshalJSON() // numbers as they come from an API server
+	data, err := u.MarshalJSON() // numbers get the types that they have from an API server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,7 @@ func hcp(t *testing.T, metadata, spec, status string) *unstructured.Unstructured
 	return fresh
 }
 
-// plain is what is read of hcp without more.
+// plain returns the expected result of reading hcp without additions.
 func plain() desired.ControlPlane {
 	return desired.ControlPlane{
 		Name: "guest1", UID: "7f3a", Platform: "None", Availability: desired.HighlyAvailable,
@@ -66,18 +69,29 @@ func TestReadControlPlane(t *testing.T) {
 		want                   func(*desired.ControlPlane)
 	}{
 		"as little as there may be": {want: func(*desired.ControlPlane) {}},
-		"one replica":               {spec: `controllerAvailabilityPolicy: SingleReplica`, want: func(c *desired.ControlPlane) { c.Availability = desired.SingleReplica }},
-		"a policy of the future":    {spec: `controllerAvailabilityPolicy: FiveReplicas`, want: func(c *desired.ControlPlane) { c.Availability = "FiveReplicas" }},
+		"one replica": {
+			spec: `controllerAvailabilityPolicy: SingleReplica`,
+			want: func(c *desired.ControlPlane) { c.Availability = desired.SingleReplica },
+		},
+		"a policy of the future": {
+			spec: `controllerAvailabilityPolicy: FiveReplicas`,
+			want: func(c *desired.ControlPlane) { c.Availability = "FiveReplicas" },
+		},
 		"pods": {
-			spec: `{nodeSelector: {role: infra}, labels: {team: a}, tolerations: [{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 30}]}`,
+			spec: `{nodeSelector: {role: infra}, labels: {team: a}, tolerations: [{key: k, operator: Equal, value: ` +
+				`v, effect: NoExecute, tolerationSeconds: 30}]}`,
 			want: func(c *desired.ControlPlane) {
 				c.NodeSelector, c.Labels = map[string]string{"role": "infra"}, map[string]string{"team": "a"}
-				c.Tolerations = []corev1.Toleration{{Key: "k", Operator: "Equal", Value: "v", Effect: "NoExecute", TolerationSeconds: new(int64(30))}}
+				c.Tolerations = []corev1.Toleration{
+					{Key: "k", Operator: "Equal", Value: "v", Effect: "NoExecute", TolerationSeconds: new(int64(30))},
+				}
 			},
 		},
 		"annotations": {
-			metadata: `annotations: {hypershift.openshift.io/control-plane-priority-class: mine, hypershift.openshift.io/restart-date: "2026-11-21",
-				hypershift.openshift.io/topology: dedicated-request-serving-components, hypershift.openshift.io/request-serving-node-additional-selector: "size=large,zone=a"}`,
+			metadata: `annotations: {hypershift.openshift.io/control-plane-priority-class: mine, ` +
+				`hypershift.openshift.io/restart-date: "2026-11-21",
+				hypershift.openshift.io/topology: dedicated-request-serving-components, ` +
+				`hypershift.openshift.io/request-serving-node-additional-selector: "size=large,zone=a"}`,
 			want: func(c *desired.ControlPlane) {
 				c.PriorityClass, c.RestartDate, c.DedicatedRequestServing = "mine", "2026-11-21", true
 				c.ServingNodes = map[string]string{"size": "large", "zone": "a"}
@@ -85,19 +99,26 @@ func TestReadControlPlane(t *testing.T) {
 		},
 		"another topology": {metadata: `annotations: {hypershift.openshift.io/topology: scattered}`, want: func(*desired.ControlPlane) {}},
 		"requests": {
-			metadata: `annotations: {resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "cpu=50m, memory=200Mi",
+			metadata: `annotations: ` +
+				`{resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "cpu=50m, memory=200Mi",
 				resource-request-override.hypershift.openshift.io/kube-apiserver.kube-apiserver: cpu=9}`,
 			want: func(c *desired.ControlPlane) {
 				c.Requests = map[string]map[string]string{"discovery": {"cpu": "50m", "memory": "200Mi"}}
 			},
 		},
 		"requests that are none": {
-			metadata: `annotations: {resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "cpu=much,memory,disk=1Gi"}`,
+			metadata: `annotations: ` +
+				`{resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: ` +
+				`"cpu=much,memory,disk=1Gi"}`,
 			want: func(c *desired.ControlPlane) {
 				c.Requests = map[string]map[string]string{"discovery": {"disk": "1Gi"}}
 				c.UnreadFields = []string{
-					`annotation resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "memory" is not <key>=<value>`,
-					`annotation resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "much" is no quantity of cpu`,
+					`annotation ` +
+						`resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: ` +
+						`"memory" is not <key>=<value>`,
+					`annotation ` +
+						`resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: ` +
+						`"much" is no quantity of cpu`,
 				}
 			},
 		},
@@ -107,9 +128,10 @@ func TestReadControlPlane(t *testing.T) {
 			want:   func(c *desired.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" },
 		},
 		"and newer HyperShift tells its version": {
-			spec:   `controlPlaneReleaseImage: "quay.io/r:4.21.3"`,
-			status: `{controlPlaneVersion: {desired: {version: 4.21.3, image: "quay.io/r:4.21.3"}}, versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
-			want:   func(c *desired.ControlPlane) { c.ReleaseImage, c.ReleaseVersion = "quay.io/r:4.21.3", "4.21.3" },
+			spec: `controlPlaneReleaseImage: "quay.io/r:4.21.3"`,
+			status: `{controlPlaneVersion: {desired: {version: 4.21.3, image: "quay.io/r:4.21.3"}}, versionStatus: ` +
+				`{desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
+			want: func(c *desired.ControlPlane) { c.ReleaseImage, c.ReleaseVersion = "quay.io/r:4.21.3", "4.21.3" },
 		},
 		"the version of the one release": {
 			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
@@ -121,10 +143,13 @@ func TestReadControlPlane(t *testing.T) {
 		},
 		"configuration": {
 			spec: `configuration: {proxy: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: .example.com, trustedCA: {name: ca}},
-				apiServer: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12}}}}`,
+				apiServer: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], ` +
+				`minTLSVersion: VersionTLS12}}}}`,
 			want: func(c *desired.ControlPlane) {
 				c.Proxy = desired.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", No: ".example.com"}
-				c.TLSProfile = desired.TLSProfile{Type: "Custom", Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinVersion: "VersionTLS12"}
+				c.TLSProfile = desired.TLSProfile{
+					Type: "Custom", Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinVersion: "VersionTLS12",
+				}
 			},
 		},
 		"a profile by name": {
@@ -159,7 +184,10 @@ func TestReadControlPlane(t *testing.T) {
 			spec: `{platform: {type: None}, networking: 7}`,
 			want: func(c *desired.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"192.0.2.0/32"}
-				c.UnreadFields = []string{"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside"}
+				c.UnreadFields = []string{
+					"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody " +
+						"is let in to istiod from outside",
+				}
 			},
 		},
 		"fields of a newer HyperShift": {
@@ -181,7 +209,7 @@ func TestReadControlPlane(t *testing.T) {
 	}
 }
 
-// TestEachPlatformIsRead, with what HyperShift says of it.
+// TestEachPlatformIsRead checks reading of each platform's fields.
 func TestEachPlatformIsRead(t *testing.T) {
 	for platform, more := range map[hypershiftv1beta1.PlatformType]string{
 		hypershiftv1beta1.AWSPlatform:       `aws: {region: us-east-1, endpointAccess: Private}`,
@@ -212,18 +240,23 @@ func TestEachPlatformIsRead(t *testing.T) {
 	}
 }
 
-// TestWhoseNodesComeByWhat: on Azure, what says so has changed more than once.
+// TestWhoseNodesComeByWhat checks endpoint access and shared ingress. On Azure, the fields for them have changed more
+// than once.
 func TestWhoseNodesComeByWhat(t *testing.T) {
 	const swift = `annotations: {hypershift.openshift.io/swift-pod-network-instance: guest1}`
 	azure := func(more string) string { return `platform: {type: Azure, azure: {location: eastus, ` + more + `}}` }
-	const managed, workload = `azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`, `azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
+	const managed, workload = `azureAuthenticationConfig: {azureAuthenticationConfigType: ` +
+		`ManagedIdentities}`, `azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
 	for name, tc := range map[string]struct {
 		metadata, spec string
 		access         string
 		shared         bool
 	}{
-		"self-managed":                                {"", azure(workload), "", false},
-		"self-managed, private link":                  {"", azure(workload + `, topology: PublicAndPrivate, private: {type: PrivateLink}`), "PublicAndPrivate", false},
+		"self-managed": {"", azure(workload), "", false},
+		"self-managed, private link": {
+			"", azure(workload + `, topology: PublicAndPrivate, private: {type: PrivateLink}`), "PublicAndPrivate",
+			false,
+		},
 		"with an annotation that means nothing there": {swift, azure(workload), "", false},
 		"ARO HCP":                             {"", azure(managed), "", true},
 		"ARO HCP, Swift":                      {"", azure(managed + `, topology: Private, private: {type: Swift}`), "Private", true},
@@ -245,7 +278,8 @@ func TestWhoseNodesComeByWhat(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsRefused: a guess might restart what is paused.
+// TestWhatCannotBeReadIsRefused checks that an unreadable object is an error. A guess could resume a paused control
+// plane.
 func TestWhatCannotBeReadIsRefused(t *testing.T) {
 	if got, err := readControlPlane(hcp(t, "", `pausedUntil: {until: tomorrow}`, ""), "istiod"); err == nil {
 		t.Errorf("it was read as %+v", got)
@@ -264,10 +298,11 @@ func TestDefaultUser(t *testing.T) {
 	}
 }
 
-// TestItIsReadAsHyperShiftWritesIt: each field that is read is one of HyperShift's API, of the same form there, and each name is that of its API.
+// TestItIsReadAsHyperShiftWritesIt compares hypergate's types with HyperShift's API. Each field that hypergate reads
+// must exist there with the same form, and each name must be the same.
 func TestItIsReadAsHyperShiftWritesIt(t *testing.T) {
 	sameForm(t, "", reflect.TypeFor[hostedControlPlane](), reflect.TypeFor[hypershiftv1beta1.HostedControlPlane](), map[string]bool{
-		"status.controlPlaneVersion": true, // of newer ones
+		"status.controlPlaneVersion": true, // only in newer versions
 	})
 	for ours, theirs := range map[string]string{
 		priorityClassAnnotation:        hypershiftv1beta1.ControlPlanePriorityClass,
@@ -291,7 +326,7 @@ func TestItIsReadAsHyperShiftWritesIt(t *testing.T) {
 	}
 }
 
-// sameForm checks that what is read of a type is there in another.
+// sameForm checks that each field of ours exists in theirs with the same form.
 func sameForm(t *testing.T, path string, ours, theirs reflect.Type, newer map[string]bool) {
 	t.Helper()
 	if theirs.Kind() == reflect.Pointer && ours.Kind() != reflect.Pointer {
@@ -324,7 +359,7 @@ func sameForm(t *testing.T, path string, ours, theirs reflect.Type, newer map[st
 	}
 }
 
-// jsonField is the type of the field that has a name in JSON.
+// jsonField returns the type of the field with the given JSON name.
 func jsonField(in reflect.Type, name string) (reflect.Type, bool) {
 	for field := range in.Fields() {
 		tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")

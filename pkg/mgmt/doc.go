@@ -1,11 +1,19 @@
-// Package mgmt is all that talks to the management cluster: it observes (the HostedControlPlane, or Cluster API's Cluster, the guest's kubeconfig in a Secret, the mesh CA, istiod's availability, the identity of the cluster) into
-// plain values, applies desired.MgmtObjects in one namespace, and reports to its HostedControlPlane.
+// Package mgmt is hypergate's client of the management cluster. It observes the management side, applies
+// desired.MgmtObjects in one namespace, and reports conditions to the HostedControlPlane.
+//
+// # Workflow
+//
+// Observe returns plain values. They describe the HostedControlPlane or Cluster API's Cluster, the mesh CA, the
+// availability of istiod, and the identity of the cluster. GuestKubeconfig returns the guest's kubeconfig from a
+// Secret. Apply, Publish and Prune change objects. ReportConditions writes conditions.
 //
 // # Invariants
 //
-//   - Every request is for one namespace: a namespaced Role is enough, and no other hosted cluster's objects can be touched.
-//   - The two Secrets that it reads (CA, istiod's guest credential) are read once, when it starts to lead. After that it knows what it wrote,
-//     and a Secret changed by hand is put back like any other object.
-//   - Of a HostedControlPlane nothing is written but conditions of its status, and of those only ours; all others stay as they stand there.
-//   - It never imports package guest, nor anything of the guest's API.
+//   - Every request is for one namespace. A namespaced Role is enough, and hypergate cannot change objects of other
+//     hosted clusters.
+//   - hypergate reads two Secrets (the CA and istiod's credential for the guest) once, when it starts to lead. After
+//     that it knows what it wrote, and it reverts manual changes of a Secret like those of any other object.
+//   - hypergate writes nothing to a HostedControlPlane but its own conditions in the status. All other conditions
+//     stay unchanged.
+//   - This package never imports package guest, nor any part of the guest's API.
 package mgmt

@@ -24,35 +24,43 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// exposure is the way by which istiod is published. Which one that is may follow from the HostedControlPlane, so that it is taken when that was seen,
-// once: what HyperShift lets change of it (who may reach the endpoints) is changed seldom. What belongs to other ways is not watched: the management cluster may not serve it.
+// exposure publishes istiod with one publish strategy. The strategy can depend on the HostedControlPlane, so that it
+// is chosen after the HostedControlPlane was observed.
+//
+// The strategy is chosen once per process: what HyperShift allows to change about it (who can reach the endpoints)
+// changes rarely. Kinds of other strategies are not watched, because the management cluster possibly does not serve
+// them.
 type exposure struct {
 	cfg    desired.Config
 	rest   *rest.Config
 	client dynamic.Interface
-	// service is what the cluster hands out to our Service; theirs and ours are the Routes. All are off but those of the way.
+	// service watches the status of hypergate's Service. theirs and ours watch the Routes of the control plane
+	// operator and of hypergate. Only the watches that the strategy needs are on.
 	service, theirs, ours *watch.Switch
-	// begin takes a way: its watches run from then on. open begins to write its route.
+	// begin chooses a strategy and starts its watches. open prepares applying its route.
 	begin func(context.Context, desired.PublishStrategy) error
 	open  func(desired.PublishStrategy) error
-	// core is for which resources of a group and version the cluster serves; beginning spaces out how often that is
-	// asked for while it does not.
+	// core is the client that discovers the resources of a group and version. beginning limits how often it does so
+	// while discovery fails.
 	core      rest.Interface
 	beginning spaced
 
-	// taken is the way, once it was taken, tlsRoutes the version of TLSRoutes, where those are the way.
+	// taken is the chosen strategy, or nil. tlsRoutes is the version of TLSRoutes if the strategy uses them.
 	taken     *desired.PublishStrategy
 	tlsRoutes string
-	// objects writes the route; nil for a way without one.
+	// objects applies the route. It is nil for a strategy without a route.
 	objects *apply.Cluster
-	// cleared are the kinds of routes of other ways of which none is left from an earlier run.
+	// cleared has the kinds of other strategies' routes of which no object is left from an earlier run.
 	cleared map[schema.GroupVersionKind]bool
 }
 
-// newExposure prepares it, where anybody publishes anything.
-func newExposure(restConfig *rest.Config, httpClient *http.Client, core coreclient.CoreV1Interface, cfg desired.Config, notify func()) (*exposure, error) {
+// newExposure returns an exposure. It returns nil if the topology needs no published endpoint.
+func newExposure(
+	restConfig *rest.Config, httpClient *http.Client, core coreclient.CoreV1Interface, cfg desired.Config,
+	notify func(),
+) (*exposure, error) {
 	if cfg.Topology != desired.TopologyHosted {
-		return nil, nil //nolint:nilnil // a nil exposure shows nothing, and writes nothing
+		return nil, nil //nolint:nilnil // a nil exposure observes and writes nothing
 	}
 	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
 	if err != nil {
@@ -70,14 +78,14 @@ func newExposure(restConfig *rest.Config, httpClient *http.Client, core coreclie
 	return e, nil
 }
 
-// routesPatience is for how long Routes are asked for without a rest where the management cluster serves none.
+// routesPatience is how long Routes are requested without a pause if the management cluster does not serve them.
 const routesPatience = 30 * time.Second
 
 func routes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}
 }
 
-// addressesOnly keeps of a Service what was handed out to it.
+// addressesOnly removes everything from a Service except the ports and addresses that were allocated to it.
 func addressesOnly(obj any) (any, error) {
 	s, ok := obj.(*corev1.Service)
 	if !ok {
@@ -90,7 +98,7 @@ func addressesOnly(obj any) (any, error) {
 	}, nil
 }
 
-// start gets ready to take a way. What runs then ends with ctx.
+// start prepares begin and open. Everything that they start ends with ctx.
 func (e *exposure) start(ctx context.Context, notify func()) {
 	if e == nil {
 		return
@@ -125,7 +133,7 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 	}
 }
 
-// findTLSRoutes finds out which version of TLSRoutes the cluster serves, where those are the way.
+// findTLSRoutes finds the version of TLSRoutes that the cluster serves, if the strategy uses TLSRoutes.
 func (e *exposure) findTLSRoutes(ctx context.Context, way desired.PublishStrategy) error {
 	if way.Evidence() != desired.EvidenceTLSRoutes {
 		return nil
@@ -135,7 +143,7 @@ func (e *exposure) findTLSRoutes(ctx context.Context, way desired.PublishStrateg
 	for _, version := range desired.TLSRouteVersions() {
 		kind := e.cfg.ExposureKinds(way, version)[0]
 		var list metav1.APIResourceList
-		// Not client-go's discovery client, which knows no deadline.
+		// client-go's discovery client does not support deadlines.
 		err := e.core.Get().AbsPath("/apis/" + kind.GVK.GroupVersion().String()).Do(ctx).Into(&list)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -146,11 +154,12 @@ func (e *exposure) findTLSRoutes(ctx context.Context, way desired.PublishStrateg
 			return nil
 		}
 	}
-	return errors.New("publishing istiod: the management cluster serves no TLSRoutes (tlsroutes.gateway.networking.k8s.io, which up to Gateway API 1.4 are in its experimental channel): " +
+	return errors.New("publishing istiod: the management cluster serves no TLSRoutes " +
+		"(tlsroutes.gateway.networking.k8s.io, which up to Gateway API 1.4 are in its experimental channel): " +
 		"install them, or give another --publish")
 }
 
-// watches show the evidence of a way.
+// watches returns the watches that show the evidence for a strategy.
 func (e *exposure) watches(way desired.PublishStrategy) []*watch.Switch {
 	return map[desired.Evidence][]*watch.Switch{
 		desired.EvidenceRoutes:  {e.theirs, e.ours},
@@ -158,8 +167,11 @@ func (e *exposure) watches(way desired.PublishStrategy) []*watch.Switch {
 	}[way.Evidence()]
 }
 
-// observe takes the way that the HostedControlPlane leads to, unless one was taken before, and adds what there is to see of it. A way that cannot be found
-// or gone is told by the plan, where anybody asks for one.
+// observe chooses the strategy for the HostedControlPlane, unless one was chosen before. Then it adds the evidence
+// for the strategy to the observation.
+//
+// If there is no strategy, or it cannot start, observe returns no error: the plan reports the problem if the guest
+// needs istiod.
 func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservation) error {
 	if e == nil {
 		return nil
@@ -176,7 +188,11 @@ func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservat
 		e.taken = &way
 	}
 	if *e.taken != way {
-		into.Endpoints.Problem = fmt.Sprintf("istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a way once, or keep it with --publish=%[1]s", *e.taken, way)
+		into.Endpoints.Problem = fmt.Sprintf(
+			"istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a "+
+				"way once, or keep it with --publish=%[1]s",
+			*e.taken, way,
+		)
 		return nil
 	}
 	for _, w := range e.watches(way) {
@@ -184,13 +200,16 @@ func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservat
 		switch {
 		case w.Synced():
 		case apierrors.IsNotFound(err):
-			into.Endpoints.Problem = fmt.Sprintf("the management cluster serves no Routes (%s): give another --publish", routes().GroupResource())
+			into.Endpoints.Problem = fmt.Sprintf(
+				"the management cluster serves no Routes (%s): give another --publish", routes().GroupResource(),
+			)
 			return nil
 		default:
 			return NotSyncedError{err: err}
 		}
 	}
-	// Not before the kind is known to be served: who writes it asks for it again and again.
+	// Apply only kinds that the cluster is known to serve. The watches of package apply would list an unknown kind
+	// again and again.
 	if err := e.open(way); err != nil {
 		return err
 	}
@@ -199,7 +218,7 @@ func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservat
 	return nil
 }
 
-// seen is what the watches show; those of other ways are off, and show nothing.
+// seen returns the evidence from the watches. Watches of other strategies are off and show nothing.
 func (e *exposure) seen() (out desired.ObservedEndpoints) {
 	obj, _ := e.service.Get(e.key(e.cfg.XDSService()))
 	if s, is := obj.(*corev1.Service); is {
@@ -209,7 +228,7 @@ func (e *exposure) seen() (out desired.ObservedEndpoints) {
 	if u, is := obj.(*unstructured.Unstructured); is && u.GetDeletionTimestamp() == nil {
 		host, _, _ := unstructured.NestedString(u.Object, "spec", "host")
 		for _, ingress := range ingresses(u) {
-			// Admitted, it is served under the name that the router says.
+			// An admitted Route is served under the host that the router reports.
 			if served, _ := ingress["host"].(string); admitted(ingress) == "" && served != "" {
 				host = served
 			}
@@ -230,7 +249,7 @@ func (e *exposure) key(name string) string {
 	return types.NamespacedName{Namespace: e.cfg.MgmtNamespace, Name: name}.String()
 }
 
-// handedOut are the port and the address of a Service, as far as its type has them.
+// handedOut returns the node port and the load balancer address of a Service, as far as its type has them.
 func handedOut(s *corev1.Service) (nodePort uint16, loadBalancer string) {
 	if len(s.Spec.Ports) > 0 && s.Spec.Type == corev1.ServiceTypeNodePort {
 		nodePort = uint16(s.Spec.Ports[0].NodePort) //nolint:gosec // a port
@@ -241,7 +260,7 @@ func handedOut(s *corev1.Service) (nodePort uint16, loadBalancer string) {
 	return nodePort, loadBalancer
 }
 
-// ingresses are what routers say of a Route, one each.
+// ingresses returns the entries in the status of a Route. Each router writes one entry.
 func ingresses(u *unstructured.Unstructured) (out []map[string]any) {
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "ingress")
 	for _, entry := range list {
@@ -252,7 +271,8 @@ func ingresses(u *unstructured.Unstructured) (out []map[string]any) {
 	return out
 }
 
-// admitted is why a router does not serve a Route; empty when it does, and when it says nothing.
+// admitted returns the reason why a router does not serve a Route. It returns an empty string if the router serves it
+// or reports nothing.
 func admitted(ingress map[string]any) string {
 	conditions, _, _ := unstructured.NestedSlice(ingress, "conditions")
 	for _, entry := range conditions {
@@ -265,7 +285,8 @@ func admitted(ingress map[string]any) string {
 	return ""
 }
 
-// refusal is why no router serves a Route, where all that know it say so.
+// refusal returns the reason why no router serves a Route. It returns an empty string unless all routers that report
+// refuse it.
 func refusal(u *unstructured.Unstructured) string {
 	all := ingresses(u)
 	if slices.ContainsFunc(all, func(i map[string]any) bool { return admitted(i) == "" }) || len(all) == 0 {
@@ -274,7 +295,7 @@ func refusal(u *unstructured.Unstructured) string {
 	return admitted(all[0])
 }
 
-// apply writes the route.
+// apply applies the route.
 func (e *exposure) apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
 	if e == nil || e.objects == nil {
 		return apply.Report{}
@@ -282,7 +303,8 @@ func (e *exposure) apply(ctx context.Context, objects []desired.MgmtObject) appl
 	return apply.Apply(ctx, e.objects, objects)
 }
 
-// prune deletes the route unless it is kept, and those that an earlier run made in other ways. Until they are gone, their Service must stay.
+// prune deletes the route unless it is kept. It also deletes routes of other strategies that an earlier run created.
+// Their Service must stay until these routes are gone.
 func (e *exposure) prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
 	if e == nil {
 		return apply.Report{}
@@ -294,7 +316,7 @@ func (e *exposure) prune(ctx context.Context, keep []desired.MgmtObject) apply.R
 	return report.And(e.objects.Prune(ctx, apply.IDs(keep)...))
 }
 
-// problems are the watches of the route that do not work.
+// problems returns the failing watches of the route.
 func (e *exposure) problems() []apply.WatchProblem {
 	if e == nil || e.objects == nil {
 		return nil
@@ -302,7 +324,7 @@ func (e *exposure) problems() []apply.WatchProblem {
 	return e.objects.WatchProblems()
 }
 
-// others are the kinds of all ways but the one that was taken.
+// others returns the route kinds of all strategies except the chosen one.
 func (e *exposure) others() []desired.Kind {
 	taken := desired.PublishAddress
 	if e.taken != nil {
@@ -311,7 +333,8 @@ func (e *exposure) others() []desired.Kind {
 	return e.cfg.OtherExposureKinds(taken)
 }
 
-// clear deletes the routes of an earlier run that went another way, once. A kind that is not served, or may not be looked at, has none.
+// clear deletes the routes that an earlier run with another strategy created. It does so once per kind. If a kind is
+// not served, or access to it is forbidden, clear assumes that there are no routes of this kind.
 func (e *exposure) clear(ctx context.Context) apply.Report {
 	var outcomes []apply.Outcome
 	for _, kind := range e.others() {

@@ -10,14 +10,25 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// FuzzControlPlane checks that whatever a HostedControlPlane or a Cluster says, it is read, and the same each time, or refused.
+// FuzzControlPlane checks that any HostedControlPlane or Cluster is either read, with the same result each time, or
+// refused.
 func FuzzControlPlane(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"name":"guest1","uid":"u","annotations":{"resource-request-override.hypershift.openshift.io/istiod.discovery":"cpu=1,memory=1Gi",`+
-		`"hypershift.openshift.io/topology":"dedicated-request-serving-components"}},"spec":{"releaseImage":"r","clusterID":"c","pausedUntil":"true",`+
-		`"services":[{"service":"APIServer","servicePublishingStrategy":{"type":"Route","route":{"hostname":"h"}}}],"platform":{"type":"AWS","aws":{"endpointAccess":"Private"}},`+
-		`"networking":{"apiServer":{"allowedCIDRBlocks":["10.0.0.0/8","x"]}},"tolerations":[{"key":"k","operator":"Exists"}]},"status":{"conditions":[{"type":"KubeAPIServerAvailable","status":"True"}]}}`),
+	f.Add([]byte(`{"metadata":{"name":"guest1","uid":"u",`+
+		`"annotations":{"resource-request-override.hypershift.openshift.io/istiod.discovery":"cpu=1,memory=1Gi",`+
+		`"hypershift.openshift.io/topology":"dedicated-request-serving-components"}},"spec":{"releaseImage":"r",`+
+		`"clusterID":"c","pausedUntil":"true",`+
+		`"services":[{"service":"APIServer","servicePublishingStrategy":{"type":"Route","route":{"hostname":"h"}}}],`+
+		`"platform":{"type":"AWS","aws":{"endpointAccess":"Private"}},`+
+		`"networking":{"apiServer":{"allowedCIDRBlocks":["10.0.0.0/8","x"]}},"tolerations":[{"key":"k",`+
+		`"operator":"Exists"}]},"status":{"conditions":[{"type":"KubeAPIServerAvailable","status":"True"}]}}`),
 		"istiod")
-	f.Add([]byte(`{"metadata":{"name":"c","annotations":{"cluster.x-k8s.io/paused":""}},"spec":{"paused":true},"status":{"controlPlaneReady":true,"conditions":[{"type":"ControlPlaneInitialized","status":"True"}]}}`), "")
+	f.Add(
+		[]byte(
+			`{"metadata":{"name":"c","annotations":{"cluster.x-k8s.io/paused":""}},"spec":{"paused":true},`+
+				`"status":{"controlPlaneReady":true,"conditions":[{"type":"ControlPlaneInitialized","status":"True"}]}}`,
+		),
+		"",
+	)
 	f.Add([]byte(`{"metadata":[],"spec":7,"status":{"conditions":{"a":[]}}}`), "a")
 	f.Fuzz(func(t *testing.T, data []byte, deployment string) {
 		var u unstructured.Unstructured

@@ -18,10 +18,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// TestGoldens: what is applied on the management side for a HostedControlPlane of each platform. Each golden has the identity of all objects, with
-// their owner, and istiod's Deployment; its containers' arguments, environment and the like are in the goldens of package desired.
+// TestGoldens checks what is applied on the management side for a HostedControlPlane of each platform.
+//
+// Each golden file has the identity and owner of all objects, and istiod's Deployment. The arguments, environment and
+// similar fields of its containers are in the golden files of package desired.
 func TestGoldens(t *testing.T) {
-	const services = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: OAuthServer, servicePublishingStrategy: {type: Route}},
+	const services = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
+		`OAuthServer, servicePublishingStrategy: {type: Route}},
 		{service: Konnectivity, servicePublishingStrategy: {type: Route}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`
 	const routes = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: api.guest1.example.com}}},
 		{service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.guest1.example.com}}}]`
@@ -30,20 +33,40 @@ func TestGoldens(t *testing.T) {
 	wanted := map[string]bool{}
 	for name, tc := range map[string]struct{ metadata, spec, status string }{
 		"aws": {
-			metadata: `annotations: {hypershift.openshift.io/topology: dedicated-request-serving-components, hypershift.openshift.io/request-serving-node-additional-selector: "hypershift.openshift.io/request-serving-size=large"}`,
-			spec:     `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Private}}, ` + services + `}`,
-			status:   `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
+			metadata: `annotations: {hypershift.openshift.io/topology: dedicated-request-serving-components, ` +
+				`hypershift.openshift.io/request-serving-node-additional-selector: ` +
+				`"hypershift.openshift.io/request-serving-size=large"}`,
+			spec:   `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Private}}, ` + services + `}`,
+			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
 		},
-		"aws-public":    {spec: `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Public}}, infraID: guest1-x7k2p, ` + routes + `}`},
-		"azure":         {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
-		"azure-aro-hcp": {spec: `{platform: {type: Azure, azure: {location: eastus, topology: Public, azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}}}, infraID: guest1-x7k2p, ` + routes + `}`},
-		"gcp":           {spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1, endpointAccess: PublicAndPrivate}}, infraID: guest1-x7k2p, ` + routes + `}`},
-		"agent":         {spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica}`},
-		"kubevirt":      {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
-		"none":          {spec: `{platform: {type: None}, ` + nodePorts + `, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, operator: Exists}]}`},
-		"ibmcloud":      {spec: `{platform: {type: IBMCloud, ibmcloud: {providerType: VPC}}, ` + nodePorts + `}`, metadata: `annotations: {hypershift.openshift.io/restart-date: "2026-11-21"}`},
-		"powervs":       {spec: `{platform: {type: PowerVS, powervs: {region: r, zone: z}}, ` + services + `}`},
-		"openstack":     {spec: `{platform: {type: OpenStack, openstack: {identityRef: {name: ref, cloudName: cloud}}}, ` + services + `}`},
+		"aws-public": {
+			spec: `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Public}}, infraID: guest1-x7k2p, ` + routes + `}`,
+		},
+		"azure": {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
+		"azure-aro-hcp": {
+			spec: `{platform: {type: Azure, azure: {location: eastus, topology: Public, azureAuthenticationConfig: ` +
+				`{azureAuthenticationConfigType: ManagedIdentities}}}, infraID: guest1-x7k2p, ` + routes + `}`,
+		},
+		"gcp": {
+			spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1, endpointAccess: ` +
+				`PublicAndPrivate}}, infraID: guest1-x7k2p, ` + routes + `}`,
+		},
+		"agent": {
+			spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts +
+				`, controllerAvailabilityPolicy: SingleReplica}`,
+		},
+		"kubevirt": {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
+		"none": {
+			spec: `{platform: {type: None}, ` + nodePorts +
+				`, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, ` +
+				`operator: Exists}]}`,
+		},
+		"ibmcloud": {
+			spec:     `{platform: {type: IBMCloud, ibmcloud: {providerType: VPC}}, ` + nodePorts + `}`,
+			metadata: `annotations: {hypershift.openshift.io/restart-date: "2026-11-21"}`,
+		},
+		"powervs":   {spec: `{platform: {type: PowerVS, powervs: {region: r, zone: z}}, ` + services + `}`},
+		"openstack": {spec: `{platform: {type: OpenStack, openstack: {identityRef: {name: ref, cloudName: cloud}}}, ` + services + `}`},
 	} {
 		path := filepath.Join(folder, name+".yaml")
 		wanted[path] = true
@@ -69,7 +92,7 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// asked is what is computed from beside a HostedControlPlane, for a guest that asks for istiod.
+// asked returns the inputs of Compute other than the HostedControlPlane, for a guest that needs istiod.
 func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.GuestObservation) {
 	t.Helper()
 	source, err := charts.Embedded()
@@ -84,25 +107,34 @@ func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.GuestO
 		return data
 	}
 	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
-		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+		Revision:       "openshift-gateway",
+		ControllerName: "openshift.io/gateway-controller/v1",
+		PilotImage:     "registry.example.com/pilot:" + charts.EmbeddedVersion,
+		ProxyImage:     "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
+		XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
+		WebhookHost:    "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
 	}
 	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
-		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
+		// Third-party CRDs, because hypergate's own are slow to compute and irrelevant here.
+		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}}
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
 	return cfg, source, ca, guest
 }
 
-// applied is what a golden has.
+// applied returns the content of a golden file.
 func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
 	t.Helper()
 	cfg, source, ca, guest := asked(t)
-	// Published as the HostedControlPlane publishes its own parts; where that leads nowhere, somebody else does it.
+	// istiod is published like the parts of the HostedControlPlane. If that is impossible, an external endpoint is
+	// used.
 	cfg.Publish = desired.Publish{Strategy: desired.PublishAuto}
-	hosted := desired.ManagementObservation{CA: ca, ControlPlane: plane, Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"}}
+	hosted := desired.ManagementObservation{
+		CA: ca, ControlPlane: plane,
+		Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"},
+	}
 	state, err := desired.Compute(cfg, source, hosted, guest)
 	publication := fmt.Sprint(state.Endpoint)
 	if err != nil {
@@ -166,6 +198,9 @@ func checkGolden(t *testing.T, path string, want map[string]any) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(golden), string(data)); diff != "" {
-		t.Errorf("%s differs (-golden +computed); if that is meant, run UPDATE=1 go test ./pkg/mgmt -run TestGoldens and read the diff:\n%s", path, diff)
+		t.Errorf(
+			"%s differs (-golden +computed); if that is meant, run UPDATE=1 go test ./pkg/mgmt -run TestGoldens and read the diff:\n%s",
+			path, diff,
+		)
 	}
 }

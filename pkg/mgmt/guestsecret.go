@@ -25,28 +25,32 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// guestSecret follows the Secret that holds the guest's kubeconfig, and the Cluster that the Secret belongs to. GuestKubeconfig
-// and OnGuestKubeconfig of Cluster are for where there is one.
+// guestSecret follows the Secret with the guest's kubeconfig, and the Cluster that the Secret belongs to. The methods
+// GuestKubeconfig and OnGuestKubeconfig of Cluster need a non-nil guestSecret.
 type guestSecret struct {
 	key    types.NamespacedName
 	client dynamic.Interface
 	watch  *watch.Watch
 	notify func()
-	// news says that the Secret changed, and told is called then.
+	// news signals a change of the Secret. run calls told for each signal.
 	news chan struct{}
 	told func()
 
-	// mu guards what follows: the Cluster's name, its watch (nil for the empty name), and what ends that.
+	// mu guards the fields below: the Cluster's name, its watch (nil for an empty name), and the function that stops
+	// the watch.
 	mu      sync.Mutex
 	name    string
 	cluster *controlPlanes
 	stop    context.CancelFunc
 }
 
-// newGuestSecret prepares the watch, where the Config names such a Secret.
-func newGuestSecret(restConfig *rest.Config, httpClient *http.Client, core coreclient.SecretsGetter, cfg desired.Config, notify func()) (*guestSecret, error) {
+// newGuestSecret returns a guestSecret if the Config names a Secret, otherwise nil.
+func newGuestSecret(
+	restConfig *rest.Config, httpClient *http.Client, core coreclient.SecretsGetter, cfg desired.Config,
+	notify func(),
+) (*guestSecret, error) {
 	if cfg.GuestKubeconfigSecret == "" {
-		return nil, nil //nolint:nilnil // a nil one shows nothing, and that is known
+		return nil, nil //nolint:nilnil // a nil guestSecret shows nothing and counts as known
 	}
 	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
 	if err != nil {
@@ -62,7 +66,7 @@ func newGuestSecret(restConfig *rest.Config, httpClient *http.Client, core corec
 	return s, nil
 }
 
-// changed is told of each change of the Secret.
+// changed is called on each change of the Secret. It does not block.
 func (s *guestSecret) changed() {
 	select {
 	case s.news <- struct{}{}:
@@ -70,7 +74,7 @@ func (s *guestSecret) changed() {
 	}
 }
 
-// run watches until ctx ends.
+// run watches the Secret until ctx ends.
 func (s *guestSecret) run(ctx context.Context) {
 	if s == nil {
 		return
@@ -88,14 +92,15 @@ func (s *guestSecret) run(ctx context.Context) {
 	}
 }
 
-// shown is the Secret; nil when there is none.
+// shown returns the Secret. It returns nil if the Secret does not exist.
 func (s *guestSecret) shown() *corev1.Secret {
 	obj, _ := s.watch.Get(s.key.String())
 	secret, _ := obj.(*corev1.Secret)
 	return secret
 }
 
-// follow watches the Cluster that the Secret belongs to. Of a Secret that is gone, that is the one before.
+// follow watches the Cluster that the Secret belongs to. If the Secret is gone, it keeps watching the previous
+// Cluster.
 func (s *guestSecret) follow(ctx context.Context) {
 	secret := s.shown()
 	s.mu.Lock()
@@ -115,7 +120,7 @@ func (s *guestSecret) follow(ctx context.Context) {
 	go s.cluster.run(ctx)
 }
 
-// known says whether it is known what Cluster there is. Without the Secret there is none to look for.
+// known reports whether it is known which Cluster exists. Without the Secret there is no Cluster to look for.
 func (s *guestSecret) known() bool {
 	if s == nil {
 		return true
@@ -126,7 +131,7 @@ func (s *guestSecret) known() bool {
 	return s.watch.Synced() && (secret == nil || clusterOf(secret) == s.name) && s.cluster.known()
 }
 
-// err is why the Secret cannot be watched, or nil.
+// err returns the error of the watches of the Secret and the Cluster, or nil.
 func (s *guestSecret) err() error {
 	if s == nil {
 		return nil
@@ -134,7 +139,7 @@ func (s *guestSecret) err() error {
 	return cmp.Or(s.watch.Err(), s.following().err())
 }
 
-// following is the watch of the Cluster; nil where there is none to look for.
+// following returns the watch of the Cluster. It returns nil if there is no Cluster to look for.
 func (s *guestSecret) following() *controlPlanes {
 	if s == nil {
 		return nil
@@ -144,7 +149,7 @@ func (s *guestSecret) following() *controlPlanes {
 	return s.cluster
 }
 
-// clusterName is the name of the Cluster that is followed; empty where there is none to look for.
+// clusterName returns the name of the Cluster that is followed. It is empty if there is no Cluster to look for.
 func (s *guestSecret) clusterName() string {
 	if s == nil {
 		return ""
@@ -154,19 +159,21 @@ func (s *guestSecret) clusterName() string {
 	return s.name
 }
 
-// selected is the Cluster; the zero value when there is none.
+// selected returns the Cluster, or the zero value if there is none.
 func (s *guestSecret) selected() (desired.ControlPlane, error) { return s.following().selected() }
 
-// problems is that the Cluster may not be looked at, where that is so.
+// problems returns a problem if RBAC forbids access to the Cluster.
 func (s *guestSecret) problems() []apply.WatchProblem { return s.following().problems() }
 
-// OnGuestKubeconfig has a function be called whenever GuestKubeconfig may show something else. It is for before Start.
+// OnGuestKubeconfig registers a function that is called whenever the result of GuestKubeconfig can have changed. Call
+// it before Start.
 func (c *Cluster) OnGuestKubeconfig(told func()) { c.guestSecret.told = told }
 
-// Keys of a Secret that holds a kubeconfig: Cluster API's, and HyperShift's.
+// Keys of a Secret that holds a kubeconfig: the key of Cluster API, and the key of HyperShift.
 const capiKey, hyperShiftKey = "value", "kubeconfig"
 
-// GuestKubeconfig is the guest's kubeconfig as its Secret has it now, and under which key. The error says what there is in its stead, and what to do.
+// GuestKubeconfig returns the current kubeconfig of the guest, and the key of the Secret that has it. The error
+// explains what is wrong with the Secret, and how to fix it.
 func (c *Cluster) GuestKubeconfig() (kubeconfig []byte, key string, err error) {
 	kubeconfig, key, err = c.guestSecret.kubeconfig()
 	return kubeconfig, key, ofSecret(c.guestSecret.key, err)
@@ -177,7 +184,10 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	secret := s.shown()
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, "", fmt.Errorf("it may not be read: let hypergate list and watch this one Secret, as deploy/rbac/cluster-api does: %w", err)
+		return nil, "", fmt.Errorf(
+			"it may not be read: let hypergate list and watch this one Secret, as deploy/rbac/cluster-api does: %w",
+			err,
+		)
 	case secret == nil && err != nil:
 		return nil, "", err
 	case !s.watch.Synced():
@@ -188,15 +198,24 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	return kubeconfigIn(secret)
 }
 
-// ReadGuestKubeconfig reads the Secret that holds the guest's kubeconfig once, for who does not follow it. It asks for no more than the right that hypergate
-// has to watch the Secret: a list of this one name.
-func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, key types.NamespacedName) (kubeconfig []byte, in string, err error) {
+// ReadGuestKubeconfig reads the Secret with the guest's kubeconfig once, for callers that do not watch it. It needs
+// no more permissions than the watch of the Secret: it lists Secrets of this one name.
+func ReadGuestKubeconfig(
+	ctx context.Context, secrets coreclient.SecretsGetter, key types.NamespacedName,
+) (kubeconfig []byte, in string, err error) {
 	found, err := secrets.Secrets(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name})
 	switch {
 	case apierrors.IsForbidden(err):
-		err = fmt.Errorf("it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w", err)
+		err = fmt.Errorf(
+			"it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w",
+			err,
+		)
 	case err != nil:
-		err = fmt.Errorf("reading it in namespace %s of the management cluster: %w; see that --management-kubeconfig leads there, or give it more time with --timeout", key.Namespace, err)
+		err = fmt.Errorf(
+			"reading it in namespace %s of the management cluster: %w; see that --management-kubeconfig "+
+				"leads there, or give it more time with --timeout",
+			key.Namespace, err,
+		)
 	case len(found.Items) == 0:
 		err = errors.New(notFound(key))
 	default:
@@ -205,12 +224,12 @@ func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, 
 	return kubeconfig, in, ofSecret(key, err)
 }
 
-// ofSecret says which Secret an error is about.
+// ofSecret adds the name of the Secret to an error.
 func ofSecret(key types.NamespacedName, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("Secret %s: %w", key.Name, err) //nolint:staticcheck // a kind is written as it is
+	return fmt.Errorf("Secret %s: %w", key.Name, err) //nolint:staticcheck // kinds are capitalised
 }
 
 func notFound(key types.NamespacedName) string {
@@ -218,7 +237,7 @@ func notFound(key types.NamespacedName) string {
 		"if it has another name, correct --guest-kubeconfig-secret", key.Namespace)
 }
 
-// kubeconfigIn is the kubeconfig in a Secret, and under which key.
+// kubeconfigIn returns the kubeconfig in a Secret, and the key that has it.
 func kubeconfigIn(secret *corev1.Secret) (kubeconfig []byte, key string, err error) {
 	for _, key := range []string{capiKey, hyperShiftKey} {
 		if kubeconfig, has := secret.Data[key]; has {
@@ -229,16 +248,17 @@ func kubeconfigIn(secret *corev1.Secret) (kubeconfig []byte, key string, err err
 		}
 	}
 	return nil, "", fmt.Errorf("it has neither the key %s (as Cluster API calls it) nor %s (as HyperShift does), but %s: "+
-		"put the guest's kubeconfig under %s, or name the Secret that has it with --guest-kubeconfig-secret", capiKey, hyperShiftKey, keysOf(secret), capiKey)
+		"put the guest's kubeconfig under %s, or name the Secret that has it with --guest-kubeconfig-secret",
+		capiKey, hyperShiftKey, keysOf(secret), capiKey)
 }
 
-// NoKubeconfigError says that the Secret that the guest's kubeconfig is to be in is not there, or not known yet.
+// NoKubeconfigError means that the Secret for the guest's kubeconfig does not exist, or was not read yet.
 type NoKubeconfigError struct{ why string }
 
-// Error says which it is, and what to do.
+// Error reports which of the two is the case, and what to do.
 func (e NoKubeconfigError) Error() string { return e.why }
 
-// keysOf are the keys of a Secret, for a message.
+// keysOf returns the keys of a Secret, for a message.
 func keysOf(secret *corev1.Secret) string {
 	if len(secret.Data) == 0 {
 		return "none at all"

@@ -18,20 +18,22 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// StatusTarget is a HostedControlPlane that may be told how things stand.
+// StatusTarget is a HostedControlPlane that conditions can be reported to.
 type StatusTarget struct {
 	desired.ControlPlane
-	// Conditions are those that hypergate has put there.
+	// Conditions are the conditions that hypergate wrote.
 	Conditions []metav1.Condition
-	// APIServer is what HyperShift says there of the guest's kube-apiserver; empty when nothing.
+	// APIServer is the status of HyperShift's condition for the guest's kube-apiserver. It is empty without such a
+	// condition.
 	APIServer metav1.ConditionStatus
 }
 
-// apiServerCondition is HyperShift's (api/hypershift/v1beta1/hostedcluster_conditions.go).
+// apiServerCondition is a condition of HyperShift (api/hypershift/v1beta1/hostedcluster_conditions.go).
 const apiServerCondition = "KubeAPIServerAvailable"
 
-// StatusTargets are all HostedControlPlanes of the namespace, by name, as the watch shows them: where there is more than one, each is told so. One that
-// could not be read has nothing but its identity.
+// StatusTargets returns all HostedControlPlanes of the namespace from the watch, sorted by name. If there is more
+// than one, each gets a report about this. A HostedControlPlane that could not be read has little more than its
+// identity.
 func (c *Cluster) StatusTargets() []StatusTarget {
 	if c.controlPlanes == nil || c.controlPlanes.absent() {
 		return nil
@@ -46,11 +48,12 @@ func (c *Cluster) StatusTargets() []StatusTarget {
 	return out
 }
 
-// readStatusTarget reads what is needed to report to a HostedControlPlane; value is what else was read of it.
+// readStatusTarget returns the data that is needed to report to a HostedControlPlane. value is the rest of what was
+// read from it.
 func readStatusTarget(u *unstructured.Unstructured, value desired.ControlPlane) StatusTarget {
 	value.Name, value.UID, value.Deleting = u.GetName(), u.GetUID(), u.GetDeletionTimestamp() != nil
 	out := StatusTarget{ControlPlane: value}
-	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // of another form: nothing is known to have been told
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // an unexpected form counts as: nothing reported so far
 	for _, item := range list {
 		var read metav1.Condition
 		fields, is := item.(map[string]any)
@@ -67,11 +70,13 @@ func readStatusTarget(u *unstructured.Unstructured, value desired.ControlPlane) 
 	return out
 }
 
-// reportTries is how often a report is written while others write to the HostedControlPlane at the same time.
+// reportTries is the maximum number of attempts to write a report in case of conflicts with other writers.
 const reportTries = 5
 
-// ReportConditions sets conditions of a HostedControlPlane, and keeps all others and whatever else newer ones have: they are read as they are now, and
-// written on condition that nobody has written meanwhile. One that is gone, is being deleted, or is another one by now is left alone.
+// ReportConditions sets conditions of a HostedControlPlane. It keeps all other conditions and unknown fields: it
+// reads the current object, and writes on the condition that the object has not changed since.
+//
+// It does nothing if the HostedControlPlane is gone, is being deleted, or was replaced by another one.
 func (c *Cluster) ReportConditions(ctx context.Context, to StatusTarget, conditions []metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -120,8 +125,8 @@ func (c *Cluster) reportOnce(ctx context.Context, to StatusTarget, conditions []
 	return err
 }
 
-// setConditions are the conditions of a list with some set, and whether that changes any. The others stay as they stand there, whatever they have. As
-// long as a condition keeps its status, it keeps its time.
+// setConditions returns list with the given conditions set, and reports whether this changes the list. Other entries
+// stay unchanged, whatever their form. A condition keeps its transition time as long as its status stays the same.
 func setConditions(list []any, conditions []metav1.Condition) (merged []any, changed bool, err error) {
 	merged = slices.Clone(list)
 	for _, c := range conditions {

@@ -22,7 +22,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// patched is a fake API server that also takes patches: it keeps them, and answers the first of them with conflicts.
+// patched is a fake API server that also accepts patches. It records them, and answers the first ones with conflicts.
 type patched struct {
 	*fixture
 	conflicts, refusal atomic.Int32
@@ -56,7 +56,9 @@ func startPatched(t *testing.T, planes ...string) *patched {
 			return
 		}
 		w.WriteHeader(code)
-		reason := map[int]metav1.StatusReason{http.StatusConflict: metav1.StatusReasonConflict, http.StatusForbidden: metav1.StatusReasonForbidden}[code]
+		reason := map[int]metav1.StatusReason{
+			http.StatusConflict: metav1.StatusReasonConflict, http.StatusForbidden: metav1.StatusReasonForbidden,
+		}[code]
 		_ = json.NewEncoder(w).Encode(metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
 		})
@@ -74,24 +76,32 @@ func startPatched(t *testing.T, planes ...string) *patched {
 }
 
 const (
-	foreign = `{type: Available, status: 'True', reason: AsExpected, message: '', lastTransitionTime: '2026-11-21T10:00:00Z', newer: {field: [1]}}`
-	apiUp   = `{type: KubeAPIServerAvailable, status: 'True', reason: AsExpected, message: '', lastTransitionTime: '2026-11-21T10:00:00Z'}`
-	mine    = `{type: gateway.hypergate.dev/Available, status: 'True', reason: AsExpected, message: it serves, lastTransitionTime: '2026-11-21T10:00:00Z'}`
+	foreign = `{type: Available, status: 'True', reason: AsExpected, message: '', lastTransitionTime: ` +
+		`'2026-11-21T10:00:00Z', newer: {field: [1]}}`
+	apiUp = `{type: KubeAPIServerAvailable, status: 'True', reason: AsExpected, message: '', lastTransitionTime: '2026-11-21T10:00:00Z'}`
+	mine  = `{type: gateway.hypergate.dev/Available, status: 'True', reason: AsExpected, message: it serves, ` +
+		`lastTransitionTime: '2026-11-21T10:00:00Z'}`
 )
 
-// reporting is the YAML of a HostedControlPlane with conditions.
+// reporting returns the YAML of a HostedControlPlane with conditions.
 func reporting(name string, conditions ...string) string {
-	return strings.TrimSuffix(controlPlane(name, "", ""), "}") + ", status: {ready: true, conditions: [" + strings.Join(conditions, ", ") + "]}}"
+	return strings.TrimSuffix(controlPlane(name, "", ""), "}") +
+		", status: {ready: true, conditions: [" + strings.Join(conditions, ", ") + "]}}"
 }
 
 func say(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
-		{Type: "gateway.hypergate.dev/Available", Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))},
+		{
+			Type: "gateway.hypergate.dev/Available", Status: metav1.ConditionTrue, Reason: reason, Message: message,
+			LastTransitionTime: metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		},
 	}
 }
 
 func TestWhoMayBeReportedTo(t *testing.T) {
-	p := startPatched(t, controlPlane("guest2", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [a/b]", ""), reporting("guest1", foreign, apiUp, mine),
+	p := startPatched(t,
+		controlPlane("guest2", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [a/b]", ""),
+		reporting("guest1", foreign, apiUp, mine),
 		controlPlane("guest3", "", ", pausedUntil: {year: 2027}"))
 	var got []string
 	for _, a := range p.mgmt.StatusTargets() {
@@ -104,12 +114,16 @@ func TestWhoMayBeReportedTo(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	if diff := cmp.Diff([]string{"guest1 uid-guest1 True gateway.hypergate.dev/Available", "guest2 uid-guest2  deleting", "guest3 uid-guest3 "}, got); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"guest1 uid-guest1 True gateway.hypergate.dev/Available", "guest2 uid-guest2  deleting", "guest3 uid-guest3 "},
+		got,
+	); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
 	}
 }
 
-// TestAReportKeepsWhatIsOthers, and goes by what the HostedControlPlane says when it is written.
+// TestAReportKeepsWhatIsOthers checks that a report keeps the conditions of others. It also checks that a report
+// depends on the HostedControlPlane at the time of the write.
 func TestAReportKeepsWhatIsOthers(t *testing.T) {
 	p := startPatched(t, reporting("guest1", foreign, mine, apiUp))
 	to := p.mgmt.StatusTargets()[0]
@@ -118,7 +132,9 @@ func TestAReportKeepsWhatIsOthers(t *testing.T) {
 
 	p.conflicts.Store(2)
 	p.Expect(p.mgmt.ReportConditions(t.Context(), to, append(say("AsExpected", "it still serves"),
-		metav1.Condition{Type: "gateway.hypergate.dev/Degraded", Status: metav1.ConditionFalse, Reason: "AsExpected"}))).To(gomega.Succeed())
+		metav1.Condition{
+			Type: "gateway.hypergate.dev/Degraded", Status: metav1.ConditionFalse, Reason: "AsExpected",
+		}))).To(gomega.Succeed())
 	p.Expect(p.paths).To(gomega.HaveLen(3), "conflicts are tried again")
 	p.Expect(p.paths[2]).To(gomega.Equal(theControlPlanes.Path + "/guest1/status?fieldManager=hypergate application/merge-patch+json"))
 	var patch struct {
@@ -134,12 +150,19 @@ func TestAReportKeepsWhatIsOthers(t *testing.T) {
 	for _, c := range patch.Status.Conditions {
 		types = append(types, c["type"])
 	}
-	p.Expect(types).To(gomega.Equal([]any{"Available", "gateway.hypergate.dev/Available", "KubeAPIServerAvailable", "gateway.hypergate.dev/Degraded"}))
+	p.Expect(types).To(gomega.Equal([]any{
+		"Available", "gateway.hypergate.dev/Available", "KubeAPIServerAvailable", "gateway.hypergate.dev/Degraded",
+	}))
 	p.Expect(patch.Status.Conditions[0]).To(gomega.HaveKey("newer"), "what is not known is kept")
-	p.Expect(patch.Status.Conditions[1]).To(gomega.And(gomega.HaveKeyWithValue("message", "it still serves"), gomega.HaveKeyWithValue("lastTransitionTime", "2026-11-21T10:00:00Z")))
+	p.Expect(patch.Status.Conditions[1]).To(gomega.And(
+		gomega.HaveKeyWithValue("message", "it still serves"),
+		gomega.HaveKeyWithValue("lastTransitionTime", "2026-11-21T10:00:00Z"),
+	))
 
 	p.conflicts.Store(100)
-	p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("Other", ""))).To(gomega.MatchError(gomega.ContainSubstring("reporting to HostedControlPlane guest1: ")))
+	p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("Other", ""))).To(gomega.MatchError(
+		gomega.ContainSubstring("reporting to HostedControlPlane guest1: "),
+	))
 	p.Expect(len(p.paths)).To(gomega.Equal(8), "not for ever")
 	p.conflicts.Store(0)
 	p.refusal.Store(http.StatusForbidden)
@@ -147,7 +170,8 @@ func TestAReportKeepsWhatIsOthers(t *testing.T) {
 	p.Expect(len(p.paths)).To(gomega.Equal(9), "what is refused is not tried again at once")
 }
 
-// TestWhatIsNotReportedTo: it is gone, is another one, or is being deleted, and the watch may not have said so yet.
+// TestWhatIsNotReportedTo checks that nothing is reported to a HostedControlPlane that is gone, replaced or being
+// deleted. The watch possibly does not show this yet.
 func TestWhatIsNotReportedTo(t *testing.T) {
 	p := startPatched(t, reporting("guest1"))
 	to := p.mgmt.StatusTargets()[0]

@@ -25,23 +25,24 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// controlPlaneKind is a kind of object that tells of a control plane.
+// controlPlaneKind is a kind of object that describes a control plane.
 type controlPlaneKind struct {
 	kind string
-	// resource is without its version; versions are those that may be served, the one to prefer first.
+	// resource has no version. versions are the possibly served versions, in order of preference.
 	resource schema.GroupResource
 	versions []string
-	// selector selects by a field; empty: all of the namespace.
+	// selector is a field selector. If it is empty, all objects of the namespace are selected.
 	selector string
 	read     func(*unstructured.Unstructured) (desired.ControlPlane, error)
 }
 
-// hostedControlPlanes is the resource.
+// hostedControlPlanes returns the resource of HostedControlPlanes.
 func hostedControlPlanes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
 }
 
-// hyperShiftKind are all HostedControlPlanes of the namespace. deployment is istiod's, of which they may say something.
+// hyperShiftKind returns the kind of all HostedControlPlanes of the namespace. deployment is the name of istiod's
+// Deployment, which annotations of a HostedControlPlane can refer to.
 func hyperShiftKind(deployment string) controlPlaneKind {
 	resource := hostedControlPlanes()
 	return controlPlaneKind{
@@ -52,30 +53,36 @@ func hyperShiftKind(deployment string) controlPlaneKind {
 	}
 }
 
-// controlPlanes watches the HostedControlPlanes of the namespace, or a Cluster; nil where there can be none. Where the kind is not served, because no HyperShift is there, or may not be looked
-// at, that is the answer: it is asked again, but seldom.
+// controlPlanes watches the HostedControlPlanes of the namespace, or a Cluster. It is nil if neither can exist.
+//
+// If the kind is not served (because HyperShift is not installed), or access is forbidden, controlPlanes repeats the
+// request, but rarely.
 type controlPlanes struct {
 	of    controlPlaneKind
 	watch *watch.Watch
-	// client is for the objects, in the version that is asked for.
+	// client returns the client for the objects, in the current version.
 	client func() dynamic.ResourceInterface
 	notify func()
-	// log is set when it runs.
+	// log is set by run.
 	log logr.Logger
 
-	// mu guards what the watch's goroutine writes and others read.
+	// mu guards the fields that the goroutine of the watch writes and other goroutines read.
 	mu sync.Mutex
-	// refused is why there is nothing to see; nil while nobody was asked, and when there is an answer.
+	// refused is the NotFound or Forbidden error of the last request. It is nil before the first answer and after a
+	// success.
 	refused error
-	// refusals is how often that was said in a row, delay how long it was waited for last.
+	// refusals counts such errors in a row. delay is the last wait.
 	refusals int
 	delay    time.Duration
-	// version is which of the versions is asked for.
+	// version is the index of the version that is requested.
 	version int
 }
 
-// Waits until the kind is asked for again. HyperShift is mostly there before its control planes are; one that comes later is noticed within the
-// longest. An API server that starts forbids everything until it has read its roles, so that this is asked again soon.
+// Delays until the kind is requested again. HyperShift usually exists before its control planes do. A later
+// installation is noticed within longestAbsence.
+//
+// A starting API server forbids everything until it has read its roles. Therefore hypergate retries soon after a
+// Forbidden error, and believes only the fourth in a row.
 const (
 	absentDelay     = 30 * time.Second
 	longestAbsence  = 10 * time.Minute
@@ -83,10 +90,10 @@ const (
 	believeRefusals = 4
 )
 
-// newControlPlanes prepares the watch, where there can be HostedControlPlanes.
+// newControlPlanes returns a controlPlanes for HostedControlPlanes. It returns nil if the topology has none.
 func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg desired.Config, notify func()) (*controlPlanes, error) {
 	if cfg.Topology != desired.TopologyHosted {
-		return nil, nil //nolint:nilnil // a nil watch shows nothing, and that is known
+		return nil, nil //nolint:nilnil // a nil watch shows nothing and counts as known
 	}
 	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
 	if err != nil {
@@ -98,12 +105,12 @@ func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg desi
 // run watches until ctx ends.
 func (c *controlPlanes) run(ctx context.Context) {
 	if c != nil {
-		c.log = logr.FromContextOrDiscard(ctx) // what a request's context has is silent
+		c.log = logr.FromContextOrDiscard(ctx) // the logger in the context of a request discards everything
 		c.watch.Run(ctx)
 	}
 }
 
-// watchControlPlanes prepares the watch of the namespace's objects of a kind.
+// watchControlPlanes returns a controlPlanes for the namespace's objects of a kind. It does not start the watch.
 func watchControlPlanes(client dynamic.Interface, namespace string, of controlPlaneKind, notify func()) *controlPlanes {
 	c := &controlPlanes{of: of, notify: notify}
 	served := func() dynamic.ResourceInterface { return client.Resource(c.resource()).Namespace(namespace) }
@@ -124,7 +131,9 @@ func watchControlPlanes(client dynamic.Interface, namespace string, of controlPl
 			if !is {
 				return obj, nil
 			}
-			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
+			out := &shownControlPlane{ObjectMeta: metav1.ObjectMeta{
+				Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion(),
+			}}
 			if out.value, out.err = of.read(u); out.err != nil {
 				out.value = certainFields(u)
 			}
@@ -135,14 +144,15 @@ func watchControlPlanes(client dynamic.Interface, namespace string, of controlPl
 	return c
 }
 
-// resource is the one that is asked for.
+// resource returns the resource in the version that is requested.
 func (c *controlPlanes) resource() schema.GroupVersionResource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of.resource.WithVersion(c.of.versions[c.version])
 }
 
-// certainFields is what is read of one that cannot be read as a whole: who it is, and whether anything may be written.
+// certainFields returns the reliable fields of an object that cannot be read as a whole: its identity, and the fields
+// that determine whether writes are allowed.
 func certainFields(u *unstructured.Unstructured) desired.ControlPlane {
 	out := desired.ControlPlane{Name: u.GetName(), UID: u.GetUID(), Deleting: u.GetDeletionTimestamp() != nil}
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
@@ -151,7 +161,7 @@ func certainFields(u *unstructured.Unstructured) desired.ControlPlane {
 	case string:
 		out.PausedUntil = told
 	default:
-		out.PausedUntil = "true" // of another form: whatever it means, it means something
+		out.PausedUntil = "true" // unknown form: treat it as paused, whatever it means
 	}
 	if paused, _ := spec["paused"].(bool); paused {
 		out.PausedUntil = "true"
@@ -159,14 +169,14 @@ func certainFields(u *unstructured.Unstructured) desired.ControlPlane {
 	return out
 }
 
-// nextVersion goes on to another version, because the one that was asked for is not served.
+// nextVersion switches to the next version, because the requested one is not served.
 func (c *controlPlanes) nextVersion() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = (c.version + 1) % len(c.of.versions)
 }
 
-// shownControlPlane is what is kept of a HostedControlPlane, which is large.
+// shownControlPlane is the part of a HostedControlPlane that the watch keeps. The whole object is large.
 type shownControlPlane struct {
 	metav1.ObjectMeta
 	value     desired.ControlPlane
@@ -174,7 +184,8 @@ type shownControlPlane struct {
 	addressee StatusTarget
 }
 
-// whenServed makes a request, and again from time to time while the kind is served in no version or may not be looked at. Any other answer is returned.
+// whenServed sends a request. It repeats the request at intervals while no version of the kind is served or access is
+// forbidden. It returns any other answer.
 func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T, error)) (T, error) {
 	for missing, denied := 0, 0; ; {
 		out, err := request()
@@ -191,7 +202,8 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 			return out, err
 		default:
 			if denied++; denied == believeRefusals {
-				c.log.Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which hypergate may not look at: "+
+				c.log.Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which "+
+					"hypergate may not look at: "+
 					"give its service account the roles of deploy/")
 			}
 		}
@@ -205,7 +217,7 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 	}
 }
 
-// refuse notes why there is nothing to see, or that there is, and says how long to wait until it is asked for again.
+// refuse records the error of a request, or nil. It returns the time until the next request.
 func (c *controlPlanes) refuse(err error) time.Duration {
 	wait, changed := c.note(err)
 	if changed {
@@ -226,7 +238,7 @@ func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
 	case apierrors.IsForbidden(err) && c.refusals < believeRefusals:
 		wait = forbiddenDelay << (c.refusals - 1)
 	case apierrors.IsForbidden(err), c.watch.Synced():
-		wait = absentDelay // a role is given, or it was there and may be again
+		wait = absentDelay // a role can be granted, or a kind that was served can return
 	default:
 		c.delay = min(max(2*c.delay, absentDelay), longestAbsence)
 		wait = c.delay
@@ -234,11 +246,13 @@ func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
 	return wait, before != c.knownLocked()
 }
 
-// knownLocked says whether the answer is that there is nothing to see. Who may not look does not know: one that is there may be paused, and says where
-// istiod's pods belong.
+// knownLocked reports whether the answer is that there is nothing to observe.
+//
+// A Forbidden error leaves the state unknown: a HostedControlPlane can exist, can be paused, and defines on which
+// nodes istiod's pods run.
 func (c *controlPlanes) knownLocked() bool { return apierrors.IsNotFound(c.refused) }
 
-// err is why it is not known what there is, where that is a right that is missing.
+// err returns the error if the state is unknown because of a missing permission.
 func (c *controlPlanes) err() error {
 	if c == nil {
 		return nil
@@ -251,10 +265,10 @@ func (c *controlPlanes) err() error {
 	return nil
 }
 
-// shows says whether there is one, or was.
+// shows reports whether the watch has an object. That object can be outdated.
 func (c *controlPlanes) shows() bool { return c != nil && len(c.watch.List()) > 0 }
 
-// known says whether it is known what there is.
+// known reports whether it is known which objects exist.
 func (c *controlPlanes) known() bool {
 	if c == nil || c.watch.Synced() {
 		return true
@@ -264,14 +278,14 @@ func (c *controlPlanes) known() bool {
 	return c.knownLocked()
 }
 
-// absent says that the kind is not served.
+// absent reports whether the kind is not served.
 func (c *controlPlanes) absent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return apierrors.IsNotFound(c.refused)
 }
 
-// problems is that the kind may not be looked at, where that is so.
+// problems returns a problem if access to the kind is forbidden.
 func (c *controlPlanes) problems() []apply.WatchProblem {
 	if c == nil {
 		return nil
@@ -285,11 +299,11 @@ func (c *controlPlanes) problems() []apply.WatchProblem {
 	return []apply.WatchProblem{{GVK: gvk, Cause: apply.Classify(c.refused, "list", c.of.resource)}}
 }
 
-// ErrControlPlanes says that the namespace has more than one HostedControlPlane.
+// ErrControlPlanes means that the namespace has more than one HostedControlPlane.
 var ErrControlPlanes = errors.New("the management namespace has more than one HostedControlPlane, and hypergate is for one: " +
 	"delete the one that does not belong there, or run hypergate in the namespace of each")
 
-// all are those that are shown, each as far as it could be read.
+// all returns all objects of the watch, each as far as it could be read.
 func (c *controlPlanes) all() (out []desired.ControlPlane) {
 	for _, obj := range c.watch.List() {
 		if s, is := obj.(*shownControlPlane); is {
@@ -299,8 +313,8 @@ func (c *controlPlanes) all() (out []desired.ControlPlane) {
 	return out
 }
 
-// selected is the one of the namespace; the zero value when there is none. What was shown before looking was forbidden still counts, what was before
-// the kind went does not.
+// selected returns the only object of the namespace, or the zero value if there is none. Objects from before access
+// was forbidden still count. Objects from before the kind was removed do not.
 func (c *controlPlanes) selected() (desired.ControlPlane, error) {
 	if c == nil || c.absent() {
 		return desired.ControlPlane{}, nil

@@ -24,7 +24,7 @@ var theControlPlanes = fakeapi.Collection{
 	APIVersion: "hypershift.openshift.io/v1beta1", Kind: "HostedControlPlane",
 }
 
-// controlPlane is the YAML of a HostedControlPlane with more of its metadata and its spec.
+// controlPlane returns the YAML of a HostedControlPlane. metadata and spec are appended to its metadata and its spec.
 func controlPlane(name, metadata, spec string) string {
 	return "{metadata: {namespace: clusters-guest1, name: " + name + ", uid: uid-" + name + metadata +
 		"}, spec: {controllerAvailabilityPolicy: SingleReplica, platform: {type: Agent}" + spec + "}}"
@@ -49,14 +49,17 @@ func TestTheHostedControlPlaneIsObserved(t *testing.T) {
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
 	f.Eventually(func() string { return f.observed().ControlPlane.PausedUntil }).Should(gomega.BeEmpty())
 
-	t.Log("it is deleted, waits for its finalizers, and is gone: what it owned must not be made again")
-	f.api.Put(theControlPlanes, controlPlane("guest1", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [hypershift.openshift.io/finalizer]", ""))
+	t.Log("it is deleted, waits for its finalizers, and is gone: the objects that it owned must not be created again")
+	f.api.Put(
+		theControlPlanes,
+		controlPlane("guest1", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [hypershift.openshift.io/finalizer]", ""),
+	)
 	f.Eventually(func() bool { return f.observed().ControlPlane.Deleting }).Should(gomega.BeTrue())
 	f.api.Put(theControlPlanes)
 	f.Consistently(func() desired.ControlPlane { return f.observed().ControlPlane }, "500ms").Should(
 		gomega.And(gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1")))
 
-	t.Log("another takes its place, as after it was restored from a backup")
+	t.Log("another one replaces it, as after a restore from a backup")
 	f.api.Put(theControlPlanes, strings.Replace(controlPlane("guest1", "", ""), "uid-guest1", "uid-again", 1))
 	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(
 		gomega.And(gomega.HaveField("Deleting", false), gomega.HaveField("UID", gomega.BeEquivalentTo("uid-again"))))
@@ -70,7 +73,8 @@ func TestTheHostedControlPlaneIsObserved(t *testing.T) {
 	f.Expect(namespaces).To(gomega.Equal(2), "the namespace is read once for each")
 }
 
-// TestOneThatWasMissedIsGoneToo: it went while nobody could look.
+// TestOneThatWasMissedIsGoneToo checks that a HostedControlPlane counts as deleted even if the watch missed its
+// deletion.
 func TestOneThatWasMissedIsGoneToo(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
@@ -94,24 +98,29 @@ func TestTwoHostedControlPlanesAreRefused(t *testing.T) {
 	f.Eventually(func() string { return f.observed().ControlPlane.Name }).Should(gomega.Equal("guest1"))
 	f.Expect(f.observed().ControlPlaneProblem).NotTo(gomega.HaveOccurred())
 
-	t.Log("then another comes: what is there stays the first one's")
+	t.Log("a second one is created: existing objects stay with the first one")
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""), controlPlane("guest2", "", ""))
 	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.HaveOccurred())
 	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 }
 
-// TestOneThatCannotBeRead is neither none nor guessed.
+// TestOneThatCannotBeRead checks that an unreadable HostedControlPlane is neither treated as absent nor guessed.
 func TestOneThatCannotBeRead(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: {year: 2027}"))
 	})
 	f.Expect(f.observed().ControlPlaneProblem).To(gomega.MatchError(gomega.ContainSubstring("reading HostedControlPlane guest1")))
-	f.Expect(f.observed().CandidateControlPlanes).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true"))), "whatever it means, it means something")
+	f.Expect(f.observed().CandidateControlPlanes).To(
+		gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true"))),
+		"whatever it means, it means something",
+	)
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: '2030-01-01T00:00:00Z', infraID: 5"))
-	f.Eventually(func() []desired.ControlPlane { return f.observed().CandidateControlPlanes }).Should(gomega.ConsistOf(gomega.HaveField("PausedUntil", "2030-01-01T00:00:00Z")))
+	f.Eventually(func() []desired.ControlPlane {
+		return f.observed().CandidateControlPlanes
+	}).Should(gomega.ConsistOf(gomega.HaveField("PausedUntil", "2030-01-01T00:00:00Z")))
 }
 
-// TestWithoutHyperShift the kind is not served: that is an answer, and is not asked for again and again.
+// TestWithoutHyperShift checks that a kind that is not served counts as an answer. It is not requested repeatedly.
 func TestWithoutHyperShift(t *testing.T) {
 	f := start(t, func(*fakeapi.Server) {})
 	f.Expect(f.observed().ControlPlane).To(gomega.BeZero())
@@ -119,7 +128,8 @@ func TestWithoutHyperShift(t *testing.T) {
 	f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.BeNumerically("<=", 1))
 }
 
-// TestAPauseHoldsWhileSomethingMayNotBeSeen: istiod's token is renewed even then, and must not be while nothing may be written.
+// TestAPauseHoldsWhileSomethingMayNotBeSeen checks that a pause is observed even if another watch is forbidden.
+// istiod's token is renewed even then, and must not be renewed during a pause.
 func TestAPauseHoldsWhileSomethingMayNotBeSeen(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
@@ -132,22 +142,31 @@ func TestAPauseHoldsWhileSomethingMayNotBeSeen(t *testing.T) {
 	f.Expect(hosted.ControlPlane).To(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true")))
 }
 
-// mayNotList is what RBAC says.
+// mayNotList returns the error of an API server whose RBAC rules forbid listing HostedControlPlanes.
 func mayNotList() *apierrors.StatusError {
 	return apierrors.NewForbidden(schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes"}, "",
-		errors.New(`User "hypergate" cannot list resource "hostedcontrolplanes" in API group "hypershift.openshift.io" in the namespace "clusters-guest1"`))
+		errors.New(
+			`User "hypergate" cannot list resource "hostedcontrolplanes" in API group `+
+				`"hypershift.openshift.io" in the namespace "clusters-guest1"`,
+		))
 }
 
-// TestWithoutPermission it is not known whether there is one, which may be paused: nothing is done, and that is told. What was seen before still counts.
+// TestWithoutPermission checks that a missing permission leaves the state unknown: a HostedControlPlane can exist and
+// be paused. hypergate then does nothing and reports the problem. What was observed before still counts.
 func TestWithoutPermission(t *testing.T) {
 	t.Run("from the start", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theControlPlanes, mayNotList()) })
-		f.Eventually(func() []string { return f.api.Requests(theControlPlanes) }).Should(gomega.HaveLen(4), "an API server that starts forbids everything")
+		f.Eventually(func() []string { return f.api.Requests(theControlPlanes) }).Should(
+			gomega.HaveLen(4), "an API server that starts forbids everything",
+		)
 		f.Eventually(f.mgmt.Check).Should(gomega.MatchError(gomega.ContainSubstring(`cannot list resource "hostedcontrolplanes"`)))
 		f.Expect(f.observeError()).To(gomega.MatchError("the management side is not known yet"))
 		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "HostedControlPlane"),
-			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("may not list hostedcontrolplanes.hypershift.openshift.io"))))))
+			gomega.HaveField(
+				"Cause",
+				gomega.WithTransform(apply.Cause.String, gomega.Equal("may not list hostedcontrolplanes.hypershift.openshift.io")),
+			))))
 		f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.Equal(4))
 	})
 	t.Run("an API server that starts", func(t *testing.T) {
@@ -172,7 +191,7 @@ func TestWithoutPermission(t *testing.T) {
 	})
 }
 
-// TestStandaloneThereIsNone, and nobody asks.
+// TestStandaloneThereIsNone checks that a standalone hypergate sends no request for HostedControlPlanes.
 func TestStandaloneThereIsNone(t *testing.T) {
 	api := fakeapi.New(t)
 	api.Put(theDeployments)

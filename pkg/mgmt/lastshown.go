@@ -9,8 +9,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// lastShown is the HostedControlPlane, or the Cluster, that was seen last, and what its namespace says of the user of
-// its pods.
+// lastShown is the HostedControlPlane or Cluster that was observed last, and the user of its pods according to the
+// namespace.
 type lastShown struct {
 	desired.ControlPlane
 	userOf types.UID
@@ -18,7 +18,7 @@ type lastShown struct {
 	unread []string
 }
 
-// lastControlPlane is the control plane that was seen last; the zero value when there was none.
+// lastControlPlane returns the control plane that was observed last. It returns the zero value if there was none.
 func (c *Cluster) lastControlPlane() lastShown {
 	if last := c.shown.Load(); last != nil {
 		return *last
@@ -26,14 +26,16 @@ func (c *Cluster) lastControlPlane() lastShown {
 	return lastShown{}
 }
 
-// CurrentControlPlane is what the watches show now of the HostedControlPlane, or of the Cluster, where before was seen last: as far
-// as it decides whether anything may be written. It asks nobody, changes nothing, and may be called from any goroutine.
+// CurrentControlPlane returns the current HostedControlPlane or Cluster from the watches, as far as it determines
+// whether writes are allowed. before is the one that was observed last.
+//
+// CurrentControlPlane sends no request, changes nothing, and can be called from any goroutine.
 func (c *Cluster) CurrentControlPlane(before desired.ControlPlane) desired.ManagementObservation {
 	if !c.controlPlanes.known() {
 		return desired.ManagementObservation{ControlPlane: before}
 	}
 	if before.ReportedBy == desired.ClusterAPI && before.Name != c.guestSecret.clusterName() {
-		before = desired.ControlPlane{} // the Secret belongs to another now, which is no deletion
+		before = desired.ControlPlane{} // the Secret belongs to another Cluster now, which is not a deletion
 	}
 	found, doubt := c.controlPlanes.selected()
 	if doubt == nil && !found.Owns() && !before.Exists() {
@@ -41,7 +43,7 @@ func (c *Cluster) CurrentControlPlane(before desired.ControlPlane) desired.Manag
 	}
 	out := desired.ManagementObservation{ControlPlane: before, ControlPlaneProblem: doubt}
 	switch {
-	case doubt != nil: // what is there already stays its
+	case doubt != nil: // existing objects stay with the previous control plane
 		out.CandidateControlPlanes = c.controlPlanes.all()
 	case found.Owns():
 		out.ControlPlane = found
@@ -51,13 +53,14 @@ func (c *Cluster) CurrentControlPlane(before desired.ControlPlane) desired.Manag
 	return out
 }
 
-// observeControlPlane adds the HostedControlPlane, or else the Cluster, to what the management side shows. One that was
-// seen and is gone was deleted: what it owned is going, and must not be made again.
+// observeControlPlane adds the HostedControlPlane, or else the Cluster, to the observation. One that was observed and
+// is gone counts as deleted: its objects are being deleted, and must not be created again.
 func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.ManagementObservation) error {
 	last := c.lastControlPlane()
 	defer func() { c.shown.Store(&last) }()
 	shown := c.CurrentControlPlane(last.ControlPlane)
-	into.ControlPlane, into.ControlPlaneProblem, into.CandidateControlPlanes = shown.ControlPlane, shown.ControlPlaneProblem, shown.CandidateControlPlanes
+	into.ControlPlane, into.ControlPlaneProblem = shown.ControlPlane, shown.ControlPlaneProblem
+	into.CandidateControlPlanes = shown.CandidateControlPlanes
 	if shown.ControlPlaneProblem != nil {
 		return nil
 	}
@@ -67,7 +70,7 @@ func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.Managem
 	}
 	last.ControlPlane = shown.ControlPlane
 	if !last.Exists() {
-		return nil // the namespace says nothing to others than HyperShift
+		return nil // only HyperShift uses the annotation of the namespace
 	}
 	if last.userOf != last.UID && !last.Deleting {
 		err := c.namespaceRead.read(func() error {

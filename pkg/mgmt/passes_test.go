@@ -15,10 +15,10 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// somePasses is how many passes a guest causes in these tests.
+// somePasses is the number of passes that a guest causes in these tests.
 const somePasses = 200
 
-// reads is how often an object of a collection was read.
+// reads returns how often an object of a collection was read.
 func (f *fixture) reads(in fakeapi.Collection, name string) int {
 	n := 0
 	for _, r := range f.api.Requests(in) {
@@ -29,7 +29,7 @@ func (f *fixture) reads(in fakeapi.Collection, name string) int {
 	return n
 }
 
-// pass lets a number of passes look at the management side, and returns in how many seconds.
+// passes calls each once for each of somePasses passes. It returns the duration in seconds, rounded up.
 func (f *fixture) passes(each func()) (seconds int) {
 	began := time.Now()
 	for range somePasses {
@@ -38,8 +38,8 @@ func (f *fixture) passes(each func()) (seconds int) {
 	return int(time.Since(began)/time.Second) + 1
 }
 
-// TestPassesDriveNoReadings: the guest decides how often there is a pass. While something is wrong on the management
-// side, that is not as often read there.
+// TestPassesDriveNoReadings checks that failing reads on the management side are rate limited. Without a limit the
+// guest would determine their rate, because it determines how often there is a pass.
 func TestPassesDriveNoReadings(t *testing.T) {
 	spoiled := caData()
 	delete(spoiled, "ca-key.pem")
@@ -51,7 +51,7 @@ func TestPassesDriveNoReadings(t *testing.T) {
 		f.passes(func() { observe(f) })
 		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
 
-		t.Log("another one is read, however it is spoiled")
+		t.Log("another version is read, even if it is invalid too")
 		f.api.Put(theSecrets, secret(desired.CASecretName, map[string]string{"a": "b"}, spoiled))
 		f.Eventually(func() int {
 			observe(f)
@@ -84,7 +84,7 @@ func TestPassesDriveNoReadings(t *testing.T) {
 		})
 		f.Expect(f.reads(theSecrets, desired.CredentialSecretName)).To(gomega.Equal(2), "once, and once after the removal")
 
-		t.Log("what an installation made is forgotten again")
+		t.Log("what an installation created is forgotten again")
 		f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
 		f.mgmt.ForgetSecrets()
 		f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
@@ -136,8 +136,8 @@ func TestPassesDriveNoReadings(t *testing.T) {
 	})
 }
 
-// TestTheHealthCheckAndAPassDoNotRace: the health server asks from another goroutine than the worker's. It is for
-// -race.
+// TestTheHealthCheckAndAPassDoNotRace is for -race: the health server calls Check from another goroutine than the
+// worker.
 func TestTheHealthCheckAndAPassDoNotRace(t *testing.T) {
 	for name, prepare := range map[string]func(*fakeapi.Server){
 		"a Cluster": func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2)) },

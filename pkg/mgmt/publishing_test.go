@@ -8,25 +8,31 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// What of HyperShift must know a Route for istiod: the control plane operator's router, and the one for all hosted clusters of ARO HCP.
+// Parts of HyperShift that must support a Route for istiod: the control plane operator's router, and the shared
+// ingress of all hosted clusters of ARO HCP.
 const (
 	routerChange  = "v2/router/config.go (see deploy/cpo)"
 	ingressChange = "sharedingress-config-generator/config.go (see deploy/cpo)"
 )
 
-// TestPublishingOnEachPlatform: by which way auto, or the way that is asked for, gets to the guest's nodes on each of HyperShift's platforms, and what is
-// missing where none does.
+// TestPublishingOnEachPlatform checks the endpoint for the guest's nodes on each of HyperShift's platforms, with
+// strategy auto or an explicit strategy. If there is no endpoint, it checks which part is missing.
 func TestPublishingOnEachPlatform(t *testing.T) {
 	const (
-		byLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
-		// What HyperShift's command line makes without a domain for external names.
-		onlyLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`
-		byRoute          = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: api.g.example.com}}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
-		byNodePort       = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {}}}, {service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
-		azure            = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
-		aro              = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`
-		derived          = "{istiod-guest1-abcde.g.example.com:443}"
-		balanced         = "{192.0.2.44:15012}"
+		byLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
+			`Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
+		// HyperShift's command line creates this if there is no domain for external names.
+		onlyLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
+			`Ignition, servicePublishingStrategy: {type: Route}}]`
+		byRoute = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: ` +
+			`api.g.example.com}}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ` +
+			`ignition.g.example.com}}}]`
+		byNodePort = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {}}}, ` +
+			`{service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
+		azure    = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
+		aro      = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`
+		derived  = "{istiod-guest1-abcde.g.example.com:443}"
+		balanced = "{192.0.2.44:15012}"
 	)
 	inside := desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}
 	outside := desired.FoundRoute{Exists: true, Host: "istiod-guest1.g.example.com"}
@@ -34,34 +40,58 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		name, platform, services string
 		route                    desired.FoundRoute
 		publish                  desired.Publish
-		want                     string // where it is, or what is in the refusal
+		want                     string // the endpoint, or a substring of the error
 	}
 	rows := []row{
-		{name: "AWS public by load balancer", platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer, want: balanced},
 		{
-			name: "AWS public by load balancer, by the default router if asked", platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer,
+			name: "AWS public by load balancer", platform: `type: AWS, aws: {endpointAccess: Public}`,
+			services: byLoadBalancer, want: balanced,
+		},
+		{
+			name:     "AWS public by load balancer, by the default router if asked",
+			platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer,
 			publish: desired.Publish{Strategy: desired.PublishRoute}, want: derived,
 		},
 		{name: "ARO HCP", platform: aro + `}`, services: byRoute, want: ingressChange},
 		{name: "ARO HCP, API server by load balancer", platform: aro + `}`, services: byLoadBalancer, want: ingressChange},
-		{name: "ARO HCP, which knows istiod", platform: aro + `, topology: Public}`, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
-		{name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced},
-		{name: "ARO HCP, by Route if asked", platform: aro + `}`, services: byRoute, publish: desired.Publish{Strategy: desired.PublishRoute}, want: ingressChange},
+		{
+			name: "ARO HCP, which knows istiod", platform: aro + `, topology: Public}`, services: byRoute,
+			route: outside, want: "{istiod-guest1.g.example.com:443}",
+		},
+		{
+			name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute,
+			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
+		},
+		{
+			name: "ARO HCP, by Route if asked", platform: aro + `}`, services: byRoute,
+			publish: desired.Publish{Strategy: desired.PublishRoute}, want: ingressChange,
+		},
 		{
 			name: "ARO HCP, Swift, by Route if asked", platform: aro + `, topology: PublicAndPrivate}`, services: byRoute,
 			publish: desired.Publish{Strategy: desired.PublishRoute}, want: routerChange,
 		},
 		{
-			name: "AWS public by load balancer, by Route if asked, with nothing to derive a host from", platform: `type: AWS, aws: {endpointAccess: Public}`,
+			name:     "AWS public by load balancer, by Route if asked, with nothing to derive a host from",
+			platform: `type: AWS, aws: {endpointAccess: Public}`,
 			services: onlyLoadBalancer, publish: desired.Publish{Strategy: desired.PublishRoute}, want: "give --publish-host",
 		},
 		{
 			name: "ARO HCP, by somebody's router", platform: aro + `}`, services: byRoute,
-			publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
+			publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}},
+			want:    "{x.example.com:443}",
 		},
-		{name: "ARO HCP, Swift only", platform: aro + `, topology: Private, private: {type: Swift}}`, services: byRoute, want: routerChange},
-		{name: "ARO HCP, Swift", platform: aro + `, topology: PublicAndPrivate, private: {type: Swift}}`, services: byRoute, want: routerChange},
-		{name: "ARO HCP, Swift, whose router knows istiod", platform: aro + `, topology: PublicAndPrivate}`, services: byRoute, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}"},
+		{
+			name: "ARO HCP, Swift only", platform: aro + `, topology: Private, private: {type: Swift}}`,
+			services: byRoute, want: routerChange,
+		},
+		{
+			name: "ARO HCP, Swift", platform: aro + `, topology: PublicAndPrivate, private: {type: Swift}}`,
+			services: byRoute, want: routerChange,
+		},
+		{
+			name: "ARO HCP, Swift, whose router knows istiod", platform: aro + `, topology: PublicAndPrivate}`,
+			services: byRoute, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}",
+		},
 		{name: "IBM Cloud", platform: `type: IBMCloud`, services: byRoute, want: "knows no way on platform IBMCloud"},
 		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: "policy virt-launcher"},
 		{
@@ -69,17 +99,24 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
 		},
 		{
-			name: "KubeVirt whose nodes are elsewhere, by load balancer", platform: `type: KubeVirt, kubevirt: {credentials: {infraNamespace: vms}}`, services: byLoadBalancer,
+			name:     "KubeVirt whose nodes are elsewhere, by load balancer",
+			platform: `type: KubeVirt, kubevirt: {credentials: {infraNamespace: vms}}`, services: byLoadBalancer,
 			want: balanced,
 		},
 	}
-	for platform, access := range map[string]string{"AWS": `type: AWS, aws: {endpointAccess: %s}`, "GCP": `type: GCP, gcp: {endpointAccess: %s}`, "Azure": azure + `, topology: %s}`} {
+	for platform, access := range map[string]string{
+		"AWS": `type: AWS, aws: {endpointAccess: %s}`, "GCP": `type: GCP, gcp: {endpointAccess: %s}`,
+		"Azure": azure + `, topology: %s}`,
+	} {
 		name := platform + " public by Route, "
 		public := fmt.Sprintf(access, "Public")
-		if platform != "GCP" { // which has no public access alone
+		if platform != "GCP" { // GCP has no purely public access
 			rows = append(rows,
 				row{name: name + "by the default router", platform: public, services: byRoute, want: derived},
-				row{name: name + "whose router knows istiod", platform: public, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
+				row{
+					name: name + "whose router knows istiod", platform: public, services: byRoute, route: outside,
+					want: "{istiod-guest1.g.example.com:443}",
+				},
 			)
 		}
 		for _, services := range []string{byLoadBalancer, byRoute} {
@@ -87,7 +124,10 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 				name := platform + " " + linked + services[:60]
 				rows = append(rows,
 					row{name: name, platform: fmt.Sprintf(access, linked), services: services, want: routerChange},
-					row{name: name + ", whose router knows istiod", platform: fmt.Sprintf(access, linked), services: services, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}"},
+					row{
+						name: name + ", whose router knows istiod", platform: fmt.Sprintf(access, linked),
+						services: services, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}",
+					},
 				)
 			}
 			rows = append(rows,
@@ -100,22 +140,31 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 					publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
 				},
 				row{
-					name: platform + " PublicAndPrivate, by Route if asked", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
+					name:     platform + " PublicAndPrivate, by Route if asked",
+					platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
 					publish: desired.Publish{Strategy: desired.PublishRoute}, want: routerChange,
 				},
 				row{
-					name: platform + " PublicAndPrivate, by somebody's router if asked", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "{x.example.com:443}",
+					name:     platform + " PublicAndPrivate, by somebody's router if asked",
+					platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
+					publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}},
+					want:    "{x.example.com:443}",
 				})
 		}
 	}
 	for _, platform := range []string{"Agent", "None", "OpenStack", "KubeVirt", "PowerVS"} {
 		if platform != "KubeVirt" {
-			rows = append(rows, row{name: platform + " by load balancer", platform: "type: " + platform, services: byLoadBalancer, want: balanced})
+			rows = append(
+				rows,
+				row{name: platform + " by load balancer", platform: "type: " + platform, services: byLoadBalancer, want: balanced},
+			)
 		}
 		rows = append(rows,
 			row{name: platform + " by Route", platform: "type: " + platform, services: byRoute, want: derived},
-			row{name: platform + " whose router knows istiod", platform: "type: " + platform, services: byRoute, route: outside, want: "{istiod-guest1.g.example.com:443}"},
+			row{
+				name: platform + " whose router knows istiod", platform: "type: " + platform, services: byRoute,
+				route: outside, want: "{istiod-guest1.g.example.com:443}",
+			},
 			row{name: platform + " by a node's port", platform: "type: " + platform, services: byNodePort, want: "{192.0.2.7:31512}"},
 		)
 	}
@@ -131,14 +180,15 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 				cfg.Publish.Strategy = desired.PublishAuto
 			}
 			state, err := desired.Compute(cfg, source, desired.ManagementObservation{
-				CA: ca, ControlPlane: plane, Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
+				CA: ca, ControlPlane: plane,
+				Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
 			}, guest)
 			got := fmt.Sprint(state.Endpoint)
 			if err != nil {
 				got = err.Error()
 			}
 			if strings.HasPrefix(row.want, "{") && got != row.want || !strings.Contains(got, row.want) {
-				t.Errorf("it is\n  %s\nand should be, or have in it\n  %s", got, row.want)
+				t.Errorf("got\n  %s\nwant, or want as a substring\n  %s", got, row.want)
 			}
 		})
 	}

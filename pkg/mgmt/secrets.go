@@ -15,10 +15,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// requestTimeout ends a reading that is not answered: one worker does everything, and must not wait for that.
+// requestTimeout limits each read. A single worker does everything, and a read without an answer must not block it.
 const requestTimeout = 10 * time.Second
 
-// secrets is what the two Secrets hold, once they were read or made.
+// secrets is the content of the two Secrets after it was read or created.
 type secrets struct {
 	read       bool
 	ca         pki.CA
@@ -26,17 +26,21 @@ type secrets struct {
 	invalidCA  error
 	rereadCA   bool
 	credential desired.Credential
-	// shownAs is the version in which the watch showed the CA's Secret when that was last read; empty: it showed none.
+	// shownAs is the resource version of the CA's Secret in the watch at the time of the last read. It is empty if
+	// the watch had no such Secret.
 	shownAs string
-	// forgotten says that nothing is kept because ForgetSecrets was called, remained that there was something all the
-	// same when it was read again.
+	// forgotten is true if ForgetSecrets discarded the content. remained is true if the next read found content
+	// nevertheless.
 	forgotten, remained bool
-	// accepted is the credential that the management side is known to have: where it refuses the next, that one is none.
+	// accepted is the last credential that the management side accepted. It replaces a credential that the management
+	// side refuses.
 	accepted desired.Credential
 }
 
-// readMissing reads both Secrets when this process begins to lead, and the CA again when what is kept of it is
-// of no use and the watch shows another version of it: a CA that stays as it is must not be read in each pass.
+// readMissing reads both Secrets when this process starts to lead.
+//
+// It reads the CA again if the cached CA is not usable and the watch shows another version of the Secret. An unusable
+// CA that does not change must not be read in each pass.
 func (c *Cluster) readMissing(ctx context.Context) error {
 	shown := c.shownCA()
 	restored := shown != nil && c.objects.Ours(shown) && !c.secrets.ca.Exists()
@@ -54,7 +58,7 @@ func (c *Cluster) readMissing(ctx context.Context) error {
 	return nil
 }
 
-// readCA reads the CA, if it is ours; one of somebody else is always what the watch shows.
+// readCA reads the CA if hypergate owns it. A CA of another owner is always taken from the watch.
 func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
 	shownAs := versionOf(c.shownCA())
 	found, exists, err := c.secret(ctx, desired.CASecretName)
@@ -69,7 +73,7 @@ func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
 	return nil
 }
 
-// versionOf is the version of the CA's Secret as the watch shows it; empty when there is none.
+// versionOf returns the resource version of the CA's Secret from the watch. It is empty if there is no such Secret.
 func versionOf(shown *corev1.Secret) string {
 	if shown == nil {
 		return ""
@@ -77,7 +81,7 @@ func versionOf(shown *corev1.Secret) string {
 	return shown.ResourceVersion
 }
 
-// RereadCA says that the CA which Observe shows cannot be used. It is read again when its Secret has changed.
+// RereadCA marks the observed CA as unusable. It is read again after its Secret has changed.
 func (c *Cluster) RereadCA() { c.secrets.rereadCA = true }
 
 func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
@@ -97,17 +101,17 @@ func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
 	if err != nil || !found {
 		return err
 	}
-	// A credential that cannot be read is not worth keeping: a new one is made, which costs nothing.
+	// An unreadable credential is discarded. Creating a new one costs nothing.
 	into.credential, _ = desired.CredentialFromSecret(credential.Annotations, credential.Data)
 	into.accepted = into.credential
 	return nil
 }
 
-// errNoCredential says that there is no Secret with istiod's guest credential.
+// errNoCredential means that there is no Secret with istiod's credential for the guest.
 var errNoCredential = errors.New("istiod has no guest credential")
 
-// FindCredential reads istiod's guest credential where Observe could not: an istiod that cannot be seen lives on it. It
-// reports whether there is one.
+// FindCredential reads istiod's credential if Observe could not read it: an istiod that cannot be observed needs its
+// credential too. It reports whether there is a credential.
 func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
 	if c.secrets.read || c.secrets.credential.Token != "" {
 		return c.secrets.credential.Token != "", nil
@@ -137,21 +141,23 @@ func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool
 	return found, true, nil
 }
 
-// CacheCA makes a new CA, and where its rotation stands, what Observe shows. The caller applies it.
+// CacheCA sets the CA and its rotation state that Observe returns. The caller applies them.
 func (c *Cluster) CacheCA(ca pki.CA, rotation pki.Rotation) {
 	c.secrets.ca, c.secrets.rotation, c.secrets.remained = ca, rotation, false
 }
 
-// Credential is istiod's guest credential, or the zero value.
+// Credential returns istiod's credential for the guest, or the zero value.
 func (c *Cluster) Credential() desired.Credential { return c.secrets.credential }
 
-// CacheCredential makes a new credential the one that Credential shows. The caller applies it.
+// CacheCredential sets the credential that Credential returns. The caller applies it.
 func (c *Cluster) CacheCredential(credential desired.Credential) {
 	c.secrets.credential, c.secrets.remained = credential, false
 }
 
-// keepAccepted goes by what became of the Secret with the credential. One whose content the management side refuses is forgotten, so that
-// the caller asks for another: the guest has a say in how large it is. One that could not be written for another reason stays.
+// keepAccepted evaluates the outcome for the credential's Secret. If the management side refuses the content, the
+// credential is discarded, so that the caller requests another one: the guest influences its size.
+//
+// A credential that could not be written for another reason stays.
 func (s *secrets) keepAccepted(report apply.Report) {
 	for _, o := range report.Outcomes() {
 		if o.ID().GVK.Kind != "Secret" || o.ID().Key.Name != desired.CredentialSecretName {
@@ -166,8 +172,10 @@ func (s *secrets) keepAccepted(report apply.Report) {
 	}
 }
 
-// ForgetSecrets is for after an uninstallation: what is there then is read again, and the next installation starts with a CA and a credential
-// of its own where there are none. What remains after that is not of the installation, and is not read in each pass.
+// ForgetSecrets discards the cached content after an uninstallation. The Secrets are read again, and the next
+// installation creates a CA and a credential where none exist.
+//
+// Content that remains after that does not belong to the installation, and is not read in each pass.
 func (c *Cluster) ForgetSecrets() {
 	if c.secrets.any() && !c.secrets.remained {
 		c.secrets = secrets{forgotten: true}

@@ -19,7 +19,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestACredentialIsFoundWhereNothingElseIsKnown: an istiod that may not be seen lives on it all the same.
+// TestACredentialIsFoundWhereNothingElseIsKnown checks that the credential is found even if istiod cannot be
+// observed. That istiod still needs its credential.
 func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Fail(theDeployments, forbidden("deployments"))
@@ -43,7 +44,7 @@ func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 	f.Eventually(find).Should(gomega.BeTrue())
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
 
-	t.Log("one that was renewed since is not read over")
+	t.Log("a credential that was renewed since is not replaced by a read")
 	f.mgmt.CacheCredential(desired.Credential{Token: "new"})
 	found, err = f.mgmt.FindCredential(t.Context())
 	f.Expect(err).NotTo(gomega.HaveOccurred())
@@ -51,7 +52,8 @@ func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
 }
 
-// TestEachReadingHasAnEnd: one worker does everything, and a management API that hangs must not hold it.
+// TestEachReadingHasAnEnd checks that each read has a deadline. A single worker does everything, and a management API
+// server that hangs must not block it.
 func TestEachReadingHasAnEnd(t *testing.T) {
 	g := hang.Gomega(t)
 	api := fakeapi.New(t)
@@ -85,9 +87,12 @@ func TestEachReadingHasAnEnd(t *testing.T) {
 
 	mu.Lock()
 	defer mu.Unlock()
-	for _, path := range []string{theNamespaces.Path + "/clusters-guest1", theSecrets.Path + "/" + desired.CASecretName, theSecrets.Path + "/" + desired.CredentialSecretName} {
+	for _, path := range []string{
+		theNamespaces.Path + "/clusters-guest1", theSecrets.Path + "/" + desired.CASecretName,
+		theSecrets.Path + "/" + desired.CredentialSecretName,
+	} {
 		if !ends.Has(path) || endless.Has(path) {
-			t.Errorf("%s is read without an end", path)
+			t.Errorf("%s is read without a deadline", path)
 		}
 	}
 }
@@ -96,8 +101,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestACredentialThatIsRefusedIsNone: where the management side refuses what is in it, the one before counts again, so that another is asked for.
-// One that could not be written for another reason stays.
+// TestACredentialThatIsRefusedIsNone checks that the previous credential is used again if the management side refuses
+// the content of a new one, so that another one is requested. A credential that could not be written for another
+// reason stays.
 func TestACredentialThatIsRefusedIsNone(t *testing.T) {
 	secret, secrets := schema.GroupKind{Kind: "Secret"}, schema.GroupResource{Resource: "secrets"}
 	for name, tc := range map[string]struct {

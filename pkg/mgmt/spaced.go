@@ -2,17 +2,18 @@ package mgmt
 
 import "time"
 
-// readPause is the least time between two readings of the same thing that fail. Each pass would read it again, and the
-// guest decides how often there is a pass: beyond one request in this time, a pass gets the error of the last one.
+// readPause is the minimum time between two failing reads of the same object. Each pass would repeat the read, and
+// the guest determines how often there is a pass. Within this time, a pass gets the error of the last read.
 const readPause = time.Second
 
-// spaced spaces out readings of one thing that fail. The zero value is ready; it is for one goroutine.
+// spaced limits the rate of failing reads of one object. The zero value is ready for use. It is not safe for
+// concurrent use.
 type spaced struct {
 	err  error
 	next time.Time
 }
 
-// read calls a reading, or returns the error of the last one if that failed a moment ago.
+// read calls reading. If the last call failed less than readPause ago, it returns the error of that call instead.
 func (s *spaced) read(reading func() error) error {
 	if time.Now().Before(s.next) {
 		return s.err
