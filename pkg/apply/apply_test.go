@@ -9,51 +9,72 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// sample is one object per kind, with what somebody else might do to a field of ours.
+// sample returns one object per kind, each with a patch by which another manager changes one of our fields.
 func sample() []struct{ object, change string } {
 	return []struct{ object, change string }{
 		{
-			`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.NS.example.com}, spec: {group: NS.example.com, scope: Namespaced,
+			`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.NS.example.com}, ` +
+				`spec: {group: NS.example.com, scope: Namespaced,
 				names: {plural: things, singular: thing, kind: Thing, listKind: ThingList},
-				versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object}}}}}]}}`,
+				versions: [{name: v1, served: true, storage: true, ` +
+				`schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object}}}}}]}}`,
 			`{"spec":{"names":{"listKind":"Things"}}}`,
 		},
-		{`{apiVersion: v1, kind: Namespace, metadata: {name: NS-more, annotations: {a: ours}}}`, `{"metadata":{"annotations":{"a":"theirs"}}}`},
-		{`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, automountServiceAccountToken: false}`, `{"automountServiceAccountToken":true}`},
 		{
-			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-x}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+			`{apiVersion: v1, kind: Namespace, metadata: {name: NS-more, annotations: {a: ours}}}`,
+			`{"metadata":{"annotations":{"a":"theirs"}}}`,
+		},
+		{
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, automountServiceAccountToken: false}`,
+			`{"automountServiceAccountToken":true}`,
+		},
+		{
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-x}, ` +
+				`rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
 			`{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}]}`,
 		},
 		{
-			`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, ` +
+				`rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
 			`{"rules":[]}`,
 		},
 		{
-			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-x},
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-x}, ` +
+				`roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-x},
 				subjects: [{kind: ServiceAccount, name: x, namespace: NS}]}`,
 			`{"subjects":[]}`,
 		},
 		{
-			`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x},
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x, namespace: NS}, ` +
+				`roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x},
 				subjects: [{kind: ServiceAccount, name: x, namespace: NS}]}`,
 			`{"subjects":null}`,
 		},
 		{`{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: NS}, data: {key: b3Vycw==}}`, `{"data":{"key":"dGhlaXJz"}}`},
 		{`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours, other: ours}}`, `{"data":{"key":null}}`},
-		{`{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NS}, spec: {selector: {app: x}, ports: [{name: https, port: 443}]}}`, `{"spec":{"selector":{"app":"y"}}}`},
 		{
-			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, spec: {replicas: 1, selector: {matchLabels: {app: x}},
+			`{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NS}, spec: {selector: {app: x}, ` +
+				`ports: [{name: https, port: 443}]}}`,
+			`{"spec":{"selector":{"app":"y"}}}`,
+		},
+		{
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, spec: {replicas: 1, ` +
+				`selector: {matchLabels: {app: x}},
 				template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: ours}]}}}}`,
 			`{"spec":{"replicas":3}}`,
 		},
 		{
-			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: NS-x}, webhooks: [{name: x.NS.example.com, sideEffects: None, admissionReviewVersions: [v1],
-				failurePolicy: Ignore, clientConfig: {url: "https://127.0.0.1:1/x"}, rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]}]}`,
+			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: NS-x}, ` +
+				`webhooks: [{name: x.NS.example.com, sideEffects: None, admissionReviewVersions: [v1],
+				failurePolicy: Ignore, clientConfig: {url: "https://127.0.0.1:1/x"}, ` +
+				`rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]}]}`,
 			`{"webhooks":[]}`,
 		},
 		{
-			`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-x}, webhooks: [{name: x.NS.example.com, sideEffects: None, admissionReviewVersions: [v1],
-				failurePolicy: Ignore, clientConfig: {url: "https://127.0.0.1:1/x"}, rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]}]}`,
+			`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-x}, ` +
+				`webhooks: [{name: x.NS.example.com, sideEffects: None, admissionReviewVersions: [v1],
+				failurePolicy: Ignore, clientConfig: {url: "https://127.0.0.1:1/x"}, ` +
+				`rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]}]}`,
 			`{"webhooks":null}`,
 		},
 	}
@@ -147,7 +168,8 @@ func TestDriftOfEachKindCostsOneWrite(t *testing.T) {
 			"deleted":  func() { w.remove(o) },
 		}
 		if o.GVK().Kind == "Namespace" || o.GVK().Kind == "CustomResourceDefinition" {
-			delete(drifts, "deleted") // they linger until a controller has emptied them; see TestATerminatingObjectIsMadeAnew
+			// Both remain until a controller has emptied them; see TestATerminatingObjectIsMadeAnew.
+			delete(drifts, "deleted")
 		}
 		for name, drift := range drifts {
 			t.Run(o.GVK().Kind+"/"+name, func(t *testing.T) {
@@ -167,7 +189,8 @@ func TestDriftOfEachKindCostsOneWrite(t *testing.T) {
 	}
 }
 
-// isOurs says whether applying the object once more would change nothing: a dry run takes nothing over and sets no field to another value.
+// isOurs reports whether another apply of the object would change nothing: a dry run takes over no field and sets no
+// field to another value.
 func (w *world) isOurs(o object) bool {
 	w.t.Helper()
 	before := w.live(o.u)
@@ -209,7 +232,7 @@ func TestWhatIsNotOursCostsNothing(t *testing.T) {
 				t.Errorf("%d writes, want only the one that restores our own field", writes)
 			}
 			if w.live(o.u).GetLabels()["theirs"] != "yes" {
-				t.Error("the label of somebody else is gone")
+				t.Error("the label of the other manager is gone")
 			}
 		})
 	}
@@ -257,11 +280,11 @@ func TestATerminatingObjectIsMadeAnew(t *testing.T) {
 	w.patch(o, `{"metadata":{"finalizers":null}}`)
 	writes := w.converge(c, objs, func() bool { now := w.live(o.u); return now != nil && now.GetUID() != old })
 	if writes != 1 {
-		t.Errorf("%d writes to make it anew, want 1", writes)
+		t.Errorf("%d writes to create it again, want 1", writes)
 	}
 }
 
-// Without a watch nothing but the API server's answers tells that an object is being deleted.
+// Without a watch, only the responses of the API server show that an object is being deleted.
 func TestATerminatingObjectThatNoWatchHasShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,7 +294,8 @@ func TestATerminatingObjectThatNoWatchHasShown(t *testing.T) {
 		t.Fatal(r.Err())
 	}
 	w.remove(o)
-	changed := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}, data: {a: b}}`)
+	changed := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}, ` +
+		`data: {a: b}}`)
 	for _, test := range []struct {
 		cluster *apply.Cluster
 		writes  int

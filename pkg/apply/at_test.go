@@ -12,18 +12,19 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// at is the version of an object as it is decided on.
+// at returns the version of an object for AtVersion.
 func at(o object, version string) map[apply.ID]string {
 	return map[apply.ID]string{{GVK: o.GVK(), Key: o.Key()}: version}
 }
 
-// Adopted, an object of somebody else's becomes ours: what we say is taken from him, what we do not say stays his, and from then on it is
-// looked after like all that is ours.
+// When we adopt a foreign object, it becomes ours. The apply takes the fields that we set from the other manager. The
+// other fields stay with that manager. From then on, the object is managed like every owned object.
 func TestApplyAtAdopts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.started()
-	theirs := w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: theirs, theirs: theirs}, annotations: {theirs: theirs}}}`)
+	theirs := w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: theirs, theirs: theirs}, ` +
+		`annotations: {theirs: theirs}}}`)
 	objs := []object{w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}}}`)}
 	if r := apply.Apply(t.Context(), c, objs); r.Outcomes()[0].Cause().Class() != apply.Conflict {
 		t.Fatalf("applied and not adopted: %s", r)
@@ -33,7 +34,8 @@ func TestApplyAtAdopts(t *testing.T) {
 		t.Fatalf("adopted: %s, %d writes: %v", r, r.Writes(), r.Err())
 	}
 	got := w.live(theirs)
-	if diff := cmp.Diff("ours theirs theirs", got.GetLabels()["both"]+" "+got.GetLabels()["theirs"]+" "+got.GetAnnotations()["theirs"]); diff != "" {
+	if diff := cmp.Diff("ours theirs theirs",
+		got.GetLabels()["both"]+" "+got.GetLabels()["theirs"]+" "+got.GetAnnotations()["theirs"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if !w.isOurs(objs[0]) || got.GetUID() != theirs.GetUID() {
@@ -48,7 +50,8 @@ func TestApplyAtAdopts(t *testing.T) {
 	w.converge(c, objs, func() bool { return w.live(theirs).GetLabels()["both"] == "ours" })
 }
 
-// TestApplyAtLeavesWhatHasChanged, up to the moment of the write: by whom, and into what, the caller does not know yet.
+// TestApplyAtLeavesWhatHasChanged changes the object immediately before the write. The caller does not know yet who
+// changed it, and to what.
 func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -71,7 +74,8 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 				if test.ours {
 					create = w.createAsUs
 				}
-				version = create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: ` + test.before + `}}`).GetResourceVersion()
+				version = create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, ` +
+					`labels: ` + test.before + `}}`).GetResourceVersion()
 			}
 			c := w.started()
 			var once sync.Once
@@ -102,7 +106,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 	}
 }
 
-// What is gone is made, whatever version it had.
+// An object that is gone is created, whatever version it had.
 func TestApplyAtMakesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,7 +17,7 @@ import (
 
 const benchConcurrency = 8
 
-// installation is a set of objects of the size of an installation, in a fresh namespace.
+// installation returns a set of objects of the size of an installation, in a new namespace.
 func (w *world) installation(b *testing.B) []object {
 	b.Helper()
 	u := w.create(`{apiVersion: v1, kind: Namespace, metadata: {generateName: bench-}}`)
@@ -26,7 +26,7 @@ func (w *world) installation(b *testing.B) []object {
 	var objs []object
 	for i := range 3 {
 		for _, o := range in.sample()[2:] {
-			if o.GVK().Kind == "Service" { // addresses are few
+			if o.GVK().Kind == "Service" { // few addresses are available
 				o.u.Object["spec"].(map[string]any)["clusterIP"] = "None"
 			}
 			o.u.SetName(fmt.Sprintf("%s-%d", o.u.GetName(), i))
@@ -36,8 +36,8 @@ func (w *world) installation(b *testing.B) []object {
 	return objs
 }
 
-// BenchmarkInstall applies the objects of an installation for the first time, and beside it, in the same run, sends the same objects to the
-// same API server with nothing around it: the floor.
+// BenchmarkInstall applies the objects of an installation for the first time. In the same run, it sends the same
+// objects to the same API server with a plain client. That is the floor.
 func BenchmarkInstall(b *testing.B) {
 	w := newWorld(b)
 	c := w.started(func(o *apply.Options) { o.Concurrency = benchConcurrency })
@@ -45,14 +45,14 @@ func BenchmarkInstall(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w.bareApply(b, bare, w.installation(b)) // the first has to open connections and fill the API server's caches
+	w.bareApply(b, bare, w.installation(b)) // the first apply opens connections and fills the API server's caches
 	var ours, floor []time.Duration
 	objects := 0
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
 		first, second := w.installation(b), w.installation(b)
 		objects = len(first)
-		// Both take turns in going first.
+		// Both take turns in the first place.
 		for turn := range 2 {
 			if (i+turn)%2 == 0 {
 				floor = append(floor, w.bareApply(b, bare, second))
@@ -95,7 +95,7 @@ func (w *world) bareApply(b *testing.B, client metadata.Interface, objs []object
 	return time.Since(start)
 }
 
-// BenchmarkUnchanged applies objects that are as they should be.
+// BenchmarkUnchanged applies objects that already match.
 func BenchmarkUnchanged(b *testing.B) {
 	w := newWorld(b)
 	c, objs := w.started(), w.installation(b)
@@ -110,7 +110,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	}
 }
 
-// BenchmarkDrift measures from the end of somebody's write to the end of ours that undoes it.
+// BenchmarkDrift measures the time from the end of another manager's write to the end of our write that reverts it.
 func BenchmarkDrift(b *testing.B) {
 	w := newWorld(b)
 	c, objs := w.started(hurried), w.sample()

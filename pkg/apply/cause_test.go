@@ -20,31 +20,35 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// What the API server answers. TestRealCauses has those that a plain API server can be made to say; these are all.
+// The responses of the API server. TestRealCauses has the ones that a plain API server can produce; this test has
+// all.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	deployments := Kind{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}
-	bindings := Kind{GVK: schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings"}
+	bindings := Kind{GVK: schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+		Resource: "rolebindings"}
 	gr := deployments.resource()
 	forbidden := func(format string, args ...any) error {
 		return apierrors.NewForbidden(gr, "secret-name", fmt.Errorf(format, args...))
 	}
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "https://secret-host:6443/api", Err: err} }
-	terminating := apierrors.NewForbidden(gr, "secret-name", errors.New("unable to create new content in namespace secret-ns because it is being terminated"))
+	terminating := apierrors.NewForbidden(gr, "secret-name",
+		errors.New("unable to create new content in namespace secret-ns because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NamespaceTerminating"}}
 	tests := map[string]struct {
 		err    error
 		kind   Kind
 		class  ErrorClass
 		want   string
-		detail string // expected in the detail, when not empty
+		detail string // expected in the detail, if not empty
 	}{
 		"rbac": {
 			err:   forbidden(`User "secret-user" cannot create resource "deployments" in API group "apps" in the namespace "secret-ns"`),
 			class: Forbidden, want: "may not create deployments.apps",
 		},
 		"rbac with the authorizer's reason": {
-			err:   forbidden(`User "u" cannot patch resource "deployments" in API group "apps" in the namespace "n": RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`),
+			err: forbidden(`User "u" cannot patch resource "deployments" in API group "apps" ` +
+				`in the namespace "n": RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`),
 			class: Forbidden, want: "may not patch deployments.apps",
 		},
 		"escalation": {
@@ -54,7 +58,8 @@ func TestClassify(t *testing.T) {
 		"a bound": {
 			err: &watch.LimitError{Resource: "x", Bound: "b"}, class: Oversized, want: "the API server sends too much of x: b",
 		},
-		"pod security":          {err: forbidden("violates PodSecurity"), class: Denied, want: "denied by admission", detail: "violates PodSecurity"},
+		"pod security": {err: forbidden("violates PodSecurity"), class: Denied, want: "denied by admission",
+			detail: "violates PodSecurity"},
 		"namespace terminating": {err: terminating, class: NamespaceTerminating, want: "the namespace is being deleted"},
 		"namespace missing": {
 			err:   apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "secret-ns"),
@@ -71,19 +76,22 @@ func TestClassify(t *testing.T) {
 		"unauthorized": {err: apierrors.NewUnauthorized("no"), class: Unauthorized, want: "the API server does not accept the credentials"},
 		"invalid": {
 			err: apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "secret-name", field.ErrorList{
-				field.Invalid(field.NewPath("spec", "replicas"), "secret-value", "no"), field.Required(field.NewPath("a"), ""), field.Required(field.NewPath("b"), ""),
+				field.Invalid(field.NewPath("spec", "replicas"), "secret-value", "no"),
+				field.Required(field.NewPath("a"), ""), field.Required(field.NewPath("b"), ""),
 				field.Required(field.NewPath("c"), ""), field.Required(field.NewPath("a"), "again"),
 			}),
 			class: Invalid, want: "not accepted as valid: a, b, c and 1 more", detail: "secret-value",
 		},
 		"unknown field": {
-			err:   apierrors.NewInternalError(errors.New("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec.what: field not declared in schema")),
+			err: apierrors.NewInternalError(errors.New("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): " +
+				".spec.what: field not declared in schema")),
 			class: Invalid, want: "not accepted as valid", detail: ".spec.what",
 		},
 		"too large": {err: apierrors.NewRequestEntityTooLargeError("limit is 3145728"), class: Invalid, want: "not accepted as valid"},
 		"conflict": {
 			err: apierrors.NewApplyConflict([]metav1.StatusCause{
-				{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.b", Message: `conflict with "kubectl \"x\"" using apps/v1 at 2020-01-01T00:00:00Z`},
+				{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.b",
+					Message: `conflict with "kubectl \"x\"" using apps/v1 at 2020-01-01T00:00:00Z`},
 				{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.a", Message: `conflict with "argo"`},
 			}, "Apply failed with 2 conflicts"),
 			class: Conflict, want: `.spec.a, .spec.b is managed by argo, kubectl \"x\"`,
@@ -93,18 +101,27 @@ func TestClassify(t *testing.T) {
 			class: Conflict, want: "the object was changed by somebody else at the same time",
 		},
 		"webhook denies": {
-			err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "guard.example.com" denied the request: no`}}, class: Denied,
-			want: "denied by the admission webhook guard.example.com", detail: "no",
+			err: &apierrors.StatusError{
+				ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "guard.example.com" denied the request: no`},
+			},
+			class: Denied,
+			want:  "denied by the admission webhook guard.example.com", detail: "no",
 		},
 		"webhook is gone": {
-			err:   apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": failed to call webhook: Post "https://secret-host": refused`)),
+			err: apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": ` +
+				`failed to call webhook: Post "https://secret-host": refused`)),
 			class: Denied, want: "denied by the admission webhook guard.example.com, which could not be called",
 		},
 		"policy denies": {
-			err:   apierrors.NewInvalid(schema.GroupKind{}, "x", field.ErrorList{field.Forbidden(nil, "ValidatingAdmissionPolicy 'guard' with binding 'b' denied request: no")}),
+			err: apierrors.NewInvalid(schema.GroupKind{}, "x", field.ErrorList{
+				field.Forbidden(nil, "ValidatingAdmissionPolicy 'guard' with binding 'b' denied request: no"),
+			}),
 			class: Denied, want: "denied by the admission policy guard",
 		},
-		"busy": {err: apierrors.NewTooManyRequests("no", 1), class: Unreachable, want: "the API server cannot be reached: it answered 429 too many requests"},
+		"busy": {
+			err:   apierrors.NewTooManyRequests("no", 1),
+			class: Unreachable, want: "the API server cannot be reached: it answered 429 too many requests",
+		},
 		"etcd is gone": {
 			err:   apierrors.NewInternalError(errors.New("etcdserver: leader changed at secret-host")),
 			class: Unreachable, want: "the API server cannot be reached: it answered 500 internal server error",
@@ -113,15 +130,30 @@ func TestClassify(t *testing.T) {
 			err:   get(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}),
 			class: Unreachable, want: "the API server cannot be reached: connection refused", detail: "secret-host",
 		},
-		"reset":         {err: get(&net.OpError{Op: "read", Err: syscall.ECONNRESET}), class: Unreachable, want: "the API server cannot be reached: connection closed"},
-		"cut off":       {err: fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), class: Unreachable, want: "the API server cannot be reached: connection closed"},
-		"slow":          {err: get(context.DeadlineExceeded), class: Unreachable, want: "the API server cannot be reached: timed out"},
-		"unknown name":  {err: get(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "secret-host"}}), class: Unreachable, want: "the API server cannot be reached: its name does not resolve"},
-		"untrusted":     {err: get(&tls.CertificateVerificationError{Err: errors.New("x509: secret-host")}), class: Unreachable, want: "the API server cannot be reached: its certificate is not trusted"},
-		"other network": {err: get(errors.New("http2: client connection lost")), class: Unreachable, want: "the API server cannot be reached: no connection"},
-		"cancelled":     {err: get(context.Canceled), class: Cancelled, want: "stopped before there was an answer"},
-		"other status":  {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
-		"other":         {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
+		"reset": {
+			err:   get(&net.OpError{Op: "read", Err: syscall.ECONNRESET}),
+			class: Unreachable, want: "the API server cannot be reached: connection closed",
+		},
+		"cut off": {
+			err:   fmt.Errorf("reading: %w", io.ErrUnexpectedEOF),
+			class: Unreachable, want: "the API server cannot be reached: connection closed",
+		},
+		"slow": {err: get(context.DeadlineExceeded), class: Unreachable, want: "the API server cannot be reached: timed out"},
+		"unknown name": {
+			err:   get(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "secret-host"}}),
+			class: Unreachable, want: "the API server cannot be reached: its name does not resolve",
+		},
+		"untrusted": {
+			err:   get(&tls.CertificateVerificationError{Err: errors.New("x509: secret-host")}),
+			class: Unreachable, want: "the API server cannot be reached: its certificate is not trusted",
+		},
+		"other network": {
+			err:   get(errors.New("http2: client connection lost")),
+			class: Unreachable, want: "the API server cannot be reached: no connection",
+		},
+		"cancelled":    {err: get(context.Canceled), class: Cancelled, want: "stopped before there was an answer"},
+		"other status": {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
+		"other":        {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +167,7 @@ func TestClassify(t *testing.T) {
 				t.Errorf("got %s %q, want %s %q", got.Class(), got, test.class, test.want)
 			}
 			if strings.Contains(got.String(), "secret-") {
-				t.Errorf("%q tells more than it may", got)
+				t.Errorf("%q contains secret data", got)
 			}
 			if !strings.Contains(got.Detail(), test.detail) {
 				t.Errorf("detail = %q, want %q in it", got.Detail(), test.detail)

@@ -17,7 +17,7 @@ var (
 	fromOne, fromTwo = source{feed: 0}, source{feed: 1}
 )
 
-// pair tracks a kind that is watched by two names.
+// pair returns a tracker of one kind that is watched by two names.
 func pair() *tracker {
 	return newTracker([]Kind{{Resource: "secrets", Names: []string{"one", "two"}}}, clock.RealClock{})
 }
@@ -60,7 +60,7 @@ func TestAListOfOneNameSaysNothingOfAnother(t *testing.T) {
 	}
 }
 
-// The resource versions that two watches have seen tell nothing of each other.
+// The resource versions that two watches have seen are independent of each other.
 func TestTimeGoesBackwardsForEachNameByItself(t *testing.T) {
 	t.Parallel()
 	tr := pair()
@@ -88,10 +88,10 @@ func TestAWatchThatWorksDoesNotHideTheProblemOfAnother(t *testing.T) {
 	tr := pair()
 	forbidden := problem(apierrors.NewForbidden(secrets, "two", errors.New(`User "x" cannot watch resource "secrets"`)))
 	if !tr.setProblem(fromTwo, forbidden) {
-		t.Error("a problem is no news")
+		t.Error("a new problem is not reported as a change")
 	}
 	if tr.setProblem(fromOne, nil) || tr.problem(0) == nil {
-		t.Error("the other watch is taken for this one")
+		t.Error("the other watch is confused with this one")
 	}
 	if tr.known(0) {
 		t.Error("known, although one name was neither listed nor refused")
@@ -113,7 +113,8 @@ func TestAWatchThatWorksDoesNotHideTheProblemOfAnother(t *testing.T) {
 	}
 }
 
-// TestARefusalInAnotherSessionWakes: a pass that waits for the kind learns that it is known, though the problem is the same as before.
+// TestARefusalInAnotherSessionWakes checks that a pass that waits for the kind is notified when the kind becomes
+// known, although the problem is the same as before.
 func TestARefusalInAnotherSessionWakes(t *testing.T) {
 	t.Parallel()
 	secrets := schema.GroupResource{Resource: "secrets"}

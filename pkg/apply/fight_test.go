@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// hurriedClock goes on by a minute whenever it is asked: no object is ever written too often.
+// hurriedClock advances by one minute with each call of Now, so that no object is ever written too often.
 type hurriedClock struct {
 	clock.RealClock
 	minutes atomic.Int64
@@ -25,7 +25,7 @@ func (c *hurriedClock) Now() time.Time { return time.Unix(c.minutes.Add(1)*60, 0
 
 func hurried(o *apply.Options) { o.Clock = &hurriedClock{} }
 
-// Another process with our name writes other values to fields that stay the same.
+// Another process with our field manager name writes other values to the same fields.
 func TestAnotherValueInOurOwnNameIsDrift(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{7, 8, 10} { // a Secret, a ConfigMap, a Deployment
@@ -61,15 +61,16 @@ func TestAnotherValueInOurOwnNameIsDrift(t *testing.T) {
 	}
 }
 
-// applyAsUs is an apply by another process that has our name.
+// applyAsUs applies an object as another process with our field manager name.
 func (w *world) applyAsUs(o object) {
 	w.t.Helper()
-	if _, err := w.resource(o.u).Apply(w.t.Context(), o.u.GetName(), o.u, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
+	if _, err := w.resource(o.u).Apply(w.t.Context(), o.u.GetName(), o.u,
+		metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// secondAfter waits for the API server's next second: the times in managedFields are no finer.
+// secondAfter waits for the next second of the API server, because the times in managedFields have whole seconds.
 func (w *world) secondAfter(o object) {
 	w.t.Helper()
 	var last time.Time
@@ -81,7 +82,8 @@ func (w *world) secondAfter(o object) {
 	w.Eventually(func() time.Time { return time.Now().Truncate(time.Second) }).Should(gomega.BeTemporally(">", last))
 }
 
-// Somebody undoes whatever we write, as fast as we do. He gets a burst, then one write every ten seconds, and others pay nothing for it.
+// Another writer reverts whatever we write, as fast as we write it. We answer with a burst of writes, then with one
+// write every ten seconds. Other objects are not affected.
 func TestAFightIsDamped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,7 +93,7 @@ func TestAFightIsDamped(t *testing.T) {
 	calm := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: calm, namespace: NS}, data: {key: ours}}`)
 	objs := []object{fought, calm}
 	round := 0
-	// fight waits until our watch has shown what the enemy did, and applies.
+	// fight waits until our watch has shown the change of the other writer, and applies.
 	fight := func() apply.Report {
 		round++
 		w.patch(fought, fmt.Sprintf(`{"data":{"key":"theirs %d"}}`, round))
@@ -111,13 +113,15 @@ func TestAFightIsDamped(t *testing.T) {
 	}
 	w.requests.reset()
 	r := fight()
-	if r.Count(apply.VerdictRateLimited) != 1 || r.Complete() || r.Err() != nil || r.Writes() != 0 || r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
+	if r.Count(apply.VerdictRateLimited) != 1 || r.Complete() || r.Err() != nil || r.Writes() != 0 ||
+		r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
 		t.Errorf("after a burst: %s, complete %t, again after %v: %v", r, r.Complete(), r.RetryAfter(), r.Err())
 	}
 	if rival := r.Outcomes()[0].OtherManager(); !strings.HasSuffix(rival, "(data.key)") {
-		t.Errorf("the rival is %q, want the name of the enemy and the field", rival)
+		t.Errorf("the other manager is %q, want the name of the other writer and the field", rival)
 	}
-	if p := c.Prune(t.Context()); p.Count(apply.VerdictRateLimited) != 1 || p.Count(apply.VerdictDeleted) != 1 || p.RetryAfter() != 10*time.Second || p.Complete() {
+	if p := c.Prune(t.Context()); p.Count(apply.VerdictRateLimited) != 1 || p.Count(apply.VerdictDeleted) != 1 ||
+		p.RetryAfter() != 10*time.Second || p.Complete() {
 		t.Errorf("prune after a burst: %s, again after %v", p, p.RetryAfter())
 	}
 	if got := w.requests.String(); got != "0 reads, 1 writes" {
@@ -131,7 +135,7 @@ func TestAFightIsDamped(t *testing.T) {
 	}
 }
 
-// Installed and uninstalled in turns, an object is the same object.
+// An object that is installed and uninstalled repeatedly counts as one object.
 func TestFlappingIsDamped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

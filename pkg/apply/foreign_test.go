@@ -23,7 +23,7 @@ func TestForeignObjects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		theirs, ours string
-		conflict     string // empty: it is applied
+		conflict     string // empty if it is applied
 	}{
 		"same name, other content": {
 			theirs:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: theirs}}`,
@@ -76,7 +76,7 @@ func TestForeignObjects(t *testing.T) {
 				t.Errorf("cause = %s %q, want Conflict %q", cause.Class(), cause, test.conflict)
 			}
 			if diff := cmp.Diff(theirs, w.live(theirs)); diff != "" {
-				t.Errorf("the object of somebody else was changed:\n%s", diff)
+				t.Errorf("the foreign object was changed:\n%s", diff)
 			}
 			if p := c.Prune(t.Context()); p.Count(apply.VerdictDeleted) != 1 || w.live(theirs) == nil {
 				t.Errorf("prune: %s; their object is there: %t", p, w.live(theirs) != nil)
@@ -85,7 +85,8 @@ func TestForeignObjects(t *testing.T) {
 	}
 }
 
-// Someone took a field of ours and our label while nobody watched; after the restart nothing but managedFields says that it is ours.
+// Another client removed a field of ours and the owner label while no watch ran. After the restart, only
+// managedFields shows that the object is ours.
 func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -125,7 +126,8 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 
 	w.Eventually(c.WatchProblems).ShouldNot(gomega.BeEmpty())
 	problem := c.WatchProblems()[0]
-	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" || problem.Cause.String() != "may not list secrets" || problem.Err() == nil {
+	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" ||
+		problem.Cause.String() != "may not list secrets" || problem.Err() == nil {
 		t.Errorf("watch problems = %+v, want that secrets may not be listed", c.WatchProblems())
 	}
 	if c.Synced() {
@@ -133,7 +135,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	}
 	w.Eventually(c.Known).Should(gomega.BeTrue(), "nothing is known, although waiting will not help")
 
-	// It is tried more than once.
+	// The watch is tried more than once.
 	attempts := &requests{}
 	before := func(req *http.Request) {
 		if strings.Contains(req.URL.Path, "/secrets") {
@@ -143,7 +145,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	w.requests.before.Store(&before)
 	w.Eventually(attempts.reads.Load).Should(gomega.BeNumerically(">", 2))
 
-	// What the watch of one kind has not shown may hide members: nothing is pruned.
+	// The failed watch of one kind can hide members, so nothing is pruned.
 	w.Eventually(func() int { return len(c.Members()) }).Should(gomega.Equal(len(objs) - 1))
 	w.requests.reset()
 	p := c.Prune(t.Context())
@@ -158,7 +160,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 		t.Errorf("%d lines were logged, want 1 however often the watch is tried", got)
 	}
 
-	// Once it is allowed, the watch comes back by itself.
+	// Once it is allowed, the watch recovers without a restart.
 	w.limit("nothing")
 	w.Eventually(c.Synced).Should(gomega.BeTrue())
 	w.Eventually(c.WatchProblems).Should(gomega.BeEmpty())
@@ -178,7 +180,8 @@ func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
 	}
 }
 
-// limit makes the world's client a user that may do everything with every kind but one, and with that one only what the verbs allow.
+// limit makes the client of the world a user with all permissions on every kind except one. On that kind, the user
+// has only the given verbs.
 func (w *world) limit(without string, verbs ...string) {
 	w.t.Helper()
 	user := w.namespace
@@ -193,13 +196,15 @@ func (w *world) limit(without string, verbs ...string) {
 			rules = append(rules, map[string]any{"apiGroups": []any{k.GVK.Group}, "resources": []any{k.Resource}, "verbs": []any{verb}})
 		}
 	}
-	// So that the roles of the sample may be written.
+	// With this rule, the user can write the roles of the sample.
 	rules = append(rules, map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": []any{"get"}})
 	role.Object["rules"] = rules
-	binding := w.parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-limited}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-limited},
+	binding := w.parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-limited}, ` +
+		`roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-limited},
 		subjects: [{kind: User, name: ` + user + `, apiGroup: rbac.authorization.k8s.io}]}`)
 	for _, o := range []object{w.bare(role), w.bare(binding)} {
-		if _, err := w.resource(o.u).Apply(context.Background(), o.u.GetName(), o.u, metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
+		if _, err := w.resource(o.u).Apply(context.Background(), o.u.GetName(), o.u,
+			metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

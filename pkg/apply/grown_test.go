@@ -27,7 +27,8 @@ func (settings) JSON() []byte {
 	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"owner":"us"},"name":"x","namespace":"ns"}}`)
 }
 
-// TestAnObjectThatComesBackLargerIsRefusedByName: it is a failure that lasts, and not sent again before it has changed.
+// TestAnObjectThatComesBackLargerIsRefusedByName checks that the failure lasts, and that the object is not sent again
+// before it has changed.
 func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	var patches, annotation atomic.Int64
@@ -36,10 +37,12 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,`+
+				`"details":{"name":"x"}}`)
 			return
 		}
-		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x","namespace":"ns","uid":"u","resourceVersion":"%d","annotations":{"a":"%s"}}}`,
+		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x","namespace":"ns","uid":"u",`+
+			`"resourceVersion":"%d","annotations":{"a":"%s"}}}`,
 			10*patches.Add(1), strings.Repeat("x", int(annotation.Load())))
 	}))
 	defer server.Close()
@@ -59,7 +62,8 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 		if o.Verdict() != want || patches.Load() != wantPatches {
 			t.Fatalf("%s after %d writes, want %s after %d: %v", o.Verdict(), patches.Load(), want, wantPatches, o.Err())
 		}
-		refused := o.Cause().Class() == Enlarged && strings.Contains(o.Err().Error(), "applying ConfigMap ns/x to the guest cluster: the object that came back has 301 KiB")
+		refused := o.Cause().Class() == Enlarged &&
+			strings.Contains(o.Err().Error(), "applying ConfigMap ns/x to the guest cluster: the object that came back has 301 KiB")
 		if want == VerdictFailed && (!refused || report.RetryAfter() != 0 || report.Complete()) {
 			t.Fatalf("%s: %v, again in %s", o.Cause().Class(), o.Err(), report.RetryAfter())
 		}
@@ -69,14 +73,14 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 		try(1, VerdictFailed) // nothing is sent
 	}
 
-	t.Log("the echo of our own write changes nothing")
+	t.Log("the event of our own write changes nothing")
 	c.tracker.saw(source{}, tracked, sighting{state: present, rv: "10", uid: "u"})
 	try(1, VerdictFailed)
 	if notified != 0 {
 		t.Errorf("%d notifications for nothing", notified)
 	}
 
-	t.Log("somebody changes it, which is told, and it is sent once more")
+	t.Log("another client changes it: this notifies, and the object is sent once more")
 	c.tracker.saw(source{}, tracked, sighting{state: present, rv: "12", uid: "u"})
 	if notified != 1 {
 		t.Errorf("%d notifications of the change, want 1", notified)
@@ -91,14 +95,17 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 	try(3, VerdictUnchanged)
 }
 
-// TestLittleIsKeptOfAFailure, whatever the API server says: of the cause, of the error, and of all errors of a call.
+// TestLittleIsKeptOfAFailure checks that the kept size is small, whatever the API server responds. It checks the
+// cause, the error, and all errors of a call.
 func TestLittleIsKeptOfAFailure(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long\n\u202e ", 8<<10)
-	status := metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: long, Details: &metav1.StatusDetails{}}
+	status := metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: long,
+		Details: &metav1.StatusDetails{}}
 	for range 1000 {
 		status.Details.Causes = append(status.Details.Causes,
-			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: long[:1000], Message: `conflict with "` + long[:1000] + `"`})
+			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict,
+				Field: long[:1000], Message: `conflict with "` + long[:1000] + `"`})
 	}
 	webhook := status
 	webhook.Code, webhook.Message = 403, `admission webhook "`+long+`" denied the request: `+long
@@ -108,7 +115,8 @@ func TestLittleIsKeptOfAFailure(t *testing.T) {
 	} {
 		cause := Classify(err, "patch", schema.GroupResource{Resource: "configmaps"})
 		o := Failed(ID{}, cause, err)
-		if n := len(cause.String()) + len(cause.Detail()) + len(o.Err().Error()); n > 4<<10 || strings.ContainsAny(cause.String()+cause.Detail(), "\n\u202e") {
+		if n := len(cause.String()) + len(cause.Detail()) + len(o.Err().Error()); n > 4<<10 ||
+			strings.ContainsAny(cause.String()+cause.Detail(), "\n\u202e") {
 			t.Errorf("%d: %d bytes are kept: %q", i, n, cause)
 		}
 		for range 500 {

@@ -31,7 +31,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// plane is the one API server that all tests of this package share. Tests keep apart by namespace, name and owner.
+// plane is the one API server that all tests of this package share. Each test uses its own namespace, names and
+// owner.
 var plane *planes.Plane
 
 func TestMain(m *testing.M) {
@@ -62,7 +63,7 @@ const (
 	ownerKey = "gateway.hypergate.dev/owner"
 )
 
-// kinds is the table that most tests use: every kind that hypergate applies, on either side.
+// kinds returns the table that most tests use: every kind that hypergate applies, on either side.
 func kinds() []apply.Kind {
 	kind := func(apiVersion, kind, resource string, namespaced bool) apply.Kind {
 		return apply.Kind{GVK: schema.FromAPIVersionAndKind(apiVersion, kind), Resource: resource, Namespaced: namespaced, Prune: true}
@@ -105,7 +106,8 @@ func (o object) Key() types.NamespacedName {
 }
 func (o object) JSON() []byte { return o.body }
 
-// world is one test's part of the API server: a namespace, an owner, a client that counts and an admin that does not.
+// world is the part of the API server that one test uses: a namespace, an owner, a client that counts and an admin
+// client that does not count.
 type world struct {
 	*gomega.WithT
 	t         testing.TB
@@ -115,7 +117,7 @@ type world struct {
 	admin     dynamic.Interface
 	requests  *requests
 	notified  chan struct{}
-	logged    *atomic.Int64 // lines
+	logged    *atomic.Int64 // number of lines
 }
 
 func newWorld(tb testing.TB) *world {
@@ -136,7 +138,7 @@ func newWorld(tb testing.TB) *world {
 	return w
 }
 
-// in is the same world for a subtest.
+// in returns the same world for a subtest.
 func (w *world) in(tb testing.TB) *world {
 	tb.Helper()
 	out := *w
@@ -145,7 +147,8 @@ func (w *world) in(tb testing.TB) *world {
 	return &out
 }
 
-// parse makes an object from YAML. NS is the test's namespace or, in names of cluster-scoped objects, a prefix of its own.
+// parse makes an object from YAML. NS is replaced by the namespace of the test. In names of cluster-scoped objects,
+// NS is a prefix that is unique to the test.
 func (w *world) parse(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	u := &unstructured.Unstructured{}
@@ -175,7 +178,7 @@ func (w *world) bare(u *unstructured.Unstructured) object {
 	return object{u, body}
 }
 
-// cluster makes the engine, not started, for the kinds that are left after the changes.
+// cluster makes a Cluster that is not started. The changes can replace any option, such as the kinds.
 func (w *world) cluster(change ...func(*apply.Options)) *apply.Cluster {
 	w.t.Helper()
 	opts := apply.Options{Name: "test", FieldManager: manager, OwnerKey: ownerKey, OwnerValue: w.owner, Kinds: kinds()}
@@ -203,7 +206,7 @@ func (w *world) start(c *apply.Cluster) {
 	}
 }
 
-// started makes the engine and waits until it has seen everything.
+// started makes and starts a Cluster, and waits until its watches have shown all objects.
 func (w *world) started(change ...func(*apply.Options)) *apply.Cluster {
 	w.t.Helper()
 	c := w.cluster(change...)
@@ -212,7 +215,8 @@ func (w *world) started(change ...func(*apply.Options)) *apply.Cluster {
 	return c
 }
 
-// settle waits until the engine's watches have shown exactly the given objects, and forgets that it was notified.
+// settle waits until the watches of the Cluster have shown exactly the given objects, and drops a pending
+// notification.
 func (w *world) settle(c *apply.Cluster, objs []object) {
 	w.t.Helper()
 	w.Eventually(c.Members).Should(gomega.ConsistOf(apply.IDs(objs)))
@@ -222,7 +226,8 @@ func (w *world) settle(c *apply.Cluster, objs []object) {
 	}
 }
 
-// converge is what the controller does: it applies after each notification, until done. It returns the number of writes.
+// converge works like the controller: it applies after each notification, until done. It returns the number of
+// writes.
 func (w *world) converge(c *apply.Cluster, objs []object, done func() bool) int {
 	w.t.Helper()
 	writes := 0
@@ -254,7 +259,7 @@ func (w *world) resource(o *unstructured.Unstructured) dynamic.ResourceInterface
 	return nil
 }
 
-// create makes an object as somebody else.
+// create makes an object as another client.
 func (w *world) create(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	u := w.parse(text)
@@ -265,7 +270,7 @@ func (w *world) create(text string) *unstructured.Unstructured {
 	return got
 }
 
-// createAsUs makes an object that an earlier process of ours applied.
+// createAsUs makes an object as an earlier process of ours.
 func (w *world) createAsUs(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	u := w.parse(text)
@@ -276,10 +281,11 @@ func (w *world) createAsUs(text string) *unstructured.Unstructured {
 	return got
 }
 
-// patch changes an object as somebody else.
+// patch changes an object as another client.
 func (w *world) patch(o object, patch string, subresources ...string) {
 	w.t.Helper()
-	_, err := w.resource(o.u).Patch(w.t.Context(), o.u.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
+	_, err := w.resource(o.u).Patch(w.t.Context(), o.u.GetName(), types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
 	if err != nil {
 		w.t.Fatalf("patching %s with %s: %v", o.u.GetName(), patch, err)
 	}
@@ -292,7 +298,7 @@ func (w *world) remove(o object) {
 	}
 }
 
-// live reads an object; nil when there is none.
+// live reads an object. It returns nil if there is none.
 func (w *world) live(o *unstructured.Unstructured) *unstructured.Unstructured {
 	w.t.Helper()
 	got, err := w.resource(o).Get(w.t.Context(), o.GetName(), metav1.GetOptions{})
@@ -305,7 +311,7 @@ func (w *world) live(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return got
 }
 
-// requests counts what a client sends.
+// requests counts the requests that a client sends.
 type requests struct {
 	reads, writes atomic.Int64
 	// before is called with each request before it is sent.

@@ -24,13 +24,27 @@ func TestRival(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		"nobody":                         {nil, ""},
-		"we alone":                       {[]metav1.ManagedFieldsEntry{ours}, ""},
-		"somebody before us":             {[]metav1.ManagedFieldsEntry{entry("he", `{"f:spec":{}}`, 9, ""), ours}, ""},
-		"somebody after us":              {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:versions":{}}}`, 11, "")}, "he (spec.versions)"},
-		"in the metadata alone":          {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`, 11, "")}, "he (metadata.labels.a)"},
-		"in a list":                      {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:webhooks":{"k:{\"name\":\"x\"}":{"f:url":{}}}}`, 11, "")}, "he (webhooks)"},
-		"the last of two":                {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:a":{}}`, 11, ""), entry("she", `{"f:b":{}}`, 12, "")}, "she (b)"},
+		"nobody":             {nil, ""},
+		"we alone":           {[]metav1.ManagedFieldsEntry{ours}, ""},
+		"somebody before us": {[]metav1.ManagedFieldsEntry{entry("he", `{"f:spec":{}}`, 9, ""), ours}, ""},
+		"somebody after us": {
+			[]metav1.ManagedFieldsEntry{
+				ours, entry("he", `{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:versions":{}}}`, 11, ""),
+			},
+			"he (spec.versions)",
+		},
+		"in the metadata alone": {
+			[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`, 11, "")},
+			"he (metadata.labels.a)",
+		},
+		"in a list": {
+			[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:webhooks":{"k:{\"name\":\"x\"}":{"f:url":{}}}}`, 11, "")},
+			"he (webhooks)",
+		},
+		"the last of two": {
+			[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:a":{}}`, 11, ""), entry("she", `{"f:b":{}}`, 12, "")},
+			"she (b)",
+		},
 		"who took all that was ours":     {[]metav1.ManagedFieldsEntry{entry("he", `{"f:a":{}}`, 11, "")}, "he (a)"},
 		"the status":                     {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:status":{}}`, 11, "status")}, ""},
 		"fields that nobody understands": {[]metav1.ManagedFieldsEntry{ours, entry("he", `x`, 11, "")}, "he"},

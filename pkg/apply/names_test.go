@@ -15,23 +15,26 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// restrict makes the world's client a user that may do nothing but handle the Secrets of these names in the test's namespace.
+// restrict makes the client of the world a user with permissions only on the Secrets of these names in the namespace
+// of the test.
 func (w *world) restrict(names ...string) {
 	w.t.Helper()
 	list := "[" + strings.Join(names, ", ") + "]"
 	for _, text := range []string{
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: secrets, namespace: NS}, rules: [
 			{apiGroups: [""], resources: [secrets], resourceNames: ` + list + `, verbs: [get, list, watch, create, patch, delete]}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: secrets, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: secrets},
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: secrets, namespace: NS}, ` +
+			`roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: secrets},
 			subjects: [{kind: User, name: NS, apiGroup: rbac.authorization.k8s.io}]}`,
 	} {
 		u := w.parse(text)
-		if _, err := w.resource(u).Apply(w.t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
+		if _, err := w.resource(u).Apply(w.t.Context(), u.GetName(), u,
+			metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	w.cfg.Impersonate = rest.ImpersonationConfig{UserName: w.namespace}
-	// The API server learns of roles by watches of its own.
+	// The API server learns of roles through its own watches, so the permissions take effect with a delay.
 	client := kubernetes.NewForConfigOrDie(w.cfg)
 	for _, name := range names {
 		w.Eventually(func() error {
@@ -41,7 +44,7 @@ func (w *world) restrict(names ...string) {
 	}
 }
 
-// secrets leaves the kind Secret only, in the test's namespace, with these names.
+// secrets leaves only the kind Secret, in the namespace of the test, with these names.
 func (w *world) secrets(names ...string) func(*apply.Options) {
 	return func(o *apply.Options) {
 		o.Namespace, o.NamespacedOnly = w.namespace, true
@@ -50,16 +53,18 @@ func (w *world) secrets(names ...string) func(*apply.Options) {
 	}
 }
 
-// secret is one of ours, by name.
+// secret returns a Secret of ours with the given name.
 func (w *world) secret(name string) string {
-	return `{apiVersion: v1, kind: Secret, metadata: {name: ` + name + `, namespace: NS, labels: {` + ownerKey + `: ` + w.owner + `}}, data: {key: b3Vycw==}}`
+	return `{apiVersion: v1, kind: Secret, metadata: {name: ` + name + `, namespace: NS, ` +
+		`labels: {` + ownerKey + `: ` + w.owner + `}}, data: {key: b3Vycw==}}`
 }
 
 func TestAKindWithNamesNeedsPermissionForTheseNamesOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.restrict("one", "two")
-	if _, err := kubernetes.NewForConfigOrDie(w.cfg).CoreV1().Secrets(w.namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := kubernetes.NewForConfigOrDie(w.cfg).CoreV1().Secrets(w.namespace).
+		List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("listing all Secrets: %v, want that it is forbidden", err)
 	}
 	before := w.createAsUs(w.secret("before"))
@@ -107,7 +112,8 @@ func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
 	c := w.cluster(w.secrets("one", "two"))
 	w.start(c)
 	w.Eventually(c.Known).Should(gomega.BeTrue())
-	if problems := c.WatchProblems(); len(problems) != 1 || problems[0].GVK.Kind != "Secret" || problems[0].Cause.String() != "may not list secrets" || c.Synced() {
+	if problems := c.WatchProblems(); len(problems) != 1 || problems[0].GVK.Kind != "Secret" ||
+		problems[0].Cause.String() != "may not list secrets" || c.Synced() {
 		t.Errorf("synced %t; watch problems = %+v, want one, that secrets may not be listed", c.Synced(), problems)
 	}
 	o := w.object(w.secret("one"))
@@ -128,7 +134,7 @@ func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
 	w.Eventually(c.WatchProblems).Should(gomega.BeEmpty())
 }
 
-// The name alone makes nothing ours: without the label, the object of a name is somebody else's.
+// The name alone makes no object ours. Without the owner label, an object of the name is foreign.
 func TestAnObjectOfANameWithoutOurLabelIsNotOurs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,6 +149,6 @@ func TestAnObjectOfANameWithoutOurLabelIsNotOurs(t *testing.T) {
 		t.Errorf("prune: %v, want one", deleted(r))
 	}
 	if diff := cmp.Diff(theirs, w.live(theirs)); diff != "" {
-		t.Errorf("the object of somebody else was changed:\n%s", diff)
+		t.Errorf("the foreign object was changed:\n%s", diff)
 	}
 }

@@ -34,7 +34,8 @@ func TestReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := test.report
-			if r.String() != test.text || r.Complete() != test.complete || r.Writes() != test.writes || len(r.Failures()) != test.failures || (r.Err() != nil) != (test.failures > 0) {
+			if r.String() != test.text || r.Complete() != test.complete || r.Writes() != test.writes ||
+				len(r.Failures()) != test.failures || (r.Err() != nil) != (test.failures > 0) {
 				t.Errorf("%s, complete %t, %d writes, %d failures: %v", r, r.Complete(), r.Writes(), len(r.Failures()), r.Err())
 			}
 		})

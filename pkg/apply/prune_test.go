@@ -18,8 +18,10 @@ func TestPruneDeletesOursAndKeepsTheRest(t *testing.T) {
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
-	foreign := w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: NS, labels: {` + ownerKey + `: somebody-else}}}`)
-	member := w.createAsUs(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stray, namespace: NS, labels: {` + ownerKey + `: ` + w.owner + `}}}`)
+	foreign := w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: NS, ` +
+		`labels: {` + ownerKey + `: somebody-else}}}`)
+	member := w.createAsUs(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stray, namespace: NS, ` +
+		`labels: {` + ownerKey + `: ` + w.owner + `}}}`)
 	w.settle(c, append(slices.Clone(objs), w.bare(member)))
 
 	kept := objs[:len(objs)-2] // all but the webhook configurations
@@ -50,7 +52,7 @@ func TestPruneDeletesOursAndKeepsTheRest(t *testing.T) {
 		}
 	}
 
-	// What was pruned can come back.
+	// Pruned objects can be applied again.
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil || r.Writes() != len(objs)-2 {
 		t.Errorf("applying again: %s, %d writes: %v", r, r.Writes(), r.Err())
 	}
@@ -66,7 +68,8 @@ func deleted(r apply.Report) []string {
 	return out
 }
 
-// The watch has not shown what was just written; prune must know it nevertheless, since nothing would call it again.
+// The watch has not shown the objects that were just written. Prune must know them nevertheless, because no
+// notification would call it again.
 func TestPruneRightAfterApplyDeletesWhatTheWatchHasNotShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +87,7 @@ func TestPruneRightAfterApplyDeletesWhatTheWatchHasNotShown(t *testing.T) {
 	}
 }
 
-// Between the watch's last word and the delete request, somebody does something to the object.
+// Another client changes the object between the last event of the watch and the delete request.
 func TestPruneMeetsAnObjectThatChanges(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -93,14 +96,24 @@ func TestPruneMeetsAnObjectThatChanges(t *testing.T) {
 		writes        int
 		stays, always bool
 	}{
-		"changed":            {change: func(w *world, o object) { w.patch(o, `{"data":{"theirs":"yes"}}`) }, verdict: apply.VerdictDeleted, writes: 2},
-		"changed every time": {change: func(w *world, o object) { w.patch(o, `{"data":{"n":"`+w.requests.String()+`"}}`) }, verdict: apply.VerdictFailed, writes: 3, stays: true, always: true},
-		"stripped":           {change: func(w *world, o object) { w.patch(o, `{"metadata":{"labels":null}}`) }, verdict: apply.VerdictUnchanged, writes: 1, stays: true},
-		"deleted":            {change: func(w *world, o object) { w.remove(o) }, verdict: apply.VerdictDeleted, writes: 1},
+		"changed": {
+			change:  func(w *world, o object) { w.patch(o, `{"data":{"theirs":"yes"}}`) },
+			verdict: apply.VerdictDeleted, writes: 2,
+		},
+		"changed every time": {
+			change:  func(w *world, o object) { w.patch(o, `{"data":{"n":"`+w.requests.String()+`"}}`) },
+			verdict: apply.VerdictFailed, writes: 3, stays: true, always: true,
+		},
+		"stripped": {
+			change:  func(w *world, o object) { w.patch(o, `{"metadata":{"labels":null}}`) },
+			verdict: apply.VerdictUnchanged, writes: 1, stays: true,
+		},
+		"deleted": {change: func(w *world, o object) { w.remove(o) }, verdict: apply.VerdictDeleted, writes: 1},
 		"replaced": {
 			change: func(w *world, o object) {
 				w.remove(o)
-				w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, labels: {` + ownerKey + `: ` + w.owner + `}}}`)
+				w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, ` +
+					`labels: {` + ownerKey + `: ` + w.owner + `}}}`)
 			},
 			verdict: apply.VerdictUnchanged, writes: 1, stays: true,
 		},
@@ -157,7 +170,8 @@ func TestPruneWaitsForAFinalizer(t *testing.T) {
 	}
 }
 
-// What is deleted in the foreground is there until its dependents are gone, also between our request and the watch's word.
+// An object that is deleted in the foreground exists until its dependents are gone. This also holds between the
+// request and the event of the watch.
 func TestPruneInTheForegroundWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +208,8 @@ func TestPruneBeforeTheFirstListDeletesNothing(t *testing.T) {
 	}
 	w.requests.reset()
 	r := c.Prune(t.Context())
-	if r.Complete() || r.Err() != nil || r.Count(apply.VerdictWaiting) != len(kinds())-2 || r.Outcomes()[0].ID().String() != "ServiceAccount" {
+	if r.Complete() || r.Err() != nil || r.Count(apply.VerdictWaiting) != len(kinds())-2 ||
+		r.Outcomes()[0].ID().String() != "ServiceAccount" {
 		t.Errorf("prune without watches: %s, %v, %s: %v", r, r.Complete(), r.Outcomes()[0].ID(), r.Err())
 	}
 	if got := w.requests.String(); got != "0 reads, 0 writes" {

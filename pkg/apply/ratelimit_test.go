@@ -13,10 +13,10 @@ import (
 func TestDamper(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
-	burst := make([]time.Duration, repairBurst) // when writes are tried, counted from the beginning: all at once
+	burst := make([]time.Duration, repairBurst) // when the writes are tried, counted from the start: all at once
 	tests := map[string]struct {
 		at   []time.Duration
-		want time.Duration // how long the last is to wait
+		want time.Duration // how long the last write must wait
 	}{
 		"the first":                         {[]time.Duration{0}, 0},
 		"the last of a burst":               {burst, 0},
@@ -75,8 +75,8 @@ func TestWhatAWriteCameTo(t *testing.T) {
 	}
 	tests := map[string]struct {
 		outcome Outcome
-		verdict Verdict // of the one write too many
-		free    bool    // it is not too many
+		verdict Verdict // of the write beyond the burst
+		free    bool    // the write is not counted, so it is not beyond the burst
 	}{
 		"applied":     {outcome: Applied(id), verdict: VerdictRateLimited},
 		"deleted":     {outcome: Deleted(id), verdict: VerdictRateLimited},
@@ -130,7 +130,7 @@ func TestASuccessEndsTheFailure(t *testing.T) {
 		d.ended(place{}, Applied(id))
 	}
 	if got := d.take(place{}, now).outcome(id).Verdict(); got != VerdictRateLimited {
-		t.Errorf("%s, want damped", got)
+		t.Errorf("%s, want rate limited", got)
 	}
 }
 
@@ -141,11 +141,14 @@ func TestRetryAfterIsTheSoonest(t *testing.T) {
 		report Report
 		want   time.Duration
 	}{
-		"none":     {Report{}, 0},
-		"others":   {ReportOf(Applied(id), Waiting(id)), 0},
-		"one":      {ReportOf(Applied(id), RateLimited(id, 3*time.Second)), 3 * time.Second},
-		"two":      {ReportOf(RateLimited(id, 5*time.Second), RateLimited(id, 3*time.Second)), 3 * time.Second},
-		"of calls": {ReportOf(RateLimited(id, 5*time.Second)).And(ReportOf(RateLimited(id, 7*time.Second), Unchanged(id))), 5 * time.Second},
+		"none":   {Report{}, 0},
+		"others": {ReportOf(Applied(id), Waiting(id)), 0},
+		"one":    {ReportOf(Applied(id), RateLimited(id, 3*time.Second)), 3 * time.Second},
+		"two":    {ReportOf(RateLimited(id, 5*time.Second), RateLimited(id, 3*time.Second)), 3 * time.Second},
+		"of calls": {
+			ReportOf(RateLimited(id, 5*time.Second)).And(ReportOf(RateLimited(id, 7*time.Second), Unchanged(id))),
+			5 * time.Second,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +156,8 @@ func TestRetryAfterIsTheSoonest(t *testing.T) {
 			if got := test.report.RetryAfter(); got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
-			if damped := test.want > 0; test.report.Count(VerdictRateLimited) > 0 != damped || damped && test.report.Complete() || test.report.Err() != nil {
+			if damped := test.want > 0; test.report.Count(VerdictRateLimited) > 0 != damped ||
+				damped && test.report.Complete() || test.report.Err() != nil {
 				t.Errorf("%s, complete %t: %v", test.report, test.report.Complete(), test.report.Err())
 			}
 		})

@@ -80,8 +80,8 @@ const (
 	planNothing      plan = iota
 	planWait              // the object is being deleted
 	planWriteOurs         // the object is owned
-	planWriteNew          // the watch shows no owned object and we wrote none: the name is free or taken by a foreign object
-	planWriteUnknown      // we wrote it, and it is gone or lost the owner label; or no watch has shown it
+	planWriteNew          // the watch shows no owned object and we wrote none; a foreign object can exist
+	planWriteUnknown      // we wrote it, and it is gone or lost the owner label; or no list has shown it
 	planRateLimited       // the object was written too often
 	planRefused           // the response was too large, and the object has not changed since
 )

@@ -34,7 +34,8 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 		},
 		"owner on the template only": {
 			bad: func(w *world) object {
-				return w.bare(w.parse(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, spec: {template: {metadata: {labels: {` + ownerKey + `: ` + w.owner + `}}}}}`))
+				return w.bare(w.parse(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, ` +
+					`spec: {template: {metadata: {labels: {` + ownerKey + `: ` + w.owner + `}}}}}`))
 			},
 			want: "does not carry the label",
 		},
@@ -99,7 +100,8 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 			good := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: good, namespace: NS}}`)
 			r := apply.Apply(t.Context(), c, []object{good, test.bad(w)})
 			bad := r.Outcomes()[1]
-			if bad.Verdict() != apply.VerdictFailed || bad.Cause().Class() != apply.Refused || !strings.Contains(r.Err().Error(), test.want) {
+			if bad.Verdict() != apply.VerdictFailed || bad.Cause().Class() != apply.Refused ||
+				!strings.Contains(r.Err().Error(), test.want) {
 				t.Errorf("the bad object: %s, %s: %v, want %q", bad.Verdict(), bad.Cause(), r.Err(), test.want)
 			}
 			if got := r.Outcomes()[0].Verdict(); got != apply.VerdictSkipped && test.change == nil {
@@ -121,14 +123,21 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		change func(*apply.Options)
 		want   string
 	}{
-		"good":                       {func(*apply.Options) {}, ""},
-		"no manager":                 {func(o *apply.Options) { o.FieldManager = "" }, "the field manager and the owner label must be given"},
-		"no owner":                   {func(o *apply.Options) { o.OwnerValue = "" }, "the field manager and the owner label must be given"},
-		"no namespace":               {func(o *apply.Options) { o.NamespacedOnly, o.Kinds = true, nil }, "needs a namespace"},
-		"cluster-scoped kind":        {func(o *apply.Options) { o.NamespacedOnly, o.Namespace = true, "x" }, "only namespaced kinds may be applied here"},
-		"kind twice":                 {func(o *apply.Options) { o.Kinds = append(o.Kinds, o.Kinds[0]) }, "is listed twice"},
-		"empty name":                 {func(o *apply.Options) { o.Kinds[0].Names = []string{""} }, "a name that is empty or listed twice"},
-		"name twice":                 {func(o *apply.Options) { o.Kinds[0].Names = []string{"a", "b", "a"} }, "a name that is empty or listed twice"},
+		"good": {func(*apply.Options) {}, ""},
+		"no manager": {func(o *apply.Options) { o.FieldManager = "" },
+			"the field manager and the owner label must be given"},
+		"no owner":     {func(o *apply.Options) { o.OwnerValue = "" }, "the field manager and the owner label must be given"},
+		"no namespace": {func(o *apply.Options) { o.NamespacedOnly, o.Kinds = true, nil }, "needs a namespace"},
+		"cluster-scoped kind": {
+			func(o *apply.Options) { o.NamespacedOnly, o.Namespace = true, "x" },
+			"only namespaced kinds may be applied here",
+		},
+		"kind twice": {func(o *apply.Options) { o.Kinds = append(o.Kinds, o.Kinds[0]) }, "is listed twice"},
+		"empty name": {func(o *apply.Options) { o.Kinds[0].Names = []string{""} }, "a name that is empty or listed twice"},
+		"name twice": {
+			func(o *apply.Options) { o.Kinds[0].Names = []string{"a", "b", "a"} },
+			"a name that is empty or listed twice",
+		},
 		"two names":                  {func(o *apply.Options) { o.Kinds[0].Names = []string{"b", "a"} }, ""},
 		"kind without resource":      {func(o *apply.Options) { o.Kinds[0].Resource = "" }, "is incomplete"},
 		"kind without group or kind": {func(o *apply.Options) { o.Kinds[0].GVK = schema.GroupVersionKind{} }, "is incomplete"},
@@ -178,7 +187,8 @@ func TestCancelledCallStops(t *testing.T) {
 	if r := c.Prune(ctx); r.Writes() != 0 || r.Complete() {
 		t.Errorf("prune: %s", r)
 	}
-	if r := apply.Apply(ctx, c, objs); r.Count(apply.VerdictUnchanged) != 7 || r.Count(apply.VerdictSkipped) != len(objs)-7 || w.requests.writes.Load() != 0 {
+	if r := apply.Apply(ctx, c, objs); r.Count(apply.VerdictUnchanged) != 7 || r.Count(apply.VerdictSkipped) != len(objs)-7 ||
+		w.requests.writes.Load() != 0 {
 		t.Errorf("apply with a context that ended before: %s, %s", r, w.requests)
 	}
 	if r := apply.Apply(t.Context(), c, objs); !r.Complete() || r.Writes() != len(objs)-7 {

@@ -18,7 +18,8 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// What a real API server says, and what we make of it. Every case has a second object, which must be applied all the same.
+// The errors of a real API server, and their causes. Every case has a second object, which must be applied
+// nevertheless.
 func TestRealCauses(t *testing.T) {
 	t.Parallel()
 	const guard = `rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], scope: "*"}]`
@@ -54,7 +55,7 @@ func TestRealCauses(t *testing.T) {
 		"namespace terminating": {
 			prepare: func(w *world) {
 				u := w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-old}}`)
-				w.remove(w.bare(u)) // it lingers: there is no namespace controller
+				w.remove(w.bare(u)) // it remains: there is no namespace controller
 			},
 			object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS-old}}`,
 			class:  apply.NamespaceTerminating, want: "the namespace is being deleted",
@@ -65,19 +66,25 @@ func TestRealCauses(t *testing.T) {
 		},
 		"webhook is gone": {
 			prepare: func(w *world) {
-				w.create(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-gone}, webhooks: [{name: gone.example.com, sideEffects: None,
-					admissionReviewVersions: [v1], failurePolicy: Fail, clientConfig: {url: "https://127.0.0.1:1/"}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, ` + guard + `}]}`)
+				w.create(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-gone}, ` +
+					`webhooks: [{name: gone.example.com, sideEffects: None,
+					admissionReviewVersions: [v1], failurePolicy: Fail, ` +
+					`clientConfig: {url: "https://127.0.0.1:1/"}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, ` + guard + `}]}`)
 			},
 			object: configMap,
 			class:  apply.Denied, want: "denied by the admission webhook gone.example.com, which could not be called",
 		},
 		"policy": {
 			prepare: func(w *world) {
-				policies := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
+				policies := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+					Resource: "validatingadmissionpolicies"}
 				for resource, text := range map[string]string{
-					"validatingadmissionpolicies": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: NS-guard}, spec: {validations: [{expression: "false"}],
-						matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}}}`,
-					"validatingadmissionpolicybindings": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: NS-guard}, spec: {policyName: NS-guard, validationActions: [Deny]}}`,
+					"validatingadmissionpolicies": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: NS-guard}, ` +
+						`spec: {validations: [{expression: "false"}],
+						matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, ` +
+						`resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}}}`,
+					"validatingadmissionpolicybindings": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: NS-guard}, ` +
+						`spec: {policyName: NS-guard, validationActions: [Deny]}}`,
 				} {
 					policies.Resource = resource
 					if _, err := w.admin.Resource(policies).Create(w.t.Context(), w.parse(text), metav1.CreateOptions{}); err != nil {
@@ -90,8 +97,9 @@ func TestRealCauses(t *testing.T) {
 		},
 		"role beyond our own permissions": {
 			prepare: func(w *world) { w.limit("nothing") },
-			object:  `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
-			class:   apply.Forbidden, want: "may not escalate roles.rbac.authorization.k8s.io",
+			object: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, ` +
+				`rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
+			class: apply.Forbidden, want: "may not escalate roles.rbac.authorization.k8s.io",
 		},
 		"no permission to create": {
 			prepare: func(w *world) { w.limit("configmaps", "get", "patch") },
@@ -106,11 +114,13 @@ func TestRealCauses(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(w)
 			}
-			thing := apply.Kind{GVK: schema.FromAPIVersionAndKind("example.com/v1", "Thing"), Resource: "things", Namespaced: true, Prune: true}
+			thing := apply.Kind{GVK: schema.FromAPIVersionAndKind("example.com/v1", "Thing"),
+				Resource: "things", Namespaced: true, Prune: true}
 			other := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: other, namespace: NS}}`)
 			objs := []object{w.object(test.object), other}
 			want := strings.ReplaceAll(test.want, "NS", w.namespace)
-			// Webhooks and policies are in force a moment after they were written. Until then it is applied, and removed again.
+			// Webhooks and policies take effect with a short delay. Until then, the object is applied, and the test
+			// removes it.
 			w.Eventually(func() string {
 				c := w.cluster(func(o *apply.Options) { o.Kinds = append(o.Kinds, thing) })
 				r := apply.Apply(t.Context(), c, objs)
@@ -134,9 +144,18 @@ func TestNoAnswer(t *testing.T) {
 		class  apply.ErrorClass
 		want   string
 	}{
-		"nobody listens": {func(c *rest.Config) { c.Host = "https://127.0.0.1:1" }, apply.Unreachable, "the API server cannot be reached: connection refused"},
-		"no such name":   {func(c *rest.Config) { c.Host = "https://secret-host.invalid" }, apply.Unreachable, "the API server cannot be reached: its name does not resolve"},
-		"not trusted":    {func(c *rest.Config) { c.CAData = nil }, apply.Unreachable, "the API server cannot be reached: its certificate is not trusted"},
+		"nobody listens": {
+			func(c *rest.Config) { c.Host = "https://127.0.0.1:1" },
+			apply.Unreachable, "the API server cannot be reached: connection refused",
+		},
+		"no such name": {
+			func(c *rest.Config) { c.Host = "https://secret-host.invalid" },
+			apply.Unreachable, "the API server cannot be reached: its name does not resolve",
+		},
+		"not trusted": {
+			func(c *rest.Config) { c.CAData = nil },
+			apply.Unreachable, "the API server cannot be reached: its certificate is not trusted",
+		},
 		"expired token": {
 			func(c *rest.Config) { c.CertData, c.KeyData, c.BearerToken = nil, nil, "expired" },
 			apply.Unauthorized, "the API server does not accept the credentials",
@@ -161,13 +180,13 @@ func TestNoAnswer(t *testing.T) {
 				t.Errorf("watch: %s %q, want %s %q", got.Class(), got, test.class, test.want)
 			}
 			if c.Known() {
-				t.Error("an outage is taken for knowledge")
+				t.Error("an outage counts as knowledge")
 			}
 		})
 	}
 }
 
-// An API server that takes connections and never answers must not hold up the caller once per object.
+// An API server that accepts connections and never responds must not delay the caller once per object.
 func TestSilenceIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -179,12 +198,14 @@ func TestSilenceIsWaitedForOnce(t *testing.T) {
 	c := w.cluster(func(o *apply.Options) { o.Concurrency, o.Timeout = 2, 300*time.Millisecond })
 	objs := w.sample()
 	r := apply.Apply(t.Context(), c, objs)
-	if got := r.Failures()[0].Cause().String(); got != "the API server cannot be reached: timed out" || r.Count(apply.VerdictSkipped) < len(objs)-2 || r.Complete() {
+	if got := r.Failures()[0].Cause().String(); got != "the API server cannot be reached: timed out" ||
+		r.Count(apply.VerdictSkipped) < len(objs)-2 || r.Complete() {
 		t.Errorf("%s, %q: %v", r, got, r.Err())
 	}
 }
 
-// The API server goes away and comes back. Nothing is written but what changed, and whoever waits for a notification gets one.
+// The API server goes away and comes back. Only the changed object is written, and a caller that waits for a
+// notification gets one.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	shared := newWorld(t)
@@ -197,7 +218,8 @@ func TestOutage(t *testing.T) {
 	w.cfg = rest.CopyConfig(own.Config)
 	w.cfg.Wrap(w.requests.count)
 	c := w.started()
-	objs := slices.DeleteFunc(w.sample(), func(o object) bool { return o.Key().Namespace != "" }) // its namespace is on the other API server
+	// Namespaced objects are left out: their namespace is on the other API server.
+	objs := slices.DeleteFunc(w.sample(), func(o object) bool { return o.Key().Namespace != "" })
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
@@ -208,7 +230,8 @@ func TestOutage(t *testing.T) {
 	changed := w.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-x}, rules: []}`)
 	objs[slices.IndexFunc(objs, func(o object) bool { return o.GVK() == changed.GVK() })] = changed
 	r := apply.Apply(t.Context(), c, objs)
-	if len(r.Failures()) != 1 || r.Failures()[0].Cause().Class() != apply.Unreachable || r.Count(apply.VerdictUnchanged) != len(objs)-1 {
+	if len(r.Failures()) != 1 || r.Failures()[0].Cause().Class() != apply.Unreachable ||
+		r.Count(apply.VerdictUnchanged) != len(objs)-1 {
 		t.Errorf("during the outage: %s: %v", r, r.Err())
 	}
 	if !c.Synced() || !c.Known() {

@@ -14,9 +14,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// Somebody changes, strips and deletes at random, as fast as the API server allows, while a loop like the controller's restores. Whatever
-// the order of events, answers and notifications: in the end all is as it should be, no drift cost more than one write, and then there is
-// silence.
+// Another client changes, unlabels and deletes objects at random, as fast as the API server allows. A loop like the
+// controller restores them.
+//
+// The order of events, responses and notifications does not matter. In the end all objects are as desired, no drift
+// cost more than one write, and no more requests follow.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -43,7 +45,7 @@ func TestStorm(t *testing.T) {
 	})
 
 	const storms = 300
-	// The same storm each time.
+	// The fixed seed makes each run the same.
 	random, drifts := rand.New(rand.NewPCG(1, 2)), int64(0)
 	for range storms {
 		i := random.IntN(len(objs))
@@ -56,9 +58,10 @@ func TestStorm(t *testing.T) {
 			patch = `{"metadata":{"labels":{"` + ownerKey + `":null}}}`
 			fallthrough
 		default:
-			_, err = w.resource(o.u).Patch(ctx, o.u.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+			_, err = w.resource(o.u).Patch(ctx, o.u.GetName(), types.MergePatchType, []byte(patch),
+				metav1.PatchOptions{FieldManager: "somebody"})
 		}
-		if err == nil { // otherwise it is not there at the moment
+		if err == nil { // otherwise the object does not exist at this time
 			drifts++
 		}
 	}
@@ -69,9 +72,10 @@ func TestStorm(t *testing.T) {
 	stop()
 	loop.Wait()
 	quiet := writes.Load()
-	w.Eventually(func() int { return apply.Apply(t.Context(), c, objs).Writes() }).Should(gomega.BeZero(), "what is restored is not written again")
+	w.Eventually(func() int { return apply.Apply(t.Context(), c, objs).Writes() }).Should(gomega.BeZero(),
+		"what is restored is not written again")
 	t.Logf("%d drifts, %d writes", drifts, quiet)
-	// A write may meet a conflict, when the object changes at that moment, and is then tried once more.
+	// A write can meet a conflict if the object changes at the same time. It is then tried once more.
 	if quiet == 0 || quiet > drifts*5/4 {
 		t.Errorf("%d drifts cost %d writes", drifts, quiet)
 	}

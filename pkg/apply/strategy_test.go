@@ -9,17 +9,21 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// TestAnotherStrategy: a Deployment that was rolled is made anew from now on, and the other way round, though the API server fills in what the one has
-// and refuses it for the other.
+// TestAnotherStrategy changes a Deployment from the strategy RollingUpdate to Recreate and back. The API server fills
+// in fields for RollingUpdate that it refuses for Recreate.
 func TestAnotherStrategy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.started()
 	deployment := func(strategy string) []object {
-		return []object{w.object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, spec: {replicas: 1, strategy: ` + strategy +
+		return []object{w.object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, ` +
+			`spec: {replicas: 1, strategy: ` + strategy +
 			`, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x}]}}}}`)}
 	}
-	for _, strategy := range []string{`{type: RollingUpdate, rollingUpdate: {maxSurge: 100%, maxUnavailable: 25%}}`, `{type: Recreate}`, `{rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}`, `{type: Recreate}`} {
+	for _, strategy := range []string{
+		`{type: RollingUpdate, rollingUpdate: {maxSurge: 100%, maxUnavailable: 25%}}`, `{type: Recreate}`,
+		`{rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}`, `{type: Recreate}`,
+	} {
 		objs := deployment(strategy)
 		if r := apply.Apply(t.Context(), c, objs); !r.Complete() {
 			t.Fatalf("%s: %s: %v", strategy, r, r.Err())

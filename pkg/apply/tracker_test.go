@@ -15,7 +15,7 @@ import (
 
 var tracked = types.NamespacedName{Namespace: "ns", Name: "x"}
 
-// story is what happens to one object, step by step, and what the tracker makes of it.
+// story is a sequence of events of one object, and the tracker that receives them.
 type story struct {
 	t        *testing.T
 	tracker  *tracker
@@ -31,7 +31,7 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// begin checks what the tracker would have done with the object, and ends it without a write.
+// begin checks the plan of the tracker for the object, without ending a write.
 func (s *story) begin(hash uint64, want plan) {
 	s.t.Helper()
 	if got, _ := s.tracker.begin(0, tracked, hash); got != want {
@@ -39,7 +39,7 @@ func (s *story) begin(hash uint64, want plan) {
 	}
 }
 
-// wrote is a write that succeeded.
+// wrote adds a write that succeeded.
 func (s *story) wrote(hash uint64, rv string, uid types.UID, fields uint64) {
 	s.t.Helper()
 	if p, _ := s.tracker.begin(0, tracked, hash); p == planNothing || p == planWait {
@@ -64,7 +64,7 @@ func (s *story) lists(rv string, all map[types.NamespacedName]sighting) {
 	s.tracker.listed(source{}, all, rv)
 }
 
-// expect checks how often the caller was notified since the last time.
+// expect checks the number of notifications since the last call.
 func (s *story) expect(notifications int) {
 	s.t.Helper()
 	if s.notified != notifications {
@@ -154,7 +154,7 @@ func TestTrackerStories(t *testing.T) {
 		"a list without the object, older than the write, says nothing": func(s *story) {
 			s.wrote(1, "10", "a", 7)
 			s.lists("9", nil)
-			s.expect(1) // it was the first
+			s.expect(1) // it was the first list
 			s.begin(1, planNothing)
 			s.lists("9", nil)
 			s.expect(0)
@@ -176,7 +176,7 @@ func TestTrackerStories(t *testing.T) {
 			s.lists("6", map[types.NamespacedName]sighting{tracked: {state: present, rv: "5", uid: "a", fields: 7}})
 			s.expect(0)
 			s.begin(1, planNothing)
-			s.shows("7", "a", 8) // the new history has not come to version 10 yet
+			s.shows("7", "a", 8) // the new history has not reached version 10 yet
 			s.expect(1)
 			s.begin(1, planWriteOurs)
 		},
@@ -187,7 +187,7 @@ func TestTrackerStories(t *testing.T) {
 			s.wrote(2, "900", "a", 8)
 			s.shows("900", "a", 8)
 			s.notified = 0
-			// Restored from a backup of 600. Others have written 400 times since.
+			// Restored from a backup at version 600. Other clients have written 400 times since then.
 			s.lists("1000", map[types.NamespacedName]sighting{tracked: {state: present, rv: "500", uid: "a", fields: 7}})
 			s.expect(1)
 			s.begin(2, planWriteOurs)
@@ -202,7 +202,7 @@ func TestTrackerStories(t *testing.T) {
 		},
 		"a list that began after our write and is older voids it": func(s *story) {
 			s.lists("4", nil)
-			s.wrote(1, "900", "a", 7) // and the watch never shows it
+			s.wrote(1, "900", "a", 7) // the watch never shows it
 			s.notified = 0
 			s.tracker.begins(source{})
 			s.lists("600", nil)
@@ -246,7 +246,7 @@ func TestTrackerStories(t *testing.T) {
 			session++
 			known(false)
 			s.begin(1, planWriteUnknown)
-			s.lists("5", nil) // it began in the one before
+			s.lists("5", nil) // this list began in the previous session
 			known(false)
 			s.notified = 0
 			s.tracker.begins(source{})
@@ -357,9 +357,12 @@ func TestTrackerVictims(t *testing.T) {
 			tell: func(s *story) { s.shows("3", "a", 1); s.showsGone("4"); s.wrote(1, "6", "b", 1); s.showsGone("5") },
 			want: []victim{{tracked, "b", "6", false}},
 		},
-		"written, then changed by others": {tell: func(s *story) { s.wrote(1, "4", "a", 1); s.shows("5", "a", 1) }, want: []victim{{tracked, "a", "5", false}}},
-		"being deleted":                   {tell: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
-		"deleted by us, not shown":        {tell: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a") }},
+		"written, then changed by others": {
+			tell: func(s *story) { s.wrote(1, "4", "a", 1); s.shows("5", "a", 1) },
+			want: []victim{{tracked, "a", "5", false}},
+		},
+		"being deleted":            {tell: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
+		"deleted by us, not shown": {tell: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a") }},
 		"deleted by us, a late event": {
 			tell: func(s *story) { s.wrote(1, "4", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 1) },
 		},
@@ -379,7 +382,7 @@ func TestTrackerVictims(t *testing.T) {
 			tell: func(s *story) {
 				s.shows("5", "a", 1)
 				s.tracker.forget(0, tracked, "a")
-				s.begin(1, planWriteUnknown) // whatever has the name now need not be ours
+				s.begin(1, planWriteUnknown) // the object that has the name now can be a foreign one
 				s.tracker.wrote(0, tracked, memo{hash: 1, rv: "8", uid: "b"})
 			},
 			want: []victim{{tracked, "b", "8", false}},
@@ -436,7 +439,7 @@ func TestStoreTakesWholeObjectsAndStrippedOnes(t *testing.T) {
 		}
 	}
 	if st.Add("what?") == nil || st.Replace([]any{1}, "7") == nil {
-		t.Error("something that is no object was taken")
+		t.Error("a value that is not an object was accepted")
 	}
 }
 
@@ -457,20 +460,36 @@ func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
 		change func(*metav1.ManagedFieldsEntry)
 		want   func(uint64) bool
 	}{
-		"the same":           {same, func(h uint64) bool { return h == want }},
-		"later":              {func(e *metav1.ManagedFieldsEntry) { e.Time = new(metav1.NewTime(e.Time.Add(time.Second))) }, func(h uint64) bool { return h != want && h != 0 }},
-		"without a time":     {func(e *metav1.ManagedFieldsEntry) { e.Time = nil }, func(h uint64) bool { return h != want && h != 0 }},
-		"other fields":       {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1.SetRawString(`{}`) }, func(h uint64) bool { return h != want && h != 0 }},
-		"other version":      {func(e *metav1.ManagedFieldsEntry) { e.APIVersion = "v2" }, func(h uint64) bool { return h != want && h != 0 }},
-		"somebody else":      {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},
-		"by update":          {func(e *metav1.ManagedFieldsEntry) { e.Operation = metav1.ManagedFieldsOperationUpdate }, func(h uint64) bool { return h == 0 }},
+		"the same": {same, func(h uint64) bool { return h == want }},
+		"later": {
+			func(e *metav1.ManagedFieldsEntry) { e.Time = new(metav1.NewTime(e.Time.Add(time.Second))) },
+			func(h uint64) bool { return h != want && h != 0 },
+		},
+		"without a time": {
+			func(e *metav1.ManagedFieldsEntry) { e.Time = nil },
+			func(h uint64) bool { return h != want && h != 0 },
+		},
+		"other fields": {
+			func(e *metav1.ManagedFieldsEntry) { e.FieldsV1.SetRawString(`{}`) },
+			func(h uint64) bool { return h != want && h != 0 },
+		},
+		"other version": {
+			func(e *metav1.ManagedFieldsEntry) { e.APIVersion = "v2" },
+			func(h uint64) bool { return h != want && h != 0 },
+		},
+		"somebody else": {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},
+		"by update": {
+			func(e *metav1.ManagedFieldsEntry) { e.Operation = metav1.ManagedFieldsOperationUpdate },
+			func(h uint64) bool { return h == 0 },
+		},
 		"of a subresource":   {func(e *metav1.ManagedFieldsEntry) { e.Subresource = "status" }, func(h uint64) bool { return h == 0 }},
 		"without any fields": {func(e *metav1.ManagedFieldsEntry) { e.FieldsV1 = nil }, func(h uint64) bool { return h == 0 }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := metav1.ManagedFieldsEntry{Manager: "them", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{}`)}
+			other := metav1.ManagedFieldsEntry{Manager: "them", Operation: metav1.ManagedFieldsOperationApply,
+				FieldsV1: metav1.NewFieldsV1(`{}`)}
 			if got := ours.hash([]metav1.ManagedFieldsEntry{other, entry(test.change)}); !test.want(got) {
 				t.Errorf("hash = %d, where the plain entry has %d", got, want)
 			}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// named is an object of no content.
+// named is an object without content.
 type named string
 
 func (n named) GVK() schema.GroupVersionKind {
@@ -30,11 +30,11 @@ func (n named) JSON() []byte {
 	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"owner":"us"},"name":"` + string(n) + `","namespace":"ns"}}`)
 }
 
-// silent answers nothing, and notes who was asked for.
+// silent never responds. It records the names of the requested objects.
 type silent struct {
 	mu    sync.Mutex
 	asked []string
-	// after ends the call with the request of that number.
+	// after is the number of the request that ends the call.
 	after int
 	end   context.CancelCauseFunc
 }
@@ -52,8 +52,9 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errCut = errors.New("the time is over")
 
-// TestWhatWasCutOffComesLast: calls that end before the API server answers try each object in its turn, and not the same first ones again and again. What was
-// sent and what was not are left for the next call, and are no failures.
+// TestWhatWasCutOffComesLast makes calls that end before the API server responds. They must try each object in its
+// turn, not the same first objects repeatedly. All objects are left for the next call, sent or not, and none is a
+// failure.
 func TestWhatWasCutOffComesLast(t *testing.T) {
 	t.Parallel()
 	server := &silent{}
@@ -78,9 +79,9 @@ func TestWhatWasCutOffComesLast(t *testing.T) {
 			t.Errorf("%s, %d writes: %v", report, report.Writes(), report.Err())
 		}
 	}
-	// What is no longer wanted is forgotten.
+	// Unwanted objects are forgotten.
 	c.tracker.victims(0, nil)
 	if n := len(c.tracker.kinds[0].records); n > 0 {
-		t.Errorf("%d objects are remembered that never were there", n)
+		t.Errorf("%d objects are remembered that never existed", n)
 	}
 }

@@ -297,7 +297,8 @@ func (s store) strip(obj any) (*member, error) {
 	case *metav1.PartialObjectMetadata:
 		return &member{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp,
+				Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+				ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp,
 			},
 			fields:       s.fields.hash(o.ManagedFields),
 			otherManager: otherManager(s.fields.manager, o.ManagedFields),
