@@ -12,7 +12,8 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestClassesGoWithTheirCRD and come back with it: what was seen before does not count, and while there is none, nobody asks.
+// TestClassesGoWithTheirCRD checks that GatewayClasses disappear with their CRD and return with it. Earlier
+// observations do not count. While the CRD does not exist, no request is sent.
 func TestClassesGoWithTheirCRD(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
@@ -30,7 +31,7 @@ func TestClassesGoWithTheirCRD(t *testing.T) {
 	f.Expect(f.api.Requests(theClasses)).To(gomega.HaveLen(before))
 	f.Expect(f.guest.Check()).To(gomega.Succeed())
 
-	t.Log("another CRD of that name: until its objects were listed, the guest is not known")
+	t.Log("another CRD of that name: the guest is unknown until its objects have been listed")
 	f.api.Fail(theClasses, forbidden("gatewayclasses.gateway.networking.k8s.io"))
 	f.api.Put(theCRDs, strings.Replace(crd(classCRD, ""), "u-", "w-", 1))
 	f.Eventually(func() error {
@@ -41,7 +42,8 @@ func TestClassesGoWithTheirCRD(t *testing.T) {
 	f.Eventually(classes).Should(gomega.ConsistOf(gomega.HaveField("Name", "b")))
 }
 
-// TestACRDThatIsReplacedUnseenBeginsAnew: between two lists a CRD may go and another one come.
+// TestACRDThatIsReplacedUnseenBeginsAnew checks that a CRD that was deleted and created again between two lists
+// starts with an empty copy.
 func TestACRDThatIsReplacedUnseenBeginsAnew(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
@@ -57,7 +59,8 @@ func TestACRDThatIsReplacedUnseenBeginsAnew(t *testing.T) {
 	}).Should(gomega.HaveOccurred(), "the class of before is not one of this CRD")
 }
 
-// TestAClassCRDWithoutOurVersionHoldsUpNothing: it says itself that there is nothing to wait for.
+// TestAClassCRDWithoutOurVersionHoldsUpNothing checks that a CRD that does not serve the version blocks nothing. The
+// CRD itself shows that there is nothing to wait for.
 func TestAClassCRDWithoutOurVersionHoldsUpNothing(t *testing.T) {
 	old := wholeCRD(t, classCRD, func(u *unstructured.Unstructured) {
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")

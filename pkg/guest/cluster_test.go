@@ -9,7 +9,8 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestNamespacedKindsAreWatchedInOneNamespace: in the guest's other namespaces a Role of hypergate's is not needed, and nothing is looked at.
+// TestNamespacedKindsAreWatchedInOneNamespace checks that hypergate sends no requests for other namespaces of the
+// guest, so that it needs no Role there.
 func TestNamespacedKindsAreWatchedInOneNamespace(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
@@ -23,11 +24,11 @@ func TestNamespacedKindsAreWatchedInOneNamespace(t *testing.T) {
 			return !strings.HasSuffix(path, "/"+kind.Resource)
 		})
 		if len(ofKind) == 0 {
-			t.Errorf("nobody asked for %s", kind.Resource)
+			t.Errorf("no request for %s", kind.Resource)
 		}
 		for _, r := range ofKind {
 			if strings.Contains(r, "/namespaces/"+config().GuestNamespace+"/") != kind.Namespaced {
-				t.Errorf("%s, and namespaced is %t", r, kind.Namespaced)
+				t.Errorf("request %s, want namespaced = %t", r, kind.Namespaced)
 			}
 		}
 	}

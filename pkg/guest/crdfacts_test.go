@@ -27,9 +27,11 @@ const (
 	ourLabel   = ", labels: {" + ownerLabel + ": openshift-gateway.guest}"
 )
 
-var theRoutes = fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/v1/httproutes", APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"}
+var theRoutes = fakeapi.Collection{
+	Path: "/apis/gateway.networking.k8s.io/v1/httproutes", APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute",
+}
 
-// embedded are the charts that CRDs are compared with.
+// embedded returns the charts with the CRDs for the comparison.
 var embedded = func() func(testing.TB) *charts.Source {
 	load := sync.OnceValues(charts.Embedded)
 	return func(tb testing.TB) *charts.Source {
@@ -42,10 +44,10 @@ var embedded = func() func(testing.TB) *charts.Source {
 	}
 }()
 
-// wanted has the CRDs that hypergate installs, by name, as they were read first: reading one takes longer than most tests.
+// wanted caches the CRDs that hypergate installs, by name. Reading one takes longer than most tests.
 var wanted sync.Map
 
-// wantedCRD is a copy of a CRD as hypergate would install it.
+// wantedCRD returns a copy of a CRD as hypergate would install it.
 func wantedCRD(tb testing.TB, name string) *unstructured.Unstructured {
 	tb.Helper()
 	if known, ok := wanted.Load(name); ok {
@@ -68,7 +70,7 @@ func wantedCRD(tb testing.TB, name string) *unstructured.Unstructured {
 	return u.DeepCopy()
 }
 
-// wholeCRD is a CRD as hypergate would install it, after change, as the API server shows it.
+// wholeCRD returns a CRD that hypergate would install, modified by change, in the form that the API server returns.
 func wholeCRD(tb testing.TB, name string, change ...func(*unstructured.Unstructured)) string {
 	tb.Helper()
 	u := wantedCRD(tb, name)
@@ -92,13 +94,14 @@ func set(u *unstructured.Unstructured, value any, path ...string) {
 	}
 }
 
-// withField adds a field to the spec in one version, as a newer or an experimental CRD has it.
+// withField adds a field to the spec of one version. Newer or experimental CRDs have such fields.
 func withField(version, field string) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) {
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 		for _, v := range versions {
 			if v := v.(map[string]any); v["name"] == version {
-				_ = unstructured.SetNestedField(v, map[string]any{"type": "string"}, "schema", "openAPIV3Schema", "properties", "spec", "properties", field)
+				_ = unstructured.SetNestedField(v, map[string]any{"type": "string"},
+					"schema", "openAPIV3Schema", "properties", "spec", "properties", field)
 			}
 		}
 		set(u, versions, "spec", "versions")
@@ -110,28 +113,28 @@ func withLabel(key, value string) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{key: value}) }
 }
 
-// fact is what is known of a CRD now.
+// fact returns the current facts about a CRD.
 func (f *fixture) fact(name string) crds.Fact {
 	f.Helper()
 	return f.observed().CRDs[name]
 }
 
-// eventuallyFact waits for a CRD's content and returns what is known of it.
+// eventuallyFact waits until the CRD has the given content state, and returns the facts about it.
 func (f *fixture) eventuallyFact(name string, content crds.Content) crds.Fact {
 	f.Helper()
 	f.Eventually(func() crds.Content { return f.fact(name).Content }).Should(gomega.Equal(content))
 	return f.fact(name)
 }
 
-// reads are the requests that read a CRD whole.
+// reads returns the number of requests that read the whole CRD.
 func (f *fixture) reads(name string) int {
 	return len(slices.DeleteFunc(f.api.Requests(theCRDs), func(r string) bool {
 		return !strings.Contains(r, "fieldSelector=metadata.name%3D"+name) || strings.Contains(r, "watch=")
 	}))
 }
 
-// quiet waits until nothing was asked of the API server while the test looks fifty times, 10 ms apart. The guest runs in the same process: what holds it
-// up holds up the looking, too.
+// quiet waits until the API server has received no request during 50 checks, 10 ms apart. The guest runs in the same
+// process. A delay of the process therefore delays the checks, too.
 func (f *fixture) quiet() {
 	f.Helper()
 	before, quiet := -1, 0
@@ -147,7 +150,8 @@ func (f *fixture) quiet() {
 
 func TestWhoseACRDIs(t *testing.T) {
 	managed := func(manager, operation string) string {
-		return ", managedFields: [{manager: " + manager + ", operation: " + operation + ", apiVersion: v1, fieldsV1: {'f:spec': {'f:versions': {}}}}]"
+		return ", managedFields: [{manager: " + manager + ", operation: " + operation +
+			", apiVersion: v1, fieldsV1: {'f:spec': {'f:versions': {}}}}]"
 	}
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -195,11 +199,12 @@ func TestWhatACRDSays(t *testing.T) {
 			crd("things.example.com", ""),
 		)
 	})
-	if same := f.eventuallyFact(classCRD, crds.Read); !same.Same() || same.Definition.State != crds.Established || len(same.Definition.Served) == 0 {
-		t.Errorf("ours, and yet: %+v", same)
+	same := f.eventuallyFact(classCRD, crds.Read)
+	if !same.Same() || same.Definition.State != crds.Established || len(same.Definition.Served) == 0 {
+		t.Errorf("the CRD is equal to hypergate's, but the facts are %+v", same)
 	}
 	if same := f.eventuallyFact(ruleCRD, crds.Read); !same.Same() || same.Metadata.Version != charts.EmbeddedVersion {
-		t.Errorf("Istio's, and yet: %+v", same)
+		t.Errorf("the CRD is equal to Istio's, but the facts are %+v", same)
 	}
 	other := f.eventuallyFact(routeCRD, crds.Read)
 	want := crds.Difference{Lost: []crds.Field{{Path: "spec.secretSauce", Versions: []string{"v1"}}}}
@@ -207,28 +212,29 @@ func TestWhatACRDSays(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if broken := f.eventuallyFact("gateways.gateway.networking.k8s.io", crds.Unreadable); !strings.Contains(broken.Why, "it has no spec") {
-		t.Errorf("why: %q", broken.Why)
+		t.Errorf("Why = %q", broken.Why)
 	}
 	f.Expect(f.reads("things.example.com")).To(gomega.BeZero(), "nobody asks what it says")
 
-	t.Log("another label is no other content, and is read all the same")
+	t.Log("another label does not change the content, but causes a read")
 	f.api.Put(theCRDs, wholeCRD(t, classCRD, withLabel("some", "label")))
 	f.Eventually(func() int { return f.reads(classCRD) }).Should(gomega.Equal(2))
 	f.Expect(f.fact(classCRD).Content).To(gomega.Equal(crds.Read))
 	f.quiet()
 	f.Expect(f.reads(classCRD)).To(gomega.Equal(2), "it is read once for each change, and not at rest")
 
-	t.Log("what was read of another spec says nothing")
+	t.Log("the result for an earlier spec does not count")
 	f.api.Put(theCRDs, wholeCRD(t, classCRD, withField("v1", "another")))
 	f.Eventually(func() crds.Content { return f.fact(classCRD).Content }).WithPolling(time.Millisecond).Should(gomega.Equal(crds.Unread))
 	f.Eventually(func() []crds.Field { return f.fact(classCRD).Difference.Lost }).Should(gomega.HaveLen(1))
 
-	t.Log("nor what was read of one that is gone")
+	t.Log("the result for a deleted CRD does not count")
 	f.api.Put(theCRDs)
 	f.Eventually(func() map[string]crds.Fact { return f.observed().CRDs }).Should(gomega.BeEmpty())
 }
 
-// TestReadsWaitForQuiet: an installation makes several events for each CRD, and must not compete with the reading of what it writes.
+// TestReadsWaitForQuiet checks that a read waits for a pause in the events. An installation causes several events for
+// each CRD, and reads must not compete with its writes.
 func TestReadsWaitForQuiet(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -238,10 +244,11 @@ func TestReadsWaitForQuiet(t *testing.T) {
 	whole, before := wholeCRD(t, routeCRD), time.Now()
 	f.api.Put(theCRDs, whole)
 	f.Eventually(func() int { return f.reads(routeCRD) }).WithPolling(time.Millisecond).Should(gomega.Equal(1))
-	f.Expect(time.Since(before)).To(gomega.BeNumerically(">=", 250*time.Millisecond)) // the event came later than that, if anything
+	// the event arrived after before
+	f.Expect(time.Since(before)).To(gomega.BeNumerically(">=", 250*time.Millisecond))
 }
 
-// refusing answers the reads of CRDs with an error while it is set.
+// refusing answers the reads of CRDs with an error while on is set.
 type refusing struct {
 	next http.RoundTripper
 	on   *atomic.Bool
@@ -263,7 +270,8 @@ func TestACRDThatMayNotBeReadIsToldAndTriedAgain(t *testing.T) {
 		api.Put(theCRDs, wholeCRD(t, routeCRD))
 		api.Fail(fakeapi.Collection{Path: "/refused"}, forbidden("customresourcedefinitions.apiextensions.k8s.io"))
 	}, func(next http.RoundTripper) http.RoundTripper { return refusing{next, refused} })
-	f.Expect(f.eventuallyFact(routeCRD, crds.Unreadable).Why).To(gomega.Equal("may not list customresourcedefinitions.apiextensions.k8s.io"))
+	f.Expect(f.eventuallyFact(routeCRD, crds.Unreadable).Why).
+		To(gomega.Equal("may not list customresourcedefinitions.apiextensions.k8s.io"))
 	refused.Store(false)
 	f.eventuallyFact(routeCRD, crds.Read)
 }

@@ -164,9 +164,11 @@ func (c *Cluster) foreignInstallations() desired.ForeignInstallations {
 	return out
 }
 
-// istiosPending reports whether the list of Istio resources is still expected. It returns false in three cases: the
-// API server does not know them in this version, hypergate is not allowed to list them (this is reported as a watch
-// problem), or the list takes longer than patience.
+// istiosPending reports whether the list of Istio resources is still expected. It is not in three cases:
+//
+//   - The API server does not know the resources in this version.
+//   - hypergate is not allowed to list them. This is reported as a watch problem.
+//   - The list takes longer than patience. This is logged.
 func (v *foreignView) istiosPending() bool {
 	on := v.istios.On()
 	return on != nil && pending(on) && v.overdue.Load() != on

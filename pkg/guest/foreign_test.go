@@ -18,7 +18,7 @@ const istioCRD = "istios.sailoperator.io"
 
 var theIstios = fakeapi.Collection{Path: "/apis/sailoperator.io/v1/istios", APIVersion: "sailoperator.io/v1", Kind: "Istio"}
 
-func nobody(api *fakeapi.Server) {
+func emptyGuest(api *fakeapi.Server) {
 	api.Put(theCRDs, crd(classCRD, ""))
 	api.Put(theNamespaces)
 	api.Put(theClasses)
@@ -26,10 +26,12 @@ func nobody(api *fakeapi.Server) {
 
 func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		nobody(api)
+		emptyGuest(api)
 		api.Put(theLeases,
-			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress, uid: u2, labels: {gateway.hypergate.dev/claim: ""}}}`,
-			`{metadata: {name: hypergate-claim-controller-27e2e0b7, namespace: openshift-ingress, uid: u1, creationTimestamp: "2026-01-02T03:04:05Z", labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
+			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress, uid: u2, `+
+				`labels: {gateway.hypergate.dev/claim: ""}}}`,
+			`{metadata: {name: hypergate-claim-controller-27e2e0b7, namespace: openshift-ingress, uid: u1, `+
+				`creationTimestamp: "2026-01-02T03:04:05Z", labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
 			`{metadata: {name: istio-gateway-deployment, namespace: openshift-ingress}, spec: {holderIdentity: istiod}}`)
 	})
 	want := desired.ObservedLeases{Held: []desired.HeldLease{
@@ -43,14 +45,15 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 	f.Eventually(func() []desired.HeldLease { return f.observed().Leases.Held }).Should(gomega.BeEmpty())
 }
 
-// TestAClaimThatIsGoneBeforeTheAnswer: whoever deletes a Lease as soon as it is there may be seen to before the API server's answer to the claim is. The claim
-// is then nobody's, and must be taken again.
+// TestAClaimThatIsGoneBeforeTheAnswer covers a Lease that is deleted right after its creation. The watch can show the
+// deletion before the API server's answer to the apply arrives. The Lease then does not count as held, and must be
+// acquired again.
 func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
 	const name = "hypergate-claim-revision-openshift-gateway"
 	lease := `{metadata: {name: ` + name + `, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`
 	var f *fixture
 	held := func() []desired.HeldLease { return f.observed().Leases.Held }
-	f = startWith(t, nobody, func(next http.RoundTripper) http.RoundTripper {
+	f = startWith(t, emptyGuest, func(next http.RoundTripper) http.RoundTripper {
 		return answering(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodPatch {
 				return next.RoundTrip(r)
@@ -74,24 +77,29 @@ type answering func(*http.Request) (*http.Response, error)
 
 func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestOfLeasesLittleIsKept: a Lease of another name is not even asked for, and its holder's name may be as long as the guest likes.
+// TestOfLeasesLittleIsKept checks that a Lease of another name is not read, and that a long holder name is cut.
 func TestOfLeasesLittleIsKept(t *testing.T) {
 	const own = "hosted/openshift-gateway/0123456789abcdef"
 	long := own + strings.Repeat("x", 1<<20)
 	f := start(t, func(api *fakeapi.Server) {
-		nobody(api)
+		emptyGuest(api)
 		api.Put(theLeases,
-			`{metadata: {name: hypergate-claim-other, namespace: openshift-ingress, labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
-			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress}, spec: {holderIdentity: `+long+`}}`)
+			`{metadata: {name: hypergate-claim-other, namespace: openshift-ingress, labels: {gateway.hypergate.dev/claim: ""}}, `+
+				`spec: {holderIdentity: me}}`,
+			`{metadata: {name: hypergate-claim-revision-openshift-gateway, namespace: openshift-ingress}, `+
+				`spec: {holderIdentity: `+long+`}}`)
 	})
 	held := f.observed().Leases.Held
 	f.Expect(held).To(gomega.HaveLen(1))
-	f.Expect(held[0].Holder).To(gomega.And(gomega.HavePrefix(own+"x"), gomega.HaveSuffix("…"), gomega.WithTransform(func(s string) int { return len(s) }, gomega.Equal(128))))
+	length := func(s string) int { return len(s) }
+	f.Expect(held[0].Holder).To(gomega.And(
+		gomega.HavePrefix(own+"x"), gomega.HaveSuffix("…"), gomega.WithTransform(length, gomega.Equal(128)),
+	))
 }
 
 func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		nobody(api)
+		emptyGuest(api)
 		api.Fail(theLeases, forbidden("leases.coordination.k8s.io"))
 	})
 	f.Expect(f.observed().Leases.Unknown).To(gomega.MatchError(gomega.ContainSubstring("leases")))
@@ -102,16 +110,19 @@ func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
 
 func TestOthersWhoServeWhatIsOurs(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		nobody(api)
+		emptyGuest(api)
 		api.Put(theClasses,
 			class("b", "openshift.io/gateway-controller/v1", ", finalizers: [openshift.io/ingress-operator-sail-finalizer]"),
 			class("a", "openshift.io/gateway-controller/v1", ", finalizers: [gateway-exists-finalizer.gateway.networking.k8s.io]"),
 			class("foreign", "example.com/other", ", finalizers: [openshift.io/ingress-operator-sail-finalizer]"))
-		api.Put(theIstiods, `{metadata: {name: istiod-openshift-gateway, namespace: openshift-ingress, labels: {gateway.hypergate.dev/owner: openshift-gateway.management}}}`,
+		api.Put(theIstiods,
+			`{metadata: {name: istiod-openshift-gateway, namespace: openshift-ingress, `+
+				`labels: {gateway.hypergate.dev/owner: openshift-gateway.management}}}`,
 			`{metadata: {name: istiod-other, namespace: openshift-ingress}}`)
 	})
 	want := desired.ForeignInstallations{
-		Finalized: []string{"b"}, Istiods: []desired.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: "openshift-gateway.management"}},
+		Finalized: []string{"b"},
+		Istiods:   []desired.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: "openshift-gateway.management"}},
 	}
 	var seen desired.ForeignInstallations
 	f.Eventually(func() []string {
@@ -125,12 +136,12 @@ func TestOthersWhoServeWhatIsOurs(t *testing.T) {
 }
 
 func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
-	f := start(t, nobody)
+	f := start(t, emptyGuest)
 	f.Expect(f.observed().Foreign.Istios).To(gomega.BeEmpty())
 	f.api.Put(theIstios, "{metadata: {name: openshift-gateway}}", "{metadata: {name: default}}")
 	f.api.Put(theCRDs, crd(classCRD, ""), crd(istioCRD, ""))
 	f.Eventually(func() []string {
-		seen, err := f.guest.Observe() // it is not known meanwhile
+		seen, err := f.guest.Observe() // unknown until the list arrives
 		if err != nil {
 			return nil
 		}
@@ -142,7 +153,7 @@ func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
 
 func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		nobody(api)
+		emptyGuest(api)
 		api.Put(theCRDs, crd(classCRD, ""), crd(istioCRD, ""))
 		api.Fail(theIstiods, forbidden("deployments.apps"))
 		api.Fail(theIstios, forbidden("istios.sailoperator.io"))
@@ -158,16 +169,18 @@ func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
 
 func TestWhoElseWroteACondition(t *testing.T) {
 	entry := func(manager, fields string) string {
-		return "{manager: " + manager + ", operation: Update, subresource: status, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: " + fields + "}"
+		return "{manager: " + manager + ", operation: Update, subresource: status, apiVersion: v1, " +
+			"fieldsType: FieldsV1, fieldsV1: " + fields + "}"
 	}
 	f := start(t, func(api *fakeapi.Server) {
-		nobody(api)
+		emptyGuest(api)
 		api.Put(theClasses, class("a", "openshift.io/gateway-controller/v1", ", managedFields: ["+
 			entry("hypergate", `{"f:status": {"f:conditions": {"k:{\"type\":\"SupportedVersion\"}": {}}}}`)+", "+
 			entry("kubectl", `{"f:metadata": {"f:labels": {}}}`)+", "+
 			entry("ingress-operator", `{"f:status": {"f:conditions": {".": {}, "k:{\"type\":\"CRDsReady\"}": {"f:status": {}}}}}`)+"]"))
 	})
 	f.observed()
-	f.Eventually(func() map[string]string { return f.guest.StatusWriters("a") }).Should(gomega.Equal(map[string]string{"CRDsReady": "ingress-operator"}))
+	f.Eventually(func() map[string]string { return f.guest.StatusWriters("a") }).
+		Should(gomega.Equal(map[string]string{"CRDsReady": "ingress-operator"}))
 	f.Expect(f.guest.StatusWriters("none")).To(gomega.BeEmpty())
 }

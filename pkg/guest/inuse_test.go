@@ -20,15 +20,20 @@ const (
 )
 
 var (
-	theGateways = fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/v1/gateways", APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"}
-	theMeshes   = fakeapi.Collection{Path: "/apis/gateway.networking.x-k8s.io/v1alpha1/xmeshes", APIVersion: "gateway.networking.x-k8s.io/v1alpha1", Kind: "XMesh"}
+	theGateways = fakeapi.Collection{
+		Path: "/apis/gateway.networking.k8s.io/v1/gateways", APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway",
+	}
+	theMeshes = fakeapi.Collection{
+		Path: "/apis/gateway.networking.x-k8s.io/v1alpha1/xmeshes", APIVersion: "gateway.networking.x-k8s.io/v1alpha1", Kind: "XMesh",
+	}
 )
 
 func route(name, spec string) string {
 	return fmt.Sprintf("{metadata: {namespace: app, name: %s}, spec: {%s}}", name, spec)
 }
 
-// TestFieldsInVain: an object that sets a field that istiod does not know is told of, and one that does not is not; and with the difference all is over.
+// TestFieldsInVain checks that exactly the objects that set an unknown field are reported, and that the search ends
+// with the difference.
 func TestFieldsInVain(t *testing.T) {
 	other := wholeCRD(t, routeCRD, withField("v1", "secretSauce"), withField("v1", "spice"))
 	f := start(t, func(api *fakeapi.Server) {
@@ -44,7 +49,8 @@ func TestFieldsInVain(t *testing.T) {
 	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
 	f.Expect(f.observed().InUse).To(gomega.BeEmpty())
 
-	f.api.Put(theRoutes, route("plain", "hostnames: [a.example.com]"), route("spiced", "spice: hot"), route("secret", "spice: hot, secretSauce: yes-please"))
+	f.api.Put(theRoutes, route("plain", "hostnames: [a.example.com]"),
+		route("spiced", "spice: hot"), route("secret", "spice: hot, secretSauce: yes-please"))
 	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Used))
 	spice, sauce := crds.Field{Path: "spec.spice", Versions: []string{"v1"}}, crds.Field{Path: "spec.secretSauce", Versions: []string{"v1"}}
 	want := []crds.InUse{
@@ -53,7 +59,7 @@ func TestFieldsInVain(t *testing.T) {
 	}
 	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
 
-	t.Log("another difference, another search: what was found of the one before does not count")
+	t.Log("another difference starts another search: earlier results do not count")
 	f.api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "salt")))
 	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
 	f.Expect(f.observed().InUse).To(gomega.BeEmpty())
@@ -67,7 +73,8 @@ func TestFieldsInVain(t *testing.T) {
 	f.Expect(f.api.Requests(theRoutes)).To(gomega.HaveLen(before), "and nobody looks any more")
 }
 
-// TestObjectsThatMayNotBeLookedAt: then it is not known whether something would be lost.
+// TestObjectsThatMayNotBeLookedAt checks that the use of a field is unknown if hypergate is not allowed to list the
+// objects.
 func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -82,7 +89,8 @@ func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
 	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
 }
 
-// TestGatewaysOfOthersAreTheirs: nobody is told of what another controller may well heed, but what would be lost counts whosever it is.
+// TestGatewaysOfOthersAreTheirs checks that Gateways of other controllers are not reported, because those controllers
+// can support the field. A field that would be lost counts for any controller.
 func TestGatewaysOfOthersAreTheirs(t *testing.T) {
 	gateway := func(name, class string) string {
 		return route(name, "spice: hot, gatewayClassName: "+class)
@@ -99,16 +107,19 @@ func TestGatewaysOfOthersAreTheirs(t *testing.T) {
 	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.ConsistOf(gomega.HaveField("Name", "b")))
 }
 
-// TestRoutesOfOthersAreTheirs: a route counts if it may be attached to a Gateway of our classes.
+// TestRoutesOfOthersAreTheirs checks that a route counts if it can be attached to a Gateway of hypergate's classes.
 func TestRoutesOfOthersAreTheirs(t *testing.T) {
 	to := func(name, parents string) string { return route(name, "spice: hot, parentRefs: ["+parents+"]") }
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theClasses, class("ours", config().ControllerName, ""), class("theirs", "example.com/other", ""))
-		api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: ours}}", "{metadata: {namespace: infra, name: theirs}, spec: {gatewayClassName: theirs}}")
+		api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: ours}}",
+			"{metadata: {namespace: infra, name: theirs}, spec: {gatewayClassName: theirs}}")
 		api.Put(theRoutes,
-			to("a-ours", "{name: ours}"), to("b-theirs", "{name: theirs, namespace: infra}"), to("c-both", "{name: theirs, namespace: infra}, {name: ours, kind: Gateway}"),
-			to("d-service", "{name: ours, kind: Service, group: ''}"), to("e-nothing", ""), to("f-nowhere", "{name: nowhere}"), to("g-set", "{name: s, kind: ListenerSet}"))
+			to("a-ours", "{name: ours}"), to("b-theirs", "{name: theirs, namespace: infra}"),
+			to("c-both", "{name: theirs, namespace: infra}, {name: ours, kind: Gateway}"),
+			to("d-service", "{name: ours, kind: Service, group: ''}"), to("e-nothing", ""),
+			to("f-nowhere", "{name: nowhere}"), to("g-set", "{name: s, kind: ListenerSet}"))
 		api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD), wholeCRD(t, routeCRD))
 	})
 	f.eventuallyFact(routeCRD, crds.Read)
@@ -128,10 +139,11 @@ func TestRoutesOfOthersAreTheirs(t *testing.T) {
 	f.api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD), wholeCRD(t, routeCRD, withField("v1", "spice")))
 	f.Eventually(names).Should(gomega.Equal([]string{"a-ours", "c-both", "d-service", "e-nothing", "g-set"}))
 	f.Expect(f.fact(routeCRD).Use).To(gomega.Equal(crds.Used))
-	t.Log("a Gateway comes, and another one goes to somebody else")
-	f.api.Put(theGateways, "{metadata: {namespace: app, name: nowhere}, spec: {gatewayClassName: ours}}", "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: theirs}}")
+	t.Log("one Gateway appears, and another one changes to a foreign class")
+	f.api.Put(theGateways, "{metadata: {namespace: app, name: nowhere}, spec: {gatewayClassName: ours}}",
+		"{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: theirs}}")
 	f.Eventually(names).Should(gomega.Equal([]string{"d-service", "e-nothing", "f-nowhere", "g-set"}))
-	t.Log("whose they are may not be looked at: then all may be ours")
+	t.Log("hypergate is not allowed to list Gateways: all routes count")
 	g := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theRoutes, to("a", "{name: theirs}"))
@@ -142,7 +154,7 @@ func TestRoutesOfOthersAreTheirs(t *testing.T) {
 	g.Eventually(func() bool { return g.observed().SearchingInUse }).Should(gomega.BeFalse())
 }
 
-// TestAFieldOfOneVersionIsSeen, though objects are looked at in another one first.
+// TestAFieldOfOneVersionIsSeen checks a field that only one version has, if another version is read first.
 func TestAFieldOfOneVersionIsSeen(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -155,7 +167,7 @@ func TestAFieldOfOneVersionIsSeen(t *testing.T) {
 	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.ConsistOf(gomega.HaveField("Fields", gomega.HaveLen(3))))
 }
 
-// meshKind is a kind of the Gateway API's experiments.
+// meshKind returns a CRD of an experimental kind of the Gateway API.
 func meshKind(tb testing.TB) string {
 	tb.Helper()
 	return wholeCRD(tb, gatewayCRD, func(u *unstructured.Unstructured) {
@@ -172,13 +184,14 @@ func TestKindsInVain(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theMeshes, route("m", ""))
-		api.Put(theCRDs, meshKind(t), crd("tlsroutes.gateway.networking.k8s.io", ", deletionTimestamp: 2026-11-21T12:00:00Z"), crd("things.example.com", ""))
+		api.Put(theCRDs, meshKind(t),
+			crd("tlsroutes.gateway.networking.k8s.io", ", deletionTimestamp: 2026-11-21T12:00:00Z"), crd("things.example.com", ""))
 	})
 	f.Expect(f.observed().Unserved).To(gomega.Equal([]string{meshCRD}))
 	want := []crds.InUse{{CRD: meshCRD, Namespace: "app", Name: "m"}}
 	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
 
-	t.Log("many are counted, and some told")
+	t.Log("all are counted, and 100 are listed")
 	var many []string
 	for i := range 250 {
 		many = append(many, route(fmt.Sprintf("m%03d", i), ""))
@@ -193,7 +206,8 @@ func TestKindsInVain(t *testing.T) {
 	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
 }
 
-// TestObjectsThatAreStillLookedFor: until all were seen, none that were found before are said to be gone. What may not be listed is not waited for.
+// TestObjectsThatAreStillLookedFor checks that the search counts as running until all objects were listed. Objects
+// that hypergate is not allowed to list do not count.
 func TestObjectsThatAreStillLookedFor(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)

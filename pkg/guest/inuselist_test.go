@@ -21,7 +21,7 @@ import (
 
 const manyInUse = 5000
 
-// longFields are fields with paths as long as a hostile CRD makes them; the first of them secures something.
+// longFields returns fields with long paths, as a hostile CRD can have them. The first one can restrict access.
 func longFields() []crds.Field {
 	var out []crds.Field
 	for i := range maxFieldsInUse {
@@ -31,7 +31,8 @@ func longFields() []crds.Field {
 	return out
 }
 
-// manyUsers is a view with a search that has found very many objects, each of which uses all of the fields. What is sent to events is seen next.
+// manyUsers returns a view with a search that has found manyInUse objects. Each of them uses all of the fields. The
+// watch shows what is sent to events.
 func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch.FakeWatcher) {
 	tb.Helper()
 	object := func(i int) unstructured.Unstructured {
@@ -40,7 +41,8 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 			spec[strings.TrimPrefix(f.Path, "spec.")] = "x"
 		}
 		return unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"namespace": "app", "name": fmt.Sprintf("thing-%05d", i), "resourceVersion": "1"}, "spec": spec,
+			"apiVersion": "example.com/v1", "kind": "Thing", "spec": spec,
+			"metadata": map[string]any{"namespace": "app", "name": fmt.Sprintf("thing-%05d", i), "resourceVersion": "1"},
 		}}
 	}
 	v = &useView{notify: func() {}, under: map[schema.GroupVersionResource]*underWay{}}
@@ -72,7 +74,7 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 	return v, events
 }
 
-// TestWhatIsInUseIsGoneThroughOnce: whatever the guest has, a pass in which none of it has changed does not pay for it.
+// TestWhatIsInUseIsGoneThroughOnce checks that a pass without changes does not process the objects again.
 func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
 	v, events := manyUsers(t, longFields())
 	g := hang.Gomega(t)
@@ -81,7 +83,7 @@ func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
 	g.Expect(list).To(gomega.HaveLen(maxInUse))
 	g.Expect(totals).To(gomega.HaveKeyWithValue("things.example.com", manyInUse))
 	if again := testing.AllocsPerRun(5, func() { v.inUse(ours) }); again > 20 {
-		t.Errorf("asked again it makes %v allocations for what has not changed", again)
+		t.Errorf("a repeated call without changes makes %v allocations", again)
 	}
 
 	for _, f := range list[0].Fields {
@@ -89,7 +91,7 @@ func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
 			t.Fatalf("a path of %d bytes: %.20s...", len(f.Path), f.Path)
 		}
 	}
-	t.Log("the answer is the asker's own, and other classes are another question")
+	t.Log("the caller owns the result, and other classes need another list")
 	list[0].Name = "mine"
 	totals["things.example.com"] = 0
 	list, totals = v.inUse(ours)
@@ -99,8 +101,10 @@ func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
 	g.Expect(v.listed.holds(v.changes.Load(), map[string]bool{})).To(gomega.BeFalse())
 	g.Expect(v.listed.holds(v.changes.Load(), nil)).To(gomega.BeFalse())
 
-	t.Log("what changes is seen")
-	gone := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "app", "name": "thing-00000", "resourceVersion": "2"}}}
+	t.Log("a change causes a new list")
+	gone := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"namespace": "app", "name": "thing-00000", "resourceVersion": "2"},
+	}}
 	events.Delete(gone)
 	g.Eventually(func() int {
 		_, totals := v.inUse(ours)

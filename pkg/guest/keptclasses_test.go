@@ -20,7 +20,7 @@ import (
 
 const ourController, otherController = "example.com/ours", "example.com/other"
 
-// hugeClass has as much as an API server stores, and more.
+// hugeClass returns a class that is larger than what an API server stores.
 func hugeClass(name, controller string) *gatewayv1.GatewayClass {
 	text := strings.Repeat("x", 300<<10)
 	class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{
@@ -28,13 +28,15 @@ func hugeClass(name, controller string) *gatewayv1.GatewayClass {
 	}}
 	class.Spec.ControllerName = gatewayv1.GatewayController(controller)
 	for i := range 8 {
-		class.Status.Conditions = append(class.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("T%d", i), Reason: text, Message: text})
+		condition := metav1.Condition{Type: fmt.Sprintf("T%d", i), Reason: text, Message: text}
+		class.Status.Conditions = append(class.Status.Conditions, condition)
 	}
 	for _, own := range status.OwnTypes() {
 		class.Status.Conditions = append(class.Status.Conditions, metav1.Condition{Type: own, Reason: text, Message: text})
 	}
 	for i := range 100 {
-		fields := fmt.Sprintf(`{"f:status":{"f:conditions":{"k:{\"type\":\"T%d\"}":{},"k:{\"type\":\"%s\"}":{}}}}`, i, status.ControllerInstalled)
+		fields := fmt.Sprintf(`{"f:status":{"f:conditions":{"k:{\"type\":\"T%d\"}":{},"k:{\"type\":\"%s\"}":{}}}}`,
+			i, status.ControllerInstalled)
 		class.ManagedFields = append(class.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: text[:1000+i], Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(fields),
 		})
@@ -42,7 +44,8 @@ func hugeClass(name, controller string) *gatewayv1.GatewayClass {
 	return class
 }
 
-// TestLittleIsKeptOfAClass: of one of another controller the identity, of ours our own conditions.
+// TestLittleIsKeptOfAClass checks that only the identity of another controller's class is kept, and only hypergate's
+// own conditions of its own class.
 func TestLittleIsKeptOfAClass(t *testing.T) {
 	t.Parallel()
 	w := newClassWatch(nil, ourController, nil, func() {})
@@ -51,8 +54,9 @@ func TestLittleIsKeptOfAClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := small.(*classItem)
-	if other.Name != "a" || other.ResourceVersion != "5" || other.controllerName != "" || other.conditions != nil || other.writers != nil || other.KeptBytes() != 0 {
-		t.Errorf("of another controller's class %+v is kept", other)
+	if other.Name != "a" || other.ResourceVersion != "5" || other.controllerName != "" ||
+		other.conditions != nil || other.writers != nil || other.KeptBytes() != 0 {
+		t.Errorf("another controller's class: kept %+v", other)
 	}
 	small, err = w.classOnly(hugeClass("b", ourController))
 	if err != nil {
@@ -60,11 +64,11 @@ func TestLittleIsKeptOfAClass(t *testing.T) {
 	}
 	ours := small.(*classItem)
 	if len(ours.conditions) != len(status.OwnTypes()) || len(ours.writers) != 1 || ours.KeptBytes() > watch.MaxKeptObject {
-		t.Errorf("of a class of ours %d conditions, %d writers, %d bytes are kept", len(ours.conditions), len(ours.writers), ours.KeptBytes())
+		t.Errorf("own class: kept %d conditions, %d writers, %d bytes", len(ours.conditions), len(ours.writers), ours.KeptBytes())
 	}
 }
 
-// streamed is a client that shows what a test sends.
+// streamed is a client whose watch shows the events that a test sends.
 type streamed struct {
 	gatewayclient.GatewayClassInterface
 	events *apiwatch.FakeWatcher
@@ -81,7 +85,8 @@ func (s streamed) Watch(_ context.Context, o metav1.ListOptions) (apiwatch.Inter
 	return s.events, nil
 }
 
-// TestClassesOfOthersWakeNobody, unless one was ours or becomes it.
+// TestClassesOfOthersWakeNobody checks that a class of another controller causes no notification, unless it had or
+// gets hypergate's controller name.
 func TestClassesOfOthersWakeNobody(t *testing.T) {
 	t.Parallel()
 	events, woken := apiwatch.NewFake(), make(chan struct{}, 100)
@@ -92,7 +97,7 @@ func TestClassesOfOthersWakeNobody(t *testing.T) {
 		select {
 		case <-woken:
 		case <-time.After(time.Minute):
-			t.Fatal("not woken: " + why)
+			t.Fatal("no notification: " + why)
 		}
 	}
 	class := func(name, controller string) *gatewayv1.GatewayClass {
@@ -101,7 +106,8 @@ func TestClassesOfOthersWakeNobody(t *testing.T) {
 		return c
 	}
 	wait("the first list is complete")
-	events.Add(class("first", otherController)) // it is taken once the watch is open, and all that opening it has to say is said
+	// it is accepted once the watch is open, and after the notifications of the opening
+	events.Add(class("first", otherController))
 	for len(woken) > 0 {
 		<-woken
 	}
@@ -114,7 +120,7 @@ func TestClassesOfOthersWakeNobody(t *testing.T) {
 	}
 	events.Modify(class("first", otherController))
 	if len(woken) > 0 {
-		t.Fatal("woken by another controller's class before there was one of ours")
+		t.Fatal("notified of another controller's class before an own class existed")
 	}
 	for _, ours := range []struct {
 		why string
@@ -129,11 +135,11 @@ func TestClassesOfOthersWakeNobody(t *testing.T) {
 	} {
 		ours.do(class("a", ours.is))
 		wait(ours.why)
-		for range 10 { // the watch takes an event when it is done with the one before
+		for range 10 { // the watch accepts an event after it has processed the one before
 			events.Modify(class("other", otherController))
 		}
 		if len(woken) > 0 {
-			t.Fatal("woken by another controller's class after: " + ours.why)
+			t.Fatal("notified of another controller's class after: " + ours.why)
 		}
 	}
 }

@@ -13,26 +13,27 @@ import (
 
 const claimLease = "hypergate-claim-revision-openshift-gateway"
 
-// unwatched is a guest whose Leases can be claimed and given back while the watches of them are down.
+// unwatched is a guest in which Leases can be acquired and released while their watches are down.
 type unwatched struct {
 	*fixture
-	// down is locked while they are.
+	// down is locked while the watches are down.
 	down sync.RWMutex
-	// answered is called when a claim was taken, before its answer comes.
+	// answered is called after a Lease was acquired, before the answer arrives.
 	answered func()
 }
 
 func startUnwatched(t *testing.T) *unwatched {
 	t.Helper()
 	u := &unwatched{answered: func() {}}
-	u.fixture = startWith(t, nobody, func(next http.RoundTripper) http.RoundTripper {
+	u.fixture = startWith(t, emptyGuest, func(next http.RoundTripper) http.RoundTripper {
 		return answering(func(r *http.Request) (*http.Response, error) {
 			look := r.Clone(r.Context())
 			look.Method, look.Body, look.ContentLength, look.URL.RawQuery = http.MethodGet, nil, 0, ""
 			switch {
 			case r.Method == http.MethodPatch:
 				u.down.Lock()
-				u.api.Put(theLeases, `{metadata: {name: `+claimLease+`, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`)
+				u.api.Put(theLeases,
+					`{metadata: {name: `+claimLease+`, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`)
 				defer u.answered()
 				return next.RoundTrip(look)
 			case r.Method == http.MethodDelete:
@@ -56,8 +57,8 @@ func (u *unwatched) claim() {
 
 func (u *unwatched) held() []desired.HeldLease { return u.observed().Leases.Held }
 
-// listedAnew lets the watches work again. Whoever looks whenever he is told to then finds that nothing is held.
-func (u *unwatched) listedAnew() {
+// relist lets the watches work again. It then observes after each notification until no Lease is held.
+func (u *unwatched) relist() {
 	u.Helper()
 	for len(u.notified) > 0 {
 		<-u.notified
@@ -68,13 +69,14 @@ func (u *unwatched) listedAnew() {
 	}
 }
 
-// TestAClaimThatCameAndWentUnwatched: no event tells of a Lease that was not there before the watch broke, nor when it began anew.
+// TestAClaimThatCameAndWentUnwatched covers a Lease that did not exist when the watch failed, nor when it started
+// again. No event shows such a Lease.
 func TestAClaimThatCameAndWentUnwatched(t *testing.T) {
 	t.Run("before the answer", func(t *testing.T) {
 		u := startUnwatched(t)
 		u.answered = func() {
 			u.api.Put(theLeases)
-			u.listedAnew()
+			u.relist()
 		}
 		u.claim()
 		u.Eventually(u.held).Should(gomega.BeEmpty())
@@ -84,11 +86,11 @@ func TestAClaimThatCameAndWentUnwatched(t *testing.T) {
 		u.claim()
 		u.Expect(u.held()).To(gomega.HaveLen(1), "what was answered is believed until the watch comes to it")
 		u.api.Put(theLeases)
-		u.listedAnew()
+		u.relist()
 	})
 }
 
-// TestAClaimIsGivenBackOnce: also while the watch cannot tell that it is gone.
+// TestAClaimIsGivenBackOnce checks that a released Lease is not held any more, even while the watch cannot show that.
 func TestAClaimIsGivenBackOnce(t *testing.T) {
 	u := startUnwatched(t)
 	u.claim()

@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestForeignCRDsCostLittle: a guest may have hundreds, each with whole manifests in its annotations.
+// TestForeignCRDsCostLittle checks the memory for foreign CRDs. A guest can have hundreds of them, each with whole
+// manifests in its annotations.
 func TestForeignCRDsCostLittle(t *testing.T) {
 	const foreign, atMost = 500, 1 << 20
 	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
@@ -21,7 +22,8 @@ func TestForeignCRDsCostLittle(t *testing.T) {
 	before := heap()
 	for i := range foreign {
 		small, err := view.transform(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("things%03d.a-rather-long-group-name.example.com", i), UID: types.UID(fmt.Sprintf("5f0bc8a2-0000-4000-8000-%012d", i)),
+			Name:            fmt.Sprintf("things%03d.a-rather-long-group-name.example.com", i),
+			UID:             types.UID(fmt.Sprintf("5f0bc8a2-0000-4000-8000-%012d", i)),
 			ResourceVersion: fmt.Sprint(100000 + i), Annotations: map[string]string{"a": strings.Repeat("x", 10<<10)},
 		}})
 		if err != nil {
@@ -34,7 +36,7 @@ func TestForeignCRDsCostLittle(t *testing.T) {
 	cost := heap() - before
 	t.Logf("%d KiB for %d CRDs", cost>>10, len(store.List()))
 	if cost > atMost {
-		t.Errorf("%d bytes for %d CRDs of others, want at most %d", cost, foreign, atMost)
+		t.Errorf("%d bytes for %d foreign CRDs, want at most %d", cost, foreign, atMost)
 	}
 	runtime.KeepAlive(store)
 }
@@ -48,7 +50,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestClaimsCostLittle: an annotation may have 256 KiB, and what it claims is kept of each CRD of the Gateway API's groups.
+// TestClaimsCostLittle checks the memory for annotations of CRDs in the Gateway API's groups, of which the values are
+// kept. An annotation can have 256 KiB.
 func TestClaimsCostLittle(t *testing.T) {
 	const many, atMost = 200, 1 << 20
 	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}

@@ -16,11 +16,13 @@ import (
 
 const modeCRD = "ingresses.operator.openshift.io"
 
-var theModes = fakeapi.Collection{Path: "/apis/operator.openshift.io/v1alpha1/ingresses", APIVersion: "operator.openshift.io/v1alpha1", Kind: "Ingress"}
+var theModes = fakeapi.Collection{
+	Path: "/apis/operator.openshift.io/v1alpha1/ingresses", APIVersion: "operator.openshift.io/v1alpha1", Kind: "Ingress",
+}
 
 func modeObject(spec string) string { return "{metadata: {name: cluster}, spec: " + spec + "}" }
 
-// TestModesThatTheGuestMaySay: where it says nothing that is known, the flags decide.
+// TestModesThatTheGuestMaySay checks that an unknown mode counts as none. The flags then decide.
 func TestModesThatTheGuestMaySay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object string
@@ -85,9 +87,10 @@ func TestAModeThatCannotBeRead(t *testing.T) {
 		f := start(t, prepare(forbidden("ingresses.operator.openshift.io")))
 		f.Expect(f.observed().Mode).To(gomega.BeEmpty())
 		f.Expect(f.guest.Check()).To(gomega.MatchError(gomega.ContainSubstring("watching ingresses: ")))
+		cause := func(p apply.WatchProblem) string { return p.Cause.String() }
 		f.Expect(f.guest.WatchProblems()).To(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "Ingress"),
-			gomega.WithTransform(func(p apply.WatchProblem) string { return p.Cause.String() }, gomega.Equal("may not list ingresses.operator.openshift.io")))))
+			gomega.WithTransform(cause, gomega.Equal("may not list ingresses.operator.openshift.io")))))
 		f.api.Put(theModes, modeObject("{gatewayAPI: {managementMode: Unmanaged}}"))
 		f.api.Fail(theModes, nil)
 		f.Eventually(func() crds.Mode { return f.observed().Mode }).Should(gomega.Equal(crds.Unmanaged))
@@ -97,7 +100,8 @@ func TestAModeThatCannotBeRead(t *testing.T) {
 		f.Eventually(func() error {
 			_, err := f.guest.Observe()
 			return err
-		}).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("(waiting for "+modeCRD+")"), gomega.ContainSubstring("out of order"))))
+		}).Should(gomega.MatchError(gomega.And(
+			gomega.ContainSubstring("(waiting for "+modeCRD+")"), gomega.ContainSubstring("out of order"))))
 		_, err := f.guest.Observe()
 		_, unknown := errors.AsType[guest.NotSyncedError](err)
 		f.Expect(unknown).To(gomega.BeTrue())
@@ -105,7 +109,7 @@ func TestAModeThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// awaited is what alone of a guest that answers cannot be listed; empty when that is not how it is.
+// awaited returns the resources that cannot be listed while the guest answers. It returns "" in any other state.
 func (f *fixture) awaited() string {
 	_, err := f.guest.Observe()
 	if notSynced, is := errors.AsType[guest.NotSyncedError](err); is && notSynced.Answers {
@@ -114,7 +118,8 @@ func (f *fixture) awaited() string {
 	return ""
 }
 
-// TestClassesThatCannotBeListed, although the guest answers: it is not taken for one that is away, nor for one without classes.
+// TestClassesThatCannotBeListed covers a guest that answers but does not list GatewayClasses. It counts neither as
+// unreachable nor as a guest without classes.
 func TestClassesThatCannotBeListed(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)

@@ -17,11 +17,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// annotationHere is where an annotation goes.
+// annotationHere is the placeholder for an annotation.
 const annotationHere = "annotation-here"
 
-// manyNamespaces answers lists of namespaces page by page, as an API server does. Of each it has an annotation of a
-// size. Without an end, there is always another page. A page may have fewer than were asked for.
+// manyNamespaces serves lists of namespaces page by page, as an API server does. Each namespace has an annotation of
+// the given size. With endless, there is always another page. page limits the size of a page below the requested
+// limit.
 type manyNamespaces struct {
 	count, annotation, page int
 	endless                 bool
@@ -64,37 +65,43 @@ func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		m.problem.Store(new(err.Error()))
 	}
-	// Encoding it would take most of the test.
+	// Encoding it would take most of the test's time.
 	body = bytes.ReplaceAll(body, []byte(annotationHere), bytes.Repeat([]byte("x"), m.annotation))
 	m.largest.Store(max(m.largest.Load(), int64(len(body))))
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body)
 }
 
-// TestNamespacesAreLookedAtPageByPage: however many there are and however large, little is held, and the look has an
-// end.
+// TestNamespacesAreLookedAtPageByPage checks that the listing ends and holds little memory, for any number and size
+// of namespaces.
 func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		guest *manyNamespaces
 		uid   types.UID
 		want  namespaces
 		err   error
-		// most is how many requests that takes.
+		// most is the maximum number of requests.
 		most int64
 	}{
-		"none":                       {&manyNamespaces{}, "x", namespaces{}, nil, 1},
-		"few":                        {&manyNamespaces{count: 4}, "x", namespaces{kubeSystem: "uid-2"}, nil, 1},
-		"few, one is the one":        {&manyNamespaces{count: 4}, "uid-3", namespaces{has: true, kubeSystem: "uid-2"}, nil, 1},
-		"20,000":                     {&manyNamespaces{count: 20_000}, "x", namespaces{kubeSystem: "uid-10000"}, nil, 40},
-		"20,000, the last one is it": {&manyNamespaces{count: 20_000}, "uid-19999", namespaces{has: true, kubeSystem: "uid-10000"}, nil, 40},
-		"20,000, the first one is":   {&manyNamespaces{count: 20_000}, "uid-0", namespaces{has: true}, nil, 1},
-		"as large as they may be": { // pages of 500 and of 100 are too long, and five of 20 are not
+		"none":                {&manyNamespaces{}, "x", namespaces{}, nil, 1},
+		"few":                 {&manyNamespaces{count: 4}, "x", namespaces{kubeSystem: "uid-2"}, nil, 1},
+		"few, one is the one": {&manyNamespaces{count: 4}, "uid-3", namespaces{has: true, kubeSystem: "uid-2"}, nil, 1},
+		"20,000":              {&manyNamespaces{count: 20_000}, "x", namespaces{kubeSystem: "uid-10000"}, nil, 40},
+		"20,000, the last one is it": {
+			&manyNamespaces{count: 20_000}, "uid-19999", namespaces{has: true, kubeSystem: "uid-10000"}, nil, 40,
+		},
+		"20,000, the first one is": {&manyNamespaces{count: 20_000}, "uid-0", namespaces{has: true}, nil, 1},
+		"as large as they may be": { // pages of 500 and of 100 are too long; five pages of 20 are not
 			&manyNamespaces{count: 100, annotation: 256 << 10}, "x", namespaces{kubeSystem: "uid-50"}, nil, 2 + 100/20,
 		},
-		"as many pages as are looked at": {&manyNamespaces{count: 3 * namespacePages, page: 3}, "x", namespaces{kubeSystem: "uid-300"}, nil, namespacePages},
-		"one more":                       {&manyNamespaces{count: 3*namespacePages + 1, page: 3}, "x", namespaces{}, errManyNamespaces, namespacePages},
-		"without an end":                 {&manyNamespaces{endless: true}, "x", namespaces{}, errManyNamespaces, namespacePages},
-		"too large":                      {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, nil, 4},
+		"as many pages as are looked at": {
+			&manyNamespaces{count: 3 * namespacePages, page: 3}, "x", namespaces{kubeSystem: "uid-300"}, nil, namespacePages,
+		},
+		"one more": {
+			&manyNamespaces{count: 3*namespacePages + 1, page: 3}, "x", namespaces{}, errManyNamespaces, namespacePages,
+		},
+		"without an end": {&manyNamespaces{endless: true}, "x", namespaces{}, errManyNamespaces, namespacePages},
+		"too large":      {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, nil, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := apiServer(t, tc.guest.ServeHTTP)

@@ -24,23 +24,34 @@ import (
 )
 
 var (
-	theCRDs       = fakeapi.Collection{Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
+	theCRDs = fakeapi.Collection{
+		Path:       "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
+	}
 	theNamespaces = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
-	theLeases     = fakeapi.Collection{Path: "/apis/coordination.k8s.io/v1/namespaces/openshift-ingress/leases", APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
-	theIstiods    = fakeapi.Collection{Path: "/apis/apps/v1/namespaces/openshift-ingress/deployments", APIVersion: "apps/v1", Kind: "Deployment"}
-	theClasses    = fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/v1/gatewayclasses", APIVersion: "gateway.networking.k8s.io/v1", Kind: "GatewayClass"}
+	theLeases     = fakeapi.Collection{
+		Path:       "/apis/coordination.k8s.io/v1/namespaces/openshift-ingress/leases",
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
+	}
+	theIstiods = fakeapi.Collection{
+		Path: "/apis/apps/v1/namespaces/openshift-ingress/deployments", APIVersion: "apps/v1", Kind: "Deployment",
+	}
+	theClasses = fakeapi.Collection{
+		Path: "/apis/gateway.networking.k8s.io/v1/gatewayclasses", APIVersion: "gateway.networking.k8s.io/v1", Kind: "GatewayClass",
+	}
 )
 
 const classCRD = "gatewayclasses.gateway.networking.k8s.io"
 
 func config() desired.Config {
 	return desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1",
+		GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
 		ControllerName: "openshift.io/gateway-controller/v1", IstioResources: desired.LayeredProductResources(),
 	}
 }
 
-// fixture is a guest that runs against a fake API server.
+// fixture is a guest with a fake API server.
 type fixture struct {
 	*testing.T
 	gomega.Gomega
@@ -49,13 +60,14 @@ type fixture struct {
 	notified chan struct{}
 }
 
-// start begins to watch a guest that has what prepare put there. The kinds that only package apply watches are not served.
+// start starts the watches of a guest that prepare has set up. The fake API server does not serve the kinds that only
+// package apply watches.
 func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
 	return startWith(t, prepare, nil)
 }
 
-// startWith is start with something between the guest and its API server.
+// startWith is like start, with a transport between the guest and its API server.
 func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
 	f := &fixture{T: t, Gomega: hang.Gomega(t), api: fakeapi.New(t), notified: make(chan struct{}, 1000)}
@@ -74,7 +86,7 @@ func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.Ro
 	return f
 }
 
-// observed waits for the guest to be known and returns what it shows.
+// observed waits until the guest is known, and returns the observation.
 func (f *fixture) observed() desired.GuestObservation {
 	f.Helper()
 	var seen desired.GuestObservation
@@ -93,10 +105,11 @@ func class(name, controller, more string) string {
 	return fmt.Sprintf("{metadata: {name: %s, uid: u-%s, generation: 3%s}, spec: {controllerName: %s}}", name, name, more, controller)
 }
 
-// forbidden is how RBAC refuses to list a resource, given with its group.
+// forbidden returns the error of RBAC for a list of a resource, which is given with its group.
 func forbidden(resource string) *apierrors.StatusError {
 	gr := schema.ParseGroupResource(resource)
-	return apierrors.NewForbidden(gr, "", fmt.Errorf("User %q cannot list resource %q in API group %q at the cluster scope", "hypergate", gr.Resource, gr.Group))
+	return apierrors.NewForbidden(gr, "", fmt.Errorf("User %q cannot list resource %q in API group %q at the cluster scope",
+		"hypergate", gr.Resource, gr.Group))
 }
 
 func TestAnEmptyGuest(t *testing.T) {
@@ -120,26 +133,30 @@ func TestOnlyOurClasses(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces, "{metadata: {name: openshift-ingress}}")
-		api.Put(theClasses, class("z", ours, ""), class("foreign", "example.com/other", ""), class("a", ours, ""), class("leaving", ours, leaving))
+		api.Put(theClasses, class("z", ours, ""), class("foreign", "example.com/other", ""),
+			class("a", ours, ""), class("leaving", ours, leaving))
 	})
 	seen := f.observed()
-	// A class that is held by a finalizer is in use until it is gone.
+	// A class with a finalizer is in use until it is gone.
 	want := []desired.GatewayClass{{Name: "a", Generation: 3}, {Name: "leaving", Generation: 3}, {Name: "z", Generation: 3}}
 	if diff := cmp.Diff(want, seen.Classes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if seen.Namespace != desired.Present {
-		t.Error("the namespace is there, and is not seen")
+		t.Error("the namespace exists, but is not observed")
 	}
 }
 
-// TestCouldNotListIsNotEmpty: only a list that is known to be empty uninstalls.
+// TestCouldNotListIsNotEmpty checks that a failed list is an error and not an empty list. hypergate uninstalls only
+// if a complete list is empty.
 func TestCouldNotListIsNotEmpty(t *testing.T) {
 	for name, tc := range map[string]struct {
 		collection fakeapi.Collection
 		resource   string
 	}{
-		"CRDs": {theCRDs, "customresourcedefinitions"}, "the namespace": {theNamespaces, "namespaces"}, "classes": {theClasses, "gatewayclasses"},
+		"CRDs":          {theCRDs, "customresourcedefinitions"},
+		"the namespace": {theNamespaces, "namespaces"},
+		"classes":       {theClasses, "gatewayclasses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, func(api *fakeapi.Server) {
@@ -151,7 +168,8 @@ func TestCouldNotListIsNotEmpty(t *testing.T) {
 			f.Eventually(func() error {
 				_, err := f.guest.Observe()
 				return err
-			}).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("(waiting for "+tc.resource+")"), gomega.ContainSubstring("is forbidden"))))
+			}).Should(gomega.MatchError(gomega.And(
+				gomega.ContainSubstring("(waiting for "+tc.resource+")"), gomega.ContainSubstring("is forbidden"))))
 			_, err := f.guest.Observe()
 			unknown, _ := errors.AsType[guest.NotSyncedError](err)
 			f.Expect(unknown.Missing).To(gomega.Equal([]string{tc.resource}))
@@ -190,7 +208,8 @@ func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
 	f.Eventually(func() []desired.GatewayClass { return f.observed().Classes }).Should(gomega.HaveLen(1))
 }
 
-// TestOtherPeoplesCRDsAreNoNews: a guest may have hundreds, and they come and go.
+// TestOtherPeoplesCRDsAreNoNews checks that foreign CRDs cause no notifications. A guest can have hundreds, and they
+// come and go.
 func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
@@ -233,6 +252,6 @@ func TestAGuestWithoutACAIsRefused(t *testing.T) {
 	restConfig := fakeapi.New(t).Config()
 	restConfig.CAData, restConfig.Insecure = nil, true
 	if _, err := guestconn.Fixed(restConfig); err == nil {
-		t.Error("istiod would have nothing to verify the guest's API server with")
+		t.Error("a config without a CA was accepted: istiod could not verify the guest's API server")
 	}
 }

@@ -16,9 +16,11 @@ const (
 	labelledRule = ", labels: {" + meshLabel + ": ''}"
 )
 
-// theOLM is where OLM's objects of a kind are.
+// theOLM returns the collection of a kind of OLM.
 func theOLM(resource, kind string) fakeapi.Collection {
-	return fakeapi.Collection{Path: "/apis/operators.coreos.com/v1alpha1/" + resource, APIVersion: "operators.coreos.com/v1alpha1", Kind: kind}
+	return fakeapi.Collection{
+		Path: "/apis/operators.coreos.com/v1alpha1/" + resource, APIVersion: "operators.coreos.com/v1alpha1", Kind: kind,
+	}
 }
 
 var (
@@ -26,7 +28,8 @@ var (
 	thePlans         = theOLM("installplans", "InstallPlan")
 	theCSVs          = theOLM("clusterserviceversions", "ClusterServiceVersion")
 	olmCRDs          = []string{
-		crd("subscriptions.operators.coreos.com", ""), crd("installplans.operators.coreos.com", ""), crd("clusterserviceversions.operators.coreos.com", ""),
+		crd("subscriptions.operators.coreos.com", ""), crd("installplans.operators.coreos.com", ""),
+		crd("clusterserviceversions.operators.coreos.com", ""),
 	}
 )
 
@@ -34,7 +37,8 @@ func olmObject(namespace, name, labels string) string {
 	return fmt.Sprintf("{metadata: {namespace: %s, name: %s, labels: {%s}}}", namespace, name, labels)
 }
 
-// TestWhoStandsBehindALabel: an object of OLM's with the package's label is an owner; where there is none in any of the three kinds, there is none.
+// TestWhoStandsBehindALabel checks that an OLM object with the package's label is an owner. If none of the three
+// kinds has one, there is no owner.
 func TestWhoStandsBehindALabel(t *testing.T) {
 	const label = meshLabel + ": ''"
 	for name, tc := range map[string]struct {
@@ -85,7 +89,7 @@ func TestWhoStandsBehindALabel(t *testing.T) {
 	}
 }
 
-// TestOLMComesAndGoes: what is looked for follows labels, CRDs and objects.
+// TestOLMComesAndGoes checks that the lookups follow labels, CRDs and objects.
 func TestOLMComesAndGoes(t *testing.T) {
 	const label = meshLabel + ": ''"
 	f := start(t, func(api *fakeapi.Server) {
@@ -104,12 +108,13 @@ func TestOLMComesAndGoes(t *testing.T) {
 	f.Eventually(owner).Should(gomega.Equal("OLM: Subscription mesh-sub in operators"))
 	for _, c := range []fakeapi.Collection{theSubscriptions, thePlans, theCSVs} {
 		for _, r := range f.api.Requests(c) {
-			f.Expect(r).To(gomega.ContainSubstring("labelSelector=operators.coreos.com%2Fmesh.operators"), "nothing else of OLM's is looked at")
+			f.Expect(r).To(gomega.ContainSubstring("labelSelector=operators.coreos.com%2Fmesh.operators"),
+				"nothing else of OLM's is looked at")
 		}
 	}
 	f.api.Put(theSubscriptions)
 	f.Eventually(owner).Should(gomega.Equal("OLM (gone): mesh.operators"))
-	t.Log("while a kind cannot be listed, that it was empty says nothing")
+	t.Log("while a kind cannot be listed, an earlier empty list does not count")
 	f.api.Fail(theCSVs, forbidden("clusterserviceversions.operators.coreos.com"))
 	f.Eventually(owner).Should(gomega.HavePrefix("unknown: "))
 	f.api.Fail(theCSVs, nil)
@@ -125,7 +130,8 @@ func TestOLMComesAndGoes(t *testing.T) {
 	f.Expect(f.api.Requests(theSubscriptions)).To(gomega.HaveLen(before))
 }
 
-// TestManyPackagesAreNotLookedFor: labels are the guest's, and each package costs three watches.
+// TestManyPackagesAreNotLookedFor checks the limit of the number of packages. The guest controls the labels, and each
+// package costs three watches.
 func TestManyPackagesAreNotLookedFor(t *testing.T) {
 	var labels []string
 	for i := range 20 {

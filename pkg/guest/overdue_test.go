@@ -20,7 +20,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// logged is a log that may be read while it is written.
+// logged is a log that can be read while it is written.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -38,7 +38,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// inProcess answers requests without a network, so that a test can step the clock.
+// inProcess answers requests without a network, so that a test can control the clock.
 type inProcess http.HandlerFunc
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -50,7 +50,8 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// TestIstioResourcesThatAreNeverListed: they are waited for, as somebody else may be here, but not for ever; and they count once they are seen.
+// TestIstioResourcesThatAreNeverListed checks that hypergate waits for Istio resources only for a limited time. They
+// can show a foreign installation.
 func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer inProcess
@@ -67,7 +68,8 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 				client, err := metadata.NewForConfig(&rest.Config{Host: "https://guest.example.com", Transport: test.answer})
 				g.Expect(err).NotTo(gomega.HaveOccurred())
 				said, notified := &logged{}, atomic.Bool{}
-				v := newForeignView(client, desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}, nil, func() { notified.Store(true) })
+				cfg := desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}
+				v := newForeignView(client, cfg, nil, func() { notified.Store(true) })
 				ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(said, nil))))
 				defer cancel()
 				v.arrange(ctx, "uid-1", "1")
@@ -79,9 +81,10 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 				synctest.Wait()
 				g.Expect(v.istiosPending()).To(gomega.BeFalse())
 				g.Expect(notified.Load()).To(gomega.BeTrue())
-				g.Expect(said.String()).To(gomega.And(gomega.ContainSubstring("Istio resources cannot be listed"), gomega.ContainSubstring(test.told)))
+				g.Expect(said.String()).To(gomega.And(
+					gomega.ContainSubstring("Istio resources cannot be listed"), gomega.ContainSubstring(test.told)))
 
-				t.Log("another CRD of that name is another question")
+				t.Log("another CRD of that name starts another wait")
 				v.arrange(ctx, "uid-2", "3")
 				g.Expect(v.istiosPending()).To(gomega.BeTrue())
 				v.arrange(ctx, "", "")

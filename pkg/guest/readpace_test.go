@@ -12,8 +12,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestReadingsArePaced: a CRD that changes all the time is read readBurst times in a row, and then once in readEvery. It costs no
-// turn to ask.
+// TestReadingsArePaced checks that a CRD that changes all the time is read readBurst times in a row, and then once in
+// readEvery. A call of dueOf does not count against the limit.
 func TestReadingsArePaced(t *testing.T) {
 	t.Parallel()
 	client, err := dynamic.NewForConfig(&rest.Config{Host: "https://nowhere.invalid"})
@@ -25,7 +25,10 @@ func TestReadingsArePaced(t *testing.T) {
 	now := began
 	readings := 0
 	for version := 0; now.Sub(began) < time.Minute; version++ {
-		item := crdItem{ObjectMeta: metav1.ObjectMeta{Name: "a.example.com", UID: "1", ResourceVersion: fmt.Sprint(version)}, marks: &crds.Metadata{}}
+		item := crdItem{
+			ObjectMeta: metav1.ObjectMeta{Name: "a.example.com", UID: "1", ResourceVersion: fmt.Sprint(version)},
+			marks:      &crds.Metadata{},
+		}
 		for range 3 {
 			if _, wait, due := r.dueOf([]crdItem{item}, now); !due || wait > readEvery {
 				t.Fatalf("due %t in %s", due, wait)
@@ -34,7 +37,7 @@ func TestReadingsArePaced(t *testing.T) {
 		_, wait, _ := r.dueOf([]crdItem{item}, now)
 		now = now.Add(wait)
 		if !r.turns.AllowN(now, 1) {
-			t.Fatalf("reading %d: no turn after the wait", readings)
+			t.Fatalf("reading %d: the rate limit allows no read after the wait", readings)
 		}
 		readings++
 	}

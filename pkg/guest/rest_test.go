@@ -10,7 +10,8 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestAnotherSpecEndsNoSearch: what is in use is not forgotten, and not looked for anew, when a CRD changes in what does not concern the search.
+// TestAnotherSpecEndsNoSearch checks that a change of a CRD that does not affect a search neither ends nor repeats
+// it.
 func TestAnotherSpecEndsNoSearch(t *testing.T) {
 	generation := func(i int64) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) { u.SetGeneration(i) }

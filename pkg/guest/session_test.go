@@ -21,7 +21,8 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestAfterAnotherKubeconfigNothingIsKnown until each watch that decides has listed with it, one after another here.
+// TestAfterAnotherKubeconfigNothingIsKnown checks that the guest is unknown after a change of the kubeconfig until
+// each watch that decisions depend on has listed with it. Each subtest delays another list.
 func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
 	for _, missing := range []string{"customresourcedefinitions", "namespaces", "leases", "deployments", "configmaps"} {
 		t.Run(missing, func(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
 			api := fakeapi.New(t)
 			api.Put(theLeases)
 			api.Put(theIstiods)
-			nobody(api)
+			emptyGuest(api)
 			first := api.Config()
 			second := api.Config()
 			second.BearerToken = "another"
@@ -84,7 +85,9 @@ func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
 				<-notified
 			}
 			release()
-			g.Eventually(notified).Should(gomega.Receive(), func() string { return fmt.Sprint("nothing wakes the next pass; the guest: ", known()) })
+			g.Eventually(notified).Should(gomega.Receive(), func() string {
+				return fmt.Sprint("nothing wakes the next pass; the guest: ", known())
+			})
 			g.Eventually(known).Should(gomega.Succeed())
 		})
 	}

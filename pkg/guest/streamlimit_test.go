@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// endless is the body of an answer that never ends: one event, of which no end comes.
+// endless is a response body that never ends. It consists of one event without an end.
 type endless struct{ begun bool }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -32,7 +32,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func (*endless) Close() error { return nil }
 
-// flood answers watches and lists of one path with what never ends, for as long as it is on.
+// flood answers watches and lists of one path with an endless body while on is set.
 type flood struct {
 	http.RoundTripper
 	path        string
@@ -50,7 +50,8 @@ func (f flood) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestEachWatchOfAGuestIsBounded, says which one it is where conditions are made from, and works again once the API server is right again.
+// TestEachWatchOfAGuestIsBounded checks that each watch is limited, and that the error for the conditions names the
+// resource.
 func TestEachWatchOfAGuestIsBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		in       fakeapi.Collection
@@ -58,15 +59,25 @@ func TestEachWatchOfAGuestIsBounded(t *testing.T) {
 		prepare  func(*fakeapi.Server)
 		unknown  bool
 	}{
-		"CRDs":         {in: theCRDs, resource: "customresourcedefinitions", unknown: true},
-		"namespaces":   {in: theNamespaces, resource: "namespaces", unknown: true},
-		"claims":       {in: theLeases, resource: "leases", unknown: true},
-		"Deployments":  {in: theIstiods, resource: "deployments", unknown: true},
-		"classes":      {in: theClasses, resource: "gatewayclasses", unknown: true, prepare: func(api *fakeapi.Server) { api.Put(theCRDs, crd(classCRD, "")) }},
-		"the mode":     {in: theModes, resource: "ingresses", unknown: true, prepare: func(api *fakeapi.Server) { api.Put(theCRDs, crd("ingresses.operator.openshift.io", "")) }},
-		"OLM":          {in: theSubscriptions, resource: "subscriptions", prepare: func(api *fakeapi.Server) { api.Put(theCRDs, append(olmCRDs, crd(ruleCRD, labelledRule))...) }},
-		"own objects":  {in: fakeapi.Collection{Path: "/api/v1/namespaces/openshift-ingress/configmaps", APIVersion: "v1", Kind: "ConfigMap"}, resource: "configmaps"},
-		"what is used": {in: theRoutes, resource: "httproutes", prepare: func(api *fakeapi.Server) { api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice"))) }},
+		"CRDs":        {in: theCRDs, resource: "customresourcedefinitions", unknown: true},
+		"namespaces":  {in: theNamespaces, resource: "namespaces", unknown: true},
+		"claims":      {in: theLeases, resource: "leases", unknown: true},
+		"Deployments": {in: theIstiods, resource: "deployments", unknown: true},
+		"classes": {in: theClasses, resource: "gatewayclasses", unknown: true, prepare: func(api *fakeapi.Server) {
+			api.Put(theCRDs, crd(classCRD, ""))
+		}},
+		"the mode": {in: theModes, resource: "ingresses", unknown: true, prepare: func(api *fakeapi.Server) {
+			api.Put(theCRDs, crd("ingresses.operator.openshift.io", ""))
+		}},
+		"OLM": {in: theSubscriptions, resource: "subscriptions", prepare: func(api *fakeapi.Server) {
+			api.Put(theCRDs, append(olmCRDs, crd(ruleCRD, labelledRule))...)
+		}},
+		"own objects": {resource: "configmaps", in: fakeapi.Collection{
+			Path: "/api/v1/namespaces/openshift-ingress/configmaps", APIVersion: "v1", Kind: "ConfigMap",
+		}},
+		"what is used": {in: theRoutes, resource: "httproutes", prepare: func(api *fakeapi.Server) {
+			api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice")))
+		}},
 		"Gateways": {in: theGateways, resource: "gateways", prepare: func(api *fakeapi.Server) {
 			api.Put(theRoutes)
 			api.Put(theCRDs, wholeCRD(t, routeCRD, withField("v1", "spice")), crd("gateways.gateway.networking.k8s.io", ""))
@@ -99,7 +110,7 @@ func TestEachWatchOfAGuestIsBounded(t *testing.T) {
 			if !test.unknown {
 				return
 			}
-			// Two watches may be of this resource, and the other one may have met its bound first.
+			// Two watches can have this resource, and the other one can reach its limit first.
 			f.Eventually(func() error {
 				_, err := f.guest.Observe()
 				return err
@@ -109,7 +120,7 @@ func TestEachWatchOfAGuestIsBounded(t *testing.T) {
 	}
 }
 
-// TestWatchesAreReadAsJSON alone: nothing else can be bounded.
+// TestWatchesAreReadAsJSON checks that only JSON is accepted, because nothing else can be limited.
 func TestWatchesAreReadAsJSON(t *testing.T) {
 	on := &atomic.Bool{}
 	on.Store(true)
@@ -127,7 +138,7 @@ func TestWatchesAreReadAsJSON(t *testing.T) {
 	f.observed()
 }
 
-// TestAnEndlessCRDIsUnreadable: the reader of whole CRDs is bounded, too.
+// TestAnEndlessCRDIsUnreadable checks that the reader of whole CRDs is limited, too.
 func TestAnEndlessCRDIsUnreadable(t *testing.T) {
 	on := &atomic.Bool{}
 	f := startWith(t, func(api *fakeapi.Server) {

@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
-// apiServer is a guest's API server that answers with what its admin likes.
+// apiServer starts an API server of a guest with the given handler, and returns its config.
 func apiServer(t *testing.T, answer http.HandlerFunc) *rest.Config {
 	t.Helper()
 	s := httptest.NewTLSServer(answer)
@@ -25,7 +25,7 @@ func apiServer(t *testing.T, answer http.HandlerFunc) *rest.Config {
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// TestTheGuestCannotFillMemory: the clients of a Cluster are limited, and it says why it does not know the guest.
+// TestTheGuestCannotFillMemory checks that the clients of a Cluster are limited, and that the error gives the reason.
 func TestTheGuestCannotFillMemory(t *testing.T) {
 	t.Parallel()
 	config := apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -51,7 +51,8 @@ func TestTheGuestCannotFillMemory(t *testing.T) {
 	if want := "the guest's API server answers GET /api/v1/namespaces with more than"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("%v, want %q", err, want)
 	}
-	if got := apply.Classify(err, "list", schema.GroupResource{Resource: "namespaces"}); got.Class() != apply.Oversized || strings.Contains(got.String(), config.Host) {
+	got := apply.Classify(err, "list", schema.GroupResource{Resource: "namespaces"})
+	if got.Class() != apply.Oversized || strings.Contains(got.String(), config.Host) {
 		t.Errorf("cause = %s %q", got.Class(), got)
 	}
 	if config.WrapTransport != nil {
