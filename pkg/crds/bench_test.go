@@ -6,7 +6,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// BenchmarkDecide is about all CRDs that hypergate may install, once the facts are in. The bar is 10 ms.
+// BenchmarkDecide measures decisions about all CRDs that hypergate can install, with known facts. The limit is 10 ms.
 func BenchmarkDecide(b *testing.B) {
 	ours := wanted()["gateway-api"]
 	fact := crds.Fact{
@@ -23,7 +23,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is what it costs when the metadata of the largest CRD has changed: it is read, and compared with ours.
+// BenchmarkRead measures the work after a change in the metadata of the largest CRD: reading it and comparing it with
+// the wanted CRD.
 func BenchmarkRead(b *testing.B) {
 	installed, ours := experimental(b, routes), gatewayAPI(b)[4]
 	b.ReportAllocs()

@@ -19,13 +19,14 @@ const (
 	gatewayAPIChannel = "standard"
 )
 
-// Bundle is a set of CRDs that were released together. Only GatewayAPI makes one.
+// Bundle is a set of CRDs that were released together. Only GatewayAPI creates one.
 type Bundle struct {
 	version, channel string
 	names            []string
 }
 
-// GatewayAPI is the standard channel of the Gateway API, in the version that Istio's embedded release is tested with.
+// GatewayAPI returns the standard channel of the Gateway API, in the version that Istio's embedded release is tested
+// with.
 func GatewayAPI() Bundle {
 	return Bundle{version: gatewayAPIVersion, channel: gatewayAPIChannel, names: []string{
 		"backendtlspolicies." + gatewayAPIGroup,
@@ -37,20 +38,20 @@ func GatewayAPI() Bundle {
 	}}
 }
 
-// Version is the bundle's version, as in the annotation gateway.networking.k8s.io/bundle-version of its CRDs.
+// Version returns the bundle's version, as in the annotation gateway.networking.k8s.io/bundle-version of its CRDs.
 func (b Bundle) Version() string { return b.version }
 
-// Channel is the bundle's channel, as in the annotation gateway.networking.k8s.io/channel of its CRDs.
+// Channel returns the bundle's channel, as in the annotation gateway.networking.k8s.io/channel of its CRDs.
 func (b Bundle) Channel() string { return b.channel }
 
-// Names are the names of the CRDs, sorted. The caller may change the list.
+// Names returns the sorted names of the CRDs. The caller can change the slice.
 func (b Bundle) Names() []string { return slices.Clone(b.names) }
 
-// Has says whether a CRD is in the bundle.
+// Has reports whether a CRD is in the bundle.
 func (b Bundle) Has(name string) bool { return slices.Contains(b.names, name) }
 
-// Object is the CRD of that name, parsed anew by each call: the six together are 0.7 MB of YAML, and several times that as objects.
-// An error names a CRD that is not in the bundle.
+// Object returns the CRD with the given name, or an error if it is not in the bundle. Each call parses the CRD again:
+// the six CRDs are 0.7 MB of YAML, and several times as large as objects.
 func (b Bundle) Object(name string) (*unstructured.Unstructured, error) {
 	if !b.Has(name) {
 		return nil, fmt.Errorf("CRD %s is not in the Gateway API bundle %s (%s channel), which has %s",

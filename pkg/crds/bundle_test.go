@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// The bundle has every file that the generator copied, and nothing else.
+// TestNamesGoWithTheFiles checks that the bundle has every file that the generator copied, and no other file.
 func TestNamesGoWithTheFiles(t *testing.T) {
 	files, err := os.ReadDir("gatewayapi")
 	if err != nil {
@@ -72,7 +72,7 @@ func TestObjectIsACopy(t *testing.T) {
 }
 
 func TestUnknownCRD(t *testing.T) {
-	// In the experimental channel only.
+	// This CRD exists only in the experimental channel.
 	_, err := crds.GatewayAPI().Object("tcproutes.gateway.networking.k8s.io")
 	if err == nil {
 		t.Fatal("no error")

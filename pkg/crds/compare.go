@@ -10,38 +10,43 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Difference is what putting the wanted CRD in the place of the installed one would change for whoever uses it. The zero Difference is none.
+// Difference is what clients would notice if the wanted CRD replaced the installed one. The zero Difference means
+// that they are equal.
 type Difference struct {
-	// Lost are fields that are installed and not wanted: whoever sets one is not heeded by an istiod that was built without it, and would lose
-	// it were the CRD replaced. Gained are fields that are wanted and not installed. A field below which anything was kept, and is not any more,
-	// is among them itself.
+	// Lost has fields that are installed but not wanted. An istiod that was built without such a field ignores it,
+	// and objects would lose it if the CRD were replaced. Gained has fields that are wanted but not installed.
+	//
+	// A field that preserves unknown fields on only one side is itself in Lost or Gained.
 	Lost, Gained []Field
-	// Changed are fields that both have, with other rules: another type, other values, another validation.
+	// Changed has fields that both CRDs have with different rules: another type, other values, or another validation.
 	Changed []Field
-	// Other is what differs outside of the fields: names, the version in which objects are stored, subresources, versions that are not served.
+	// Other has differences outside of the fields: names, the storage version, subresources, and versions that are
+	// not served.
 	Other []string
-	// Unkept are versions in which objects may be stored and that the wanted CRD does not have. With any of them the API server refuses it.
+	// Unkept has stored versions that the wanted CRD lacks. The API server refuses the wanted CRD if there is any.
 	Unkept []string
-	// Fixed is what differs and what the API server lets nobody change.
+	// Fixed has differences that the API server does not allow to change.
 	Fixed []string
 }
 
-// None says whether the two CRDs are the same to every client. (Unkept comes of what was there before, and not of a difference.)
+// None reports whether the two CRDs are the same for every client. It ignores Unkept, which depends on earlier
+// versions of the installed CRD and is not a difference.
 func (d Difference) None() bool { return d.onlyAdds() && len(d.Gained) == 0 }
 
-// onlyAdds says whether the wanted CRD takes and keeps all that the installed one does, and treats it the same.
+// onlyAdds reports whether the wanted CRD accepts and keeps everything that the installed one does, and treats it the
+// same.
 func (d Difference) onlyAdds() bool { return len(d.Lost)+len(d.Changed)+len(d.Other)+len(d.Fixed) == 0 }
 
 // Field is a field of a CRD's objects, or a whole version.
 type Field struct {
-	// Path is as in spec.rules[].filters[].type, with {} for the keys of a map, and a backslash before what is part of a name; empty for the
-	// whole version.
+	// Path is a path such as spec.rules[].filters[].type. {} stands for the keys of a map. A backslash escapes
+	// special characters in a name. An empty path stands for the whole version.
 	Path string `json:"path"`
-	// Versions are the versions of the CRD that this is about, sorted.
+	// Versions has the CRD's versions with this field, sorted.
 	Versions []string `json:"versions"`
 }
 
-// String is the path with its versions.
+// String returns the path with its versions.
 func (f Field) String() string {
 	versions := strings.Join(f.Versions, ", ")
 	if f.Path == "" {
@@ -50,17 +55,21 @@ func (f Field) String() string {
 	return strings.ReplaceAll(f.Path, "[]", "") + " (" + versions + ")"
 }
 
-// Secures says whether a field may be what keeps somebody out: who does not heed it leaves a door open. It goes by words of its path, and errs
-// on the side of yes: it decides what is named first, and nothing else.
+// Secures reports whether a field can restrict access. If istiod ignores such a field, access is open.
+//
+// Secures checks for words in the path, and errs on the side of true. It only determines which fields are named
+// first.
 func (f Field) Secures() bool {
 	path := strings.ToLower(f.Path)
 	words := []string{
-		"auth", "tls", "filter", "cert", "jwt", "cors", "secret", "allow", "deny", "validation", "permission", "principal", "credential", "insecure", "password",
+		"auth", "tls", "filter", "cert", "jwt", "cors", "secret", "allow", "deny", "validation", "permission",
+		"principal", "credential", "insecure", "password",
 	}
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(path, word) })
 }
 
-// SecuringFirst are the fields, those that may be what keeps somebody out first, and otherwise in their order; nil when there are none.
+// SecuringFirst returns the fields with those that can restrict access first. Otherwise it keeps their order. It
+// returns nil if there are none.
 func SecuringFirst(fields []Field) []Field {
 	var first, rest []Field
 	for _, f := range fields {
@@ -73,7 +82,8 @@ func SecuringFirst(fields []Field) []Field {
 	return append(first, rest...)
 }
 
-// Compare says how the installed CRD and the wanted one differ. An error is that of DefinitionOf.
+// Compare returns the difference between the installed CRD and the wanted one. It returns an error if one of them
+// cannot be read, as DefinitionOf does, or if the difference is too large.
 func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 	have, err := readSpec(installed)
 	if err != nil {
@@ -118,17 +128,20 @@ func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 	return d, nil
 }
 
-// maxFields is how many fields of a difference are kept: a CRD may have a megabyte of them, and whoever administers the guest can write one.
+// maxFields is the maximum number of fields in a difference. A CRD can have a megabyte of them, and an administrator
+// of the guest can write one.
 const maxFields = 2000
 
-// maxFieldBytes is how many bytes their paths may have. They are kept of each CRD that differs. Beyond it the CRD counts as unreadable.
+// maxFieldBytes is the maximum size of their paths in bytes. Paths are kept for each CRD that differs. A CRD with
+// larger paths counts as unreadable.
 const maxFieldBytes = 256 << 10
 
-// fixed is what no update can change.
+// fixed returns the differences that an update cannot change.
 func fixed(have, want spec) []string {
 	var out []string
 	for _, part := range []struct{ what, have, want string }{
-		{"group", have.group, want.group}, {"kind", have.kind, want.kind}, {"plural name", have.plural, want.plural}, {"scope", have.scope, want.scope},
+		{"group", have.group, want.group}, {"kind", have.kind, want.kind},
+		{"plural name", have.plural, want.plural}, {"scope", have.scope, want.scope},
 	} {
 		if part.have != part.want {
 			out = append(out, fmt.Sprintf("its %s is %s, and ours is %s", part.what, part.have, part.want))
@@ -148,13 +161,13 @@ func otherThanVersions(have, want spec) []string {
 	return out
 }
 
-// comparison collects what differs.
+// comparison collects differences.
 type comparison struct {
 	lost, gained, changed fieldSet
 	other                 []string
 }
 
-// compareVersions compares what two CRDs have as one version; the zero version is that of a CRD that does not have it.
+// compareVersions compares a version of two CRDs. The zero version stands for a CRD without this version.
 func (c *comparison) compareVersions(have, want version) {
 	name := max(have.name, want.name)
 	switch {
@@ -180,7 +193,8 @@ func both[V any](a, b map[string]V) map[string]V {
 	return out
 }
 
-// compareFields compares a field and those below it. Of a field that one of them does not have, those below it are not told.
+// compareFields compares a field and its children. If one CRD lacks a field, the children of that field are not
+// reported.
 func (c *comparison) compareFields(version string, have, want map[string]any, path string) {
 	if rulesOf(have) != rulesOf(want) {
 		c.changed.add(path, version)
@@ -201,26 +215,26 @@ func (c *comparison) compareFields(version string, have, want map[string]any, pa
 	c.addMissing(c.gained, version, path, wantFields, have)
 }
 
-// addMissing notes those of the fields right below a path that another schema for that path does not have.
+// addMissing records the direct children of a path that the other schema for that path lacks.
 func (c *comparison) addMissing(to fieldSet, version, path string, fields map[string]map[string]any, other map[string]any) {
 	others := children(other)
 	for step := range fields {
 		switch _, exists := others[step]; {
 		case exists:
 		case keepsUnknown(other) || isMeta(path+step):
-			c.changed.add(path+step, version) // it is kept, too, but anything may be in it
+			c.changed.add(path+step, version) // the other schema keeps the field too, but with any content
 		default:
 			to.add(path+step, version)
 		}
 	}
 }
 
-// isMeta says whether a field is one that each object has: a schema may have rules for it, and cannot take it away.
+// isMeta reports whether every object has this field. A schema can have rules for such a field, but cannot remove it.
 func isMeta(path string) bool {
 	return path == ".apiVersion" || path == ".kind" || path == ".metadata" || strings.HasPrefix(path, ".metadata.")
 }
 
-// fieldSet collects fields: path to versions.
+// fieldSet maps paths to versions.
 type fieldSet map[string][]string
 
 func (s fieldSet) add(path, version string) {
@@ -228,7 +242,7 @@ func (s fieldSet) add(path, version string) {
 	s[path] = append(s[path], version)
 }
 
-// bytes is how long the paths are together.
+// bytes returns the total length of the paths.
 func (s fieldSet) bytes() int {
 	n := 0
 	for path := range s {
@@ -237,7 +251,7 @@ func (s fieldSet) bytes() int {
 	return n
 }
 
-// sorted are the fields, those that may be what keeps somebody out first, then by path.
+// sorted returns the fields by path, with those that can restrict access first.
 func (s fieldSet) sorted() []Field {
 	out := make([]Field, 0, len(s))
 	for _, path := range slices.Sorted(maps.Keys(s)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// v1 are fields of version v1.
+// v1 returns fields of version v1.
 func v1(paths ...string) []crds.Field {
 	out := make([]crds.Field, 0, len(paths))
 	for _, path := range paths {
@@ -19,7 +19,7 @@ func v1(paths ...string) []crds.Field {
 	return out
 }
 
-// TestCompare is about small as what is installed, and an edited copy as what is wanted. Each is compared in both directions.
+// TestCompare compares small (installed) with edited copies of it (wanted), in both directions.
 func TestCompare(t *testing.T) {
 	const mode = "mode: {type: string, enum: [A, B], default: A}"
 	for _, tc := range []struct {
@@ -28,7 +28,11 @@ func TestCompare(t *testing.T) {
 		want   crds.Difference
 	}{
 		{"nothing", edited(t), crds.Difference{}},
-		{"a new field", edited(t, mode, mode+"\n              auth: {type: object, properties: {token: {type: string}}}"), crds.Difference{Gained: v1("spec.auth")}},
+		{
+			"a new field",
+			edited(t, mode, mode+"\n              auth: {type: object, properties: {token: {type: string}}}"),
+			crds.Difference{Gained: v1("spec.auth")},
+		},
 		{"a field less", edited(t, mode, ""), crds.Difference{Lost: v1("spec.mode")}},
 		{
 			"a field less in a list", edited(t, "properties: {name: {type: string}}", "x-kubernetes-map-type: atomic"),
@@ -38,40 +42,82 @@ func TestCompare(t *testing.T) {
 			"a field less in a map", edited(t, "properties: {value: {type: string}}", "properties: {values: {type: string}}"),
 			crds.Difference{Lost: v1("spec.labels{}.value"), Gained: v1("spec.labels{}.values")},
 		},
-		{"a list of anything", edited(t, "items: {type: object, properties: {name: {type: string}}}", "description: x"), crds.Difference{Lost: v1("spec.parts[]")}},
+		{
+			"a list of anything",
+			edited(t, "items: {type: object, properties: {name: {type: string}}}", "description: x"),
+			crds.Difference{Lost: v1("spec.parts[]")},
+		},
 		{"another enum", edited(t, "[A, B]", "[A, B, C]"), crds.Difference{Changed: v1("spec.mode")}},
 		{"another default", edited(t, "default: A", "default: B"), crds.Difference{Changed: v1("spec.mode")}},
 		{"no default", edited(t, ", default: A", ""), crds.Difference{Changed: v1("spec.mode")}},
 		{"an empty default", edited(t, "default: A", "default: ''"), crds.Difference{Changed: v1("spec.mode")}},
 		{"another type", edited(t, "size: {type: integer", "size: {type: number"), crds.Difference{Changed: v1("spec.size")}},
 		{"no longer required", edited(t, "required: [size]", ""), crds.Difference{Changed: v1("spec")}},
-		{"nothing is kept below a field any more", edited(t, ", x-kubernetes-preserve-unknown-fields: true", ""), crds.Difference{Lost: v1("spec.raw")}},
 		{
-			"a field where anything was kept", edited(t, "x-kubernetes-preserve-unknown-fields: true", "x-kubernetes-preserve-unknown-fields: true, properties: {a: {type: string}}"),
+			"nothing is kept below a field any more", edited(t, ", x-kubernetes-preserve-unknown-fields: true", ""),
+			crds.Difference{Lost: v1("spec.raw")},
+		},
+		{
+			"a field where anything was kept",
+			edited(
+				t, "x-kubernetes-preserve-unknown-fields: true",
+				"x-kubernetes-preserve-unknown-fields: true, properties: {a: {type: string}}",
+			),
 			crds.Difference{Changed: v1("spec.raw.a")},
 		},
-		{"everything is kept", edited(t, "scope: Namespaced", "scope: Namespaced\n  preserveUnknownFields: true"), crds.Difference{Gained: v1(""), Other: []string{"v1beta1, which is not served"}}},
 		{
-			"any keys", edited(t, "additionalProperties: {type: object, properties: {value: {type: string}}}", "additionalProperties: true"),
+			"everything is kept",
+			edited(t, "scope: Namespaced", "scope: Namespaced\n  preserveUnknownFields: true"),
+			crds.Difference{Gained: v1(""), Other: []string{"v1beta1, which is not served"}},
+		},
+		{
+			"any keys",
+			edited(t, "additionalProperties: {type: object, properties: {value: {type: string}}}", "additionalProperties: true"),
 			crds.Difference{Lost: v1("spec.labels{}.value"), Changed: v1("spec.labels{}")},
 		},
 		{
-			"a new version", edited(t, "  - name: v1beta1", "  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}\n  - name: v1beta1"),
+			"a new version",
+			edited(
+				t, "  - name: v1beta1",
+				"  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}\n  - name: v1beta1",
+			),
 			crds.Difference{Gained: []crds.Field{{Versions: []string{"v2"}}}},
 		},
-		{"a version that is served now", edited(t, "served: false", "served: true"), crds.Difference{Gained: []crds.Field{{Versions: []string{"v1beta1"}}}}},
-		{"a version that is not served any more", edited(t, "served: true", "served: false"), crds.Difference{Lost: []crds.Field{{Versions: []string{"v1"}}}}},
-		{"a version less that was not served", cutOff(t, "  - name: v1beta1"), crds.Difference{Other: []string{"v1beta1, which is not served"}}},
 		{
-			"another schema of what is not served", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: {type: object, properties: {a: {type: string}}}}"),
+			"a version that is served now", edited(t, "served: false", "served: true"),
+			crds.Difference{Gained: []crds.Field{{Versions: []string{"v1beta1"}}}},
+		},
+		{
+			"a version that is not served any more", edited(t, "served: true", "served: false"),
+			crds.Difference{Lost: []crds.Field{{Versions: []string{"v1"}}}},
+		},
+		{
+			"a version less that was not served", cutOff(t, "  - name: v1beta1"),
 			crds.Difference{Other: []string{"v1beta1, which is not served"}},
 		},
-		{"stored in another version", edited(t, "storage: true", "storage: false", "storage: false", "storage: true"), crds.Difference{Other: []string{"storage version"}}},
+		{
+			"another schema of what is not served",
+			edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: {type: object, properties: {a: {type: string}}}}"),
+			crds.Difference{Other: []string{"v1beta1, which is not served"}},
+		},
+		{
+			"stored in another version",
+			edited(t, "storage: true", "storage: false", "storage: false", "storage: true"),
+			crds.Difference{Other: []string{"storage version"}},
+		},
 		{"no subresource", edited(t, "subresources: {status: {}}", ""), crds.Difference{Other: []string{"status subresource of v1"}}},
-		{"selectable fields", edited(t, "subresources:", "selectableFields: [{jsonPath: .spec.mode}]\n    subresources:"), crds.Difference{Other: []string{"selectable fields of v1"}}},
+		{
+			"selectable fields",
+			edited(t, "subresources:", "selectableFields: [{jsonPath: .spec.mode}]\n    subresources:"),
+			crds.Difference{Other: []string{"selectable fields of v1"}},
+		},
 		{"no short name", edited(t, ", shortNames: [th]", ""), crds.Difference{Other: []string{"names"}}},
 		{
-			"a name that objects have anyway", edited(t, "          spec:\n", "          metadata: {type: object, properties: {name: {type: string, maxLength: 9}}}\n          spec:\n"),
+			"a name that objects have anyway",
+			edited(
+				t, "          spec:\n",
+				"          metadata: {type: object, properties: {name: {type: string, maxLength: 9}}}\n          spec:\n",
+			),
 			crds.Difference{Changed: v1("metadata")},
 		},
 		{"a property that is no schema", edited(t, mode, "mode: false"), crds.Difference{Lost: v1("spec.mode"), Changed: v1("spec")}},
@@ -80,7 +126,14 @@ func TestCompare(t *testing.T) {
 			crds.Difference{Lost: v1("spec.parts[]"), Changed: v1("spec.parts")},
 		},
 		{
-			"odd names", edited(t, mode, mode+"\n              a.b: {type: string}\n              '[]': {type: string}\n              'x{}': {type: string}\n              '': {type: string}\n              \"q\\\"\": {type: string}"),
+			"odd names",
+			edited(
+				t, mode,
+				mode+
+					"\n              a.b: {type: string}\n              '[]': {type: string}\n              "+
+					"'x{}': {type: string}\n              '': {type: string}\n              \"q\\\"\": {type: "+
+					"string}",
+			),
 			crds.Difference{Gained: v1(`spec.""`, `spec.\[]`, `spec.a\.b`, `spec.q\"`, `spec.x\{}`)},
 		},
 	} {
@@ -110,10 +163,13 @@ func compare(tb testing.TB, installed, wanted *unstructured.Unstructured) crds.D
 	return d
 }
 
-// TestWhatIsEmptyAndSaysSomething is not left out.
+// TestWhatIsEmptyAndSaysSomething checks that empty values with a meaning are not omitted.
 func TestWhatIsEmptyAndSaysSomething(t *testing.T) {
 	without := edited(t, ", enum: [A, B], default: A", "")
-	for _, rule := range []string{"default: ''", "default: false", "default: {}", "default: []", "default: 0", "items: {}", "additionalProperties: {}", "additionalProperties: false", "not: {}", "minLength: 0"} {
+	for _, rule := range []string{
+		"default: ''", "default: false", "default: {}", "default: []", "default: 0", "items: {}",
+		"additionalProperties: {}", "additionalProperties: false", "not: {}", "minLength: 0",
+	} {
 		with := edited(t, "enum: [A, B], default: A", rule)
 		if compare(t, without, with).None() || hash(t, without) == hash(t, with) {
 			t.Errorf("%s makes no difference", rule)
@@ -121,14 +177,14 @@ func TestWhatIsEmptyAndSaysSomething(t *testing.T) {
 	}
 }
 
-// TestCompareWhatTheServerHolds: what there is no other direction for.
+// TestCompareWhatTheServerHolds checks the results that have no opposite direction.
 func TestCompareWhatTheServerHolds(t *testing.T) {
 	stored := parse(t, small+"status: {storedVersions: [v1beta1, v1, v1alpha1]}")
 	if diff := cmp.Diff([]string{"v1alpha1"}, compare(t, stored, edited(t)).Unkept); diff != "" {
 		t.Errorf("versions that are stored and not there, -want +got:\n%s", diff)
 	}
 	if d := compare(t, stored, edited(t)); !d.None() || (crds.Fact{Content: crds.Read, Difference: d}).Same() {
-		t.Errorf("stored versions are no difference, and not the same: %+v", d)
+		t.Errorf("missing stored versions must be no difference, and yet not be the same: %+v", d)
 	}
 	without := cutOff(t, "  - name: v1beta1")
 	if diff := cmp.Diff([]string{"v1alpha1", "v1beta1"}, compare(t, stored, without).Unkept); diff != "" {
@@ -136,7 +192,7 @@ func TestCompareWhatTheServerHolds(t *testing.T) {
 	}
 	want := []string{"its kind is Thing, and ours is Thong", "its scope is Namespaced, and ours is Cluster"}
 	if diff := cmp.Diff(want, compare(t, edited(t), edited(t, "kind: Thing,", "kind: Thong,", "Namespaced", "Cluster")).Fixed); diff != "" {
-		t.Errorf("what nobody can change, -want +got:\n%s", diff)
+		t.Errorf("what no update can change, -want +got:\n%s", diff)
 	}
 	relic := edited(t, "scope: Namespaced", "scope: Namespaced\n  preserveUnknownFields: true", "{openAPIV3Schema: {type: object}}", "{}")
 	if _, err := crds.DefinitionOf(relic); err != nil {
@@ -144,11 +200,17 @@ func TestCompareWhatTheServerHolds(t *testing.T) {
 	}
 }
 
-// TestSecurityFirst: what keeps somebody out is named first, then all by path.
+// TestSecurityFirst checks that fields that can restrict access are named first, and that all are sorted by path.
 func TestSecurityFirst(t *testing.T) {
 	more := "mode: {type: string, enum: [A, B], default: A}"
-	wanted := edited(t, more, "aa: {type: string}\n              zz: {type: object, properties: {}}\n              clientCertificate: {type: string}\n              Filters: {type: string}")
-	if diff := cmp.Diff(v1("spec.Filters", "spec.clientCertificate", "spec.aa", "spec.zz"), compare(t, edited(t), wanted).Gained); diff != "" {
+	wanted := edited(
+		t, more,
+		"aa: {type: string}\n              zz: {type: object, properties: {}}\n              "+
+			"clientCertificate: {type: string}\n              Filters: {type: string}",
+	)
+	if diff := cmp.Diff(
+		v1("spec.Filters", "spec.clientCertificate", "spec.aa", "spec.zz"), compare(t, edited(t), wanted).Gained,
+	); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -161,13 +223,20 @@ func TestDifferenceInWords(t *testing.T) {
 		{crds.Difference{}, "no difference"},
 		{
 			crds.Difference{Lost: v1("spec.a"), Gained: v1("spec.b"), Changed: v1("", "spec.c", "spec.d", "spec.e", "spec.f")},
-			"it has, and ours not: spec.a (v1); it lacks: spec.b (v1); it has with other rules: all of v1, spec.c (v1), spec.d (v1), and 2 more",
+			"it has, and ours not: spec.a (v1); it lacks: spec.b (v1); it has with other rules: all of v1, " +
+				"spec.c (v1), spec.d (v1), and 2 more",
 		},
-		{crds.Difference{Other: []string{"names", "storage version"}, Unkept: []string{"v1alpha1"}}, "it differs in names and in storage version; it may store objects in v1alpha1"},
-		{crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}, Lost: v1("spec.a")}, "its scope is Cluster, and ours is Namespaced; it has, and ours not: spec.a (v1)"},
+		{
+			crds.Difference{Other: []string{"names", "storage version"}, Unkept: []string{"v1alpha1"}},
+			"it differs in names and in storage version; it may store objects in v1alpha1",
+		},
+		{
+			crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}, Lost: v1("spec.a")},
+			"its scope is Cluster, and ours is Namespaced; it has, and ours not: spec.a (v1)",
+		},
 	} {
 		if got := tc.difference.String(); got != tc.want {
-			t.Errorf("%+v is told as\n%s, want\n%s", tc.difference, got, tc.want)
+			t.Errorf("%+v has the text\n%s, want\n%s", tc.difference, got, tc.want)
 		}
 	}
 }

@@ -2,49 +2,51 @@ package crds
 
 import apiversion "k8s.io/apimachinery/pkg/util/version"
 
-// Mode is whether hypergate looks after CRDs and the installation at all.
+// Mode determines whether hypergate manages CRDs and the installation.
 type Mode string
 
 const (
-	// Managed: it does.
+	// Managed means that hypergate manages them.
 	Managed Mode = "Managed"
-	// Unmanaged: somebody else does. Everything stays as it is but istiod, its webhooks and our admission policy, which go.
+	// Unmanaged means that someone else manages them. hypergate removes istiod, its webhooks and the admission
+	// policy, and leaves everything else unchanged.
 	Unmanaged Mode = "Unmanaged"
 )
 
-// Policy is what the flags and the guest's configuration say about all CRDs.
+// Policy is the policy for all CRDs, from the flags and the guest's configuration.
 type Policy struct {
 	Mode Mode
-	// Consent is what counts for a CRD that says nothing itself.
+	// Consent applies to CRDs without their own annotation.
 	Consent Consent
 }
 
-// Wanted is the CRD that we would put there: its version and channel. Istio's have no channel.
+// Wanted is the version and channel of the CRD that hypergate would install. Istio's CRDs have no channel.
 type Wanted struct{ Version, Channel string }
 
-// Fact is all that is known of one CRD in the guest. The zero Fact is the CRD that is not there.
+// Fact is everything that is known about one CRD in the guest. The zero Fact means that the CRD does not exist.
 type Fact struct {
 	Owner    Owner
 	Metadata Metadata
-	// Content is how much is known of what it says; Definition and Difference (from what we would put there) are empty unless it is Read.
+	// Content is how much is known about the content of the CRD. Definition and Difference (between the installed and
+	// the wanted CRD) are empty unless Content is Read.
 	Content    Content
 	Definition Definition
 	Difference Difference
-	// Why is why it is Unreadable.
+	// Why is the reason if Content is Unreadable.
 	Why string
-	// Use is whether an object uses what Difference says would be lost.
+	// Use reports whether an object uses fields that would be lost according to Difference.
 	Use Use
 }
 
-// Content is how much is known of what a CRD says.
+// Content is how much is known about the content of a CRD.
 type Content int
 
 const (
-	// Unread: it was not read yet.
+	// Unread means that the CRD was not read yet.
 	Unread Content = iota
-	// Unreadable: it was read in vain.
+	// Unreadable means that the CRD could not be read.
 	Unreadable
-	// Read: it is known.
+	// Read means that the content is known.
 	Read
 )
 
@@ -52,38 +54,38 @@ const (
 type Use int
 
 const (
-	// Unsearched: nobody has looked yet.
+	// Unsearched means that no search took place yet.
 	Unsearched Use = iota
-	// Unused: no object uses one.
+	// Unused means that no object uses such a field.
 	Unused
-	// Used: one does.
+	// Used means that an object uses such a field.
 	Used
 )
 
-// Verdict is what is done with one CRD.
+// Verdict is what hypergate does with one CRD.
 type Verdict string
 
 const (
-	// Install puts it where there is none.
+	// Install creates a CRD that does not exist.
 	Install Verdict = "Install"
-	// Update writes what is ours, or has become ours.
+	// Update writes a CRD that hypergate owns.
 	Update Verdict = "Update"
-	// Adopt takes over what was somebody else's, with consent, or because nobody is left.
+	// Adopt takes over a CRD of another owner, with consent or because the owner is gone.
 	Adopt Verdict = "Adopt"
-	// Wait leaves it alone until it is gone. Its end is an event, and then it is installed anew.
+	// Wait leaves the CRD alone until it is deleted. Its deletion is an event, and then it is installed again.
 	Wait Verdict = "Wait"
-	// Keep leaves it alone, because that is as it should be.
+	// Keep leaves the CRD alone, because this is the wanted state.
 	Keep Verdict = "Keep"
-	// Blocked leaves it alone, although it is not as it should be. Somebody must decide.
+	// Blocked leaves the CRD alone although this is not the wanted state. A person must decide.
 	Blocked Verdict = "Blocked"
-	// Undetermined leaves it alone, because not enough is known.
+	// Undetermined leaves the CRD alone, because too little is known.
 	Undetermined Verdict = "Undetermined"
 )
 
-// Writes says whether the CRD is written.
+// Writes reports whether the CRD is written.
 func (v Verdict) Writes() bool { return v == Install || v == Update || v == Adopt }
 
-// Reason is why a Verdict is what it is.
+// Reason is the reason for a Verdict.
 type Reason string
 
 // Reasons. Each belongs to one or two verdicts; see Decide.
@@ -117,13 +119,14 @@ type Decision struct {
 	Reason  Reason  `json:"reason"`
 }
 
-// Decide decides about one CRD: the one place where it is decided whether a CRD is written. It errs on the side of leaving alone.
+// Decide returns the decision about one CRD. No other code decides whether a CRD is written. Decide errs on the side
+// of leaving a CRD alone.
 //
-// Never is a version lowered, a stored version dropped, or a field taken away that an object is known to use; nor is anything of a live owner's
-// written, or of an unknown one's.
+// Decide never lowers a version, never drops a stored version, and never removes a field that an object is known to
+// use. It never writes a CRD with a live owner or an unknown owner.
 func Decide(f Fact, w Wanted, p Policy) Decision {
 	switch {
-	case p.Mode != Managed && p.Mode != "": // what nobody here knows is not a reason to write, either
+	case p.Mode != Managed && p.Mode != "": // an unknown mode does not justify a write
 		return Decision{Keep, IsUnmanaged}
 	case f.Owner.Kind == Unowned:
 		return Decision{Install, IsAbsent}
@@ -157,8 +160,10 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 	}
 }
 
-// decideOurs decides about what is ours, by its metadata alone where that says enough, so that what somebody changed is put right before it was
-// read. What tells a change from an upgrade that somebody else has made is the claim of a newer version, or of another channel.
+// decideOurs decides about a CRD that hypergate owns. It uses only the metadata if that is sufficient, so that
+// changes are reverted before the CRD was read.
+//
+// A claim of a newer version or of another channel distinguishes a third-party upgrade from an accidental change.
 func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	update, claim := Decision{Update, IsOurs}, versionClaimOf(f.Metadata, w)
 	switch decision, refused := refusedByServer(f); {
@@ -167,7 +172,7 @@ func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	case claim != claimsNothing && f.Content != Read:
 		return unread(f)
 	case f.Content == Read && f.Difference.onlyAdds():
-		return update // whatever it claims to be, ours has all that it has
+		return update // whatever the CRD claims: the wanted CRD has everything that it has
 	case claim == claimsNewer:
 		return Decision{Blocked, WouldDowngrade}
 	case claim == claimsChannel && consent != Given:
@@ -181,7 +186,7 @@ func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	}
 }
 
-// versionClaim is what a CRD of ours claims to have become.
+// versionClaim is what an owned CRD claims to be now.
 type versionClaim int
 
 const (
@@ -201,7 +206,7 @@ func versionClaimOf(m Metadata, w Wanted) versionClaim {
 	}
 }
 
-// decideOthers decides about what is somebody's who cannot be asked, or is not there any more.
+// decideOthers decides about a CRD whose owner cannot be asked or is gone.
 func decideOthers(f Fact, w Wanted, consent Consent) Decision {
 	switch {
 	case f.Content != Read:
@@ -217,14 +222,14 @@ func decideOthers(f Fact, w Wanted, consent Consent) Decision {
 	}
 }
 
-// decideLoss lets a decision to write pass if nothing is lost by it.
+// decideLoss returns the decision to write if the write loses nothing. Otherwise it returns why it does not.
 func decideLoss(f Fact, w Wanted, write Decision) Decision {
 	claim := compareVersions(f.Metadata.Version, w.Version)
 	switch decision, refused := refusedByServer(f); {
 	case refused:
 		return decision
 	case f.Difference.onlyAdds():
-		return write // whatever it claims to be, ours has all that it has
+		return write // whatever the CRD claims: the wanted CRD has everything that it has
 	case claim == newer:
 		return Decision{Blocked, WouldDowngrade}
 	case len(f.Difference.Lost) == 0:
@@ -240,7 +245,7 @@ func decideLoss(f Fact, w Wanted, write Decision) Decision {
 	}
 }
 
-// refusedByServer says whether the API server would refuse to put ours in the place of what is there.
+// refusedByServer reports whether the API server would refuse to replace the installed CRD by the wanted one.
 func refusedByServer(f Fact) (Decision, bool) {
 	switch {
 	case len(f.Difference.Fixed) > 0:
@@ -252,7 +257,7 @@ func refusedByServer(f Fact) (Decision, bool) {
 	}
 }
 
-// unread leaves alone what must be known first.
+// unread returns the decision to leave the CRD alone until its content is known.
 func unread(f Fact) Decision {
 	if f.Content == Unreadable {
 		return Decision{Undetermined, IsUnreadable}
@@ -260,14 +265,14 @@ func unread(f Fact) Decision {
 	return Decision{Undetermined, IsUnread}
 }
 
-// Same says whether the CRD that is there is to every client the one that we would put there.
+// Same reports whether the installed CRD and the wanted CRD are the same for every client.
 func (f Fact) Same() bool {
 	return f.Content == Read && f.Difference.None() && len(f.Difference.Unkept) == 0
 }
 
 func (f Fact) losesUsed() bool { return len(f.Difference.Lost) > 0 && f.Use == Used }
 
-// order is how a claimed version lies to the wanted one.
+// order is how a claimed version compares with the wanted one.
 type order int
 
 const (
@@ -277,7 +282,8 @@ const (
 	newer
 )
 
-// compareVersions reads versions such as v1.4.1, 1.20.3-rc.0, and v1.5 or 1.28, which people write and the standard does not know.
+// compareVersions parses versions such as v1.4.1 and 1.20.3-rc.0. It also accepts v1.5 and 1.28, which are common but
+// not valid semantic versions.
 func compareVersions(claimed, wanted string) order {
 	have, err := parseVersion(claimed)
 	if err != nil {

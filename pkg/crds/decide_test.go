@@ -7,7 +7,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestOurs: what a person changed by hand is put right, unless it claims to be an upgrade that somebody else has made.
+// TestOurs checks that manual changes of an owned CRD are reverted, unless the CRD claims to be an upgrade.
 func TestOurs(t *testing.T) {
 	ours := wanted()["gateway-api"]
 	lost, changed := crds.Difference{Lost: v1("spec.mine")}, crds.Difference{Changed: v1("spec")}
@@ -25,12 +25,32 @@ func TestOurs(t *testing.T) {
 		{"the claim was taken away", crds.Fact{Metadata: crds.Metadata{Version: "-"}}, crds.IsOurs},
 		{"older: upgraded", crds.Fact{Metadata: crds.Metadata{Version: "v1.3.0"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
 		{"a newer version's claim alone", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read}, crds.IsOurs},
-		{"a newer version", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
-		{"a newer version in people's spelling", crds.Fact{Metadata: crds.Metadata{Version: "v1.6"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
-		{"a development version", crds.Fact{Metadata: crds.Metadata{Version: "v1.5.0-dev"}, Content: crds.Read, Difference: changed}, crds.WouldDowngrade},
-		{"a candidate of ours", crds.Fact{Metadata: crds.Metadata{Version: ours.Version + "-rc.1"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
+		{
+			"a newer version",
+			crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read, Difference: changed},
+			crds.WouldDowngrade,
+		},
+		{
+			"a newer version in people's spelling",
+			crds.Fact{Metadata: crds.Metadata{Version: "v1.6"}, Content: crds.Read, Difference: changed},
+			crds.WouldDowngrade,
+		},
+		{
+			"a development version",
+			crds.Fact{Metadata: crds.Metadata{Version: "v1.5.0-dev"}, Content: crds.Read, Difference: changed},
+			crds.WouldDowngrade,
+		},
+		{
+			"a candidate of ours",
+			crds.Fact{Metadata: crds.Metadata{Version: ours.Version + "-rc.1"}, Content: crds.Read, Difference: changed},
+			crds.IsOurs,
+		},
 		{"a newer version, not read yet", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}}, crds.IsUnread},
-		{"another channel", crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read, Difference: lost}, crds.IsExperimental},
+		{
+			"another channel",
+			crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read, Difference: lost},
+			crds.IsExperimental,
+		},
 		{"another channel's claim alone", crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read}, crds.IsOurs},
 	} {
 		tc.fact.Owner = crds.Owner{Kind: crds.Ours}
@@ -43,7 +63,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// TestVersions: what counts as newer, whoever wrote it how.
+// TestVersions checks which versions count as newer, in all common spellings.
 func TestVersions(t *testing.T) {
 	for _, tc := range []struct {
 		claimed, wanted string
@@ -53,17 +73,20 @@ func TestVersions(t *testing.T) {
 		{"1.29.6", "1.29.7", false},
 		{"1.29.8", "1.29.7", true},
 		{"1.100.0", "1.29.7", true},
-		{"1.29.7", "1.28", true}, // charts of a folder may not say more
+		{"1.29.7", "1.28", true}, // charts from a directory possibly have no patch version
 		{"1.28", "1.28", false},
 		{"1.28", "1.29.7", false},
 		{"1.30", "1.29.7", true},
-		{"v2", "1.29.7", false}, // not a version
+		{"v2", "1.29.7", false}, // not a valid version
 		{"1.29.7", "latest", false},
 		{"1.29.7-rc.0", "1.29.7", false},
 		{"1.29.7", "1.29.7-rc.0", true},
 		{"1.30.0-alpha", "1.29.7", true},
 	} {
-		fact := crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Version: tc.claimed}, Content: crds.Read, Difference: crds.Difference{Changed: v1("spec")}}
+		fact := crds.Fact{
+			Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Version: tc.claimed}, Content: crds.Read,
+			Difference: crds.Difference{Changed: v1("spec")},
+		}
 		got := crds.Decide(fact, crds.Wanted{Version: tc.wanted}, crds.Policy{})
 		if newer := got.Reason == crds.WouldDowngrade; newer != tc.newer {
 			t.Errorf("%s is newer than %s: %v, want %v", tc.claimed, tc.wanted, newer, tc.newer)
@@ -71,15 +94,16 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNoFactIsAbsent: a CRD that is in no map is installed. An owner that nobody here knows is left alone.
+// TestNoFactIsAbsent checks that a CRD without a fact is installed. A CRD with an unknown kind of owner is left
+// alone.
 func TestNoFactIsAbsent(t *testing.T) {
 	facts := map[string]crds.Fact{}
 	if got := crds.Decide(facts[routes], wanted()["gateway-api"], crds.Policy{}); got.Verdict != crds.Install {
-		t.Errorf("what is not there: %v, want it installed", got)
+		t.Errorf("missing CRD: %v, want it installed", got)
 	}
 	tomorrow := crds.Fact{Owner: crds.Owner{Kind: "of tomorrow"}, Content: crds.Read, Metadata: crds.Metadata{Consent: crds.Given}}
 	if got := crds.Decide(tomorrow, wanted()["gateway-api"], crds.Policy{Consent: crds.Given}); got.Verdict != crds.Undetermined {
-		t.Errorf("an owner of tomorrow: %v, want hands off", got)
+		t.Errorf("unknown kind of owner: %v, want it left alone", got)
 	}
 }
 
@@ -94,20 +118,64 @@ func TestWords(t *testing.T) {
 		says    string
 		next    string
 	}{
-		{crds.NeedsConsent, routes, read, "installed by third party: helm, and another one: it has, and ours not: spec.rules.retry (v1)", annotate + "true"},
-		{crds.WouldDowngrade, routes, crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Difference: read.Difference}, "it claims to be v1.6.0, which is newer than v1.4.1: it has, and ours not: spec", "to stay with it: " + annotate + "false"},
+		{
+			crds.NeedsConsent, routes, read,
+			"installed by third party: helm, and another one: it has, and ours not: spec.rules.retry (v1)",
+			annotate + "true",
+		},
+		{
+			crds.WouldDowngrade, routes,
+			crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Difference: read.Difference},
+			"it claims to be v1.6.0, which is newer than v1.4.1: it has, and ours not: spec",
+			"to stay with it: " + annotate + "false",
+		},
 		{crds.MightDowngrade, routes, read, "claims no version", "gateway.networking.k8s.io/bundle-version=<version>"},
-		{crds.MightDowngrade, filters, crds.Fact{Metadata: crds.Metadata{Version: "banana"}}, `claims the version "banana"`, filters + " gateway.hypergate.dev/istio-version=<version>"},
-		{crds.IsExperimental, routes, crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}}, "the experimental channel was installed over ours", "to go back to the standard channel: " + annotate + "true"},
-		{crds.IsIncompatible, routes, crds.Fact{Difference: crds.Difference{Fixed: []string{"its scope is Cluster"}}}, "the API server would refuse ours: its scope is Cluster", "delete it with all of its objects"},
-		{crds.WouldLoseVersions, routes, crds.Fact{Difference: crds.Difference{Unkept: []string{"v1alpha2"}}}, "versions that ours does not have: v1alpha2", "status.storedVersions"},
-		{crds.WouldLoseFields, routes, read, "objects use fields that ours does not have: spec.rules.retry (v1)", "hypergate crds --dry-run adopt"},
-		{crds.IsUnknown, routes, crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}}, "it could not be found out whether it rains", "let hypergate list OLM's"},
-		{crds.IsUnknown, routes, crds.Fact{Metadata: crds.Metadata{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}}, "which", "kubectl label crd " + routes + " olm.managed-"},
+		{
+			crds.MightDowngrade, filters, crds.Fact{Metadata: crds.Metadata{Version: "banana"}},
+			`claims the version "banana"`, filters + " gateway.hypergate.dev/istio-version=<version>",
+		},
+		{
+			crds.IsExperimental, routes, crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}},
+			"the experimental channel was installed over ours",
+			"to go back to the standard channel: " + annotate + "true",
+		},
+		{
+			crds.IsIncompatible, routes,
+			crds.Fact{Difference: crds.Difference{Fixed: []string{"its scope is Cluster"}}},
+			"the API server would refuse ours: its scope is Cluster", "delete it with all of its objects",
+		},
+		{
+			crds.WouldLoseVersions, routes, crds.Fact{Difference: crds.Difference{Unkept: []string{"v1alpha2"}}},
+			"versions that ours does not have: v1alpha2", "status.storedVersions",
+		},
+		{
+			crds.WouldLoseFields, routes, read, "objects use fields that ours does not have: spec.rules.retry (v1)",
+			"hypergate crds --dry-run adopt",
+		},
+		{
+			crds.IsUnknown, routes, crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}},
+			"it could not be found out whether it rains", "let hypergate list OLM's",
+		},
+		{
+			crds.IsUnknown, routes,
+			crds.Fact{Metadata: crds.Metadata{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}}, "which",
+			"kubectl label crd " + routes + " olm.managed-",
+		},
 		{crds.HasInvalidAnnotation, routes, crds.Fact{}, "says neither true nor false", annotate + "true (or =false)"},
-		{crds.IsUnreadable, routes, crds.Fact{Why: "it has no versions"}, "cannot be read: it has no versions", "kubectl get crd " + routes + " -o yaml"},
-		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}}, "and the same; it is not served: names taken", "at status.conditions"},
-		{crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Established, Converts: crds.ConvertsByWebhook}}, "and the same; a webhook converts", ""},
+		{
+			crds.IsUnreadable, routes, crds.Fact{Why: "it has no versions"}, "cannot be read: it has no versions",
+			"kubectl get crd " + routes + " -o yaml",
+		},
+		{
+			crds.IsIdentical, routes,
+			crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}},
+			"and the same; it is not served: names taken", "at status.conditions",
+		},
+		{
+			crds.IsIdentical, routes,
+			crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Established, Converts: crds.ConvertsByWebhook}},
+			"and the same; a webhook converts", "",
+		},
 		{crds.HasConsent, routes, read, "taken over from third party: helm, with consent", ""},
 		{"OfTomorrow", routes, crds.Fact{}, "OfTomorrow", ""},
 	} {

@@ -11,45 +11,52 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Definition is what is weighed of one CRD: what it says, and not who says it. It is small; the CRD that it was read from may go.
+// Definition has the relevant content of one CRD, without its metadata. It is small. The CRD that it was read from
+// does not have to be kept.
 type Definition struct {
 	Group, Kind, Plural string
-	// Hash is of everything that decides what the API server takes and keeps: names, scope, versions (served, stored, subresources) and their
-	// schemas, without descriptions, printer columns, deprecation and the conversion. Two CRDs with one Hash are the same to every client.
+	// Hash covers everything that determines what the API server accepts and keeps: names, scope, versions (served,
+	// stored, subresources) and their schemas. It ignores descriptions, printer columns, deprecation and the
+	// conversion.
+	//
+	// Two CRDs with the same Hash are the same for every client.
 	Hash string
-	// Served are the versions that are served, Stored those in which objects may lie in etcd (status.storedVersions); both sorted.
+	// Served has the served versions. Stored has the versions in which objects can exist in etcd
+	// (status.storedVersions). Both are sorted.
 	Served, Stored []string
-	// Converts is how objects come from one version to another.
+	// Converts is how objects are converted between versions.
 	Converts Conversion
-	// State is how far the API server is with it.
+	// State is the progress of the API server with this CRD.
 	State State
-	// Why is the API server's message where State is Rejected.
+	// Why is the API server's message if State is Rejected.
 	Why string
 }
 
-// State is how far the API server is with a CRD.
+// State is the progress of the API server with a CRD.
 type State int
 
 const (
-	// Installing: the API server has not looked at it yet.
+	// Installing means that the API server did not process the CRD yet.
 	Installing State = iota
-	// Established: it is served.
+	// Established means that the CRD is served.
 	Established
-	// Rejected: it is not served, because its names are another CRD's. It stays so until the other one is gone.
+	// Rejected means that the CRD is not served, because another CRD uses its names. This lasts until the other CRD
+	// is gone.
 	Rejected
 )
 
-// Conversion is how objects come from one version to another.
+// Conversion is how objects are converted between versions.
 type Conversion int
 
 const (
-	// ConvertsNothing: all versions have the same content.
+	// ConvertsNothing means that all versions have the same content.
 	ConvertsNothing Conversion = iota
-	// ConvertsByWebhook: a webhook is asked. Where it does not answer, no object can be read.
+	// ConvertsByWebhook means that a webhook converts objects. If it does not answer, no object can be read.
 	ConvertsByWebhook
 )
 
-// DefinitionOf reads a CRD. An error says what of it cannot be read; the API server lets none of them in, but a file may be cut off.
+// DefinitionOf returns the Definition of a CRD. The error names the part that cannot be read. The API server does not
+// accept such CRDs, but a file can be truncated.
 func DefinitionOf(crd *unstructured.Unstructured) (Definition, error) {
 	d, err := define(crd)
 	if err != nil {
@@ -83,11 +90,12 @@ func define(crd *unstructured.Unstructured) (Definition, error) {
 	return d, nil
 }
 
-// storedVersions are the versions in which objects may be stored. What cannot be read must not pass for none.
+// storedVersions returns the versions in which objects can be stored. Unreadable data is an error, so that it does
+// not count as none.
 func storedVersions(crd *unstructured.Unstructured) ([]string, error) {
 	status := section(crd.Object, "status")
 	if status["storedVersions"] == nil {
-		return nil, nil // a file, or the API server has not looked at it yet
+		return nil, nil // a file, or the API server did not process the CRD yet
 	}
 	list, ok := status["storedVersions"].([]any)
 	if !ok {
@@ -105,7 +113,8 @@ func storedVersions(crd *unstructured.Unstructured) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// stateOf reads the conditions of a CRD. One that is served stays so when its names are changed to another CRD's: the old ones count.
+// stateOf returns the state from the conditions of a CRD. A served CRD stays served if its names change to names of
+// another CRD: the old names stay in effect.
 func stateOf(crd *unstructured.Unstructured) (State, string) {
 	conditions, _ := section(crd.Object, "status")["conditions"].([]any)
 	state, why := Installing, ""

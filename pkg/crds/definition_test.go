@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// parse reads a CRD from YAML.
+// parse returns a CRD from YAML.
 func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	tb.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -25,7 +25,7 @@ func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	return u
 }
 
-// small is a CRD whose spec has everything that is weighed, and is what the tables replace parts of.
+// small is a CRD with everything that is compared. The test tables replace parts of it.
 const small = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -59,7 +59,7 @@ spec:
     schema: {openAPIV3Schema: {type: object}}
 `
 
-// edited is small with texts replaced: old, new, old, new ... Each must be there.
+// edited returns small with texts replaced: old, new, old, new ... Each old text must exist.
 func edited(tb testing.TB, replacements ...string) *unstructured.Unstructured {
 	tb.Helper()
 	for i := 0; i < len(replacements); i += 2 {
@@ -70,7 +70,7 @@ func edited(tb testing.TB, replacements ...string) *unstructured.Unstructured {
 	return parse(tb, strings.NewReplacer(replacements...).Replace(small))
 }
 
-// cutOff is small without a text and all that follows it.
+// cutOff returns small up to the given text.
 func cutOff(tb testing.TB, from string) *unstructured.Unstructured {
 	tb.Helper()
 	head, _, found := strings.Cut(small, from)
@@ -97,16 +97,20 @@ func TestDefinitionOf(t *testing.T) {
 	}{
 		{"new", ``, crds.Definition{}},
 		{
-			"established", `status: {storedVersions: [v1beta1, v1, v1], conditions: [` + accepted + `, {type: Established, status: "True"}]}`,
+			"established",
+			`status: {storedVersions: [v1beta1, v1, v1], conditions: [` + accepted + `, {type: Established, status: "True"}]}`,
 			crds.Definition{State: crds.Established, Stored: []string{"v1", "v1beta1"}},
 		},
 		{"not yet", `status: {conditions: [` + accepted + `, {type: Established, status: "False", message: soon}]}`, crds.Definition{}},
 		{
-			"rejected", `status: {conditions: [{type: NamesAccepted, status: "False", message: '"th" is already in use'}, {type: Established, status: "False"}]}`,
+			"rejected",
+			`status: {conditions: [{type: NamesAccepted, status: "False", message: '"th" is already in ` +
+				`use'}, {type: Established, status: "False"}]}`,
 			crds.Definition{State: crds.Rejected, Why: `"th" is already in use`},
 		},
 		{
-			"served under its old names", `status: {conditions: [{type: NamesAccepted, status: "False", message: taken}, {type: Established, status: "True"}]}`,
+			"served under its old names",
+			`status: {conditions: [{type: NamesAccepted, status: "False", message: taken}, {type: Established, status: "True"}]}`,
 			crds.Definition{State: crds.Established},
 		},
 		{"conditions of nothing", `status: {conditions: [7, null, {type: 3}, {}]}`, crds.Definition{}},
@@ -118,19 +122,22 @@ func TestDefinitionOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.want.Group, tc.want.Kind, tc.want.Plural, tc.want.Served = "example.com", "Thing", "things", []string{"v1"}
-			tc.want.Hash = hash(t, parse(t, small)) // the status is no part of it
+			tc.want.Hash = hash(t, parse(t, small)) // the hash ignores the status
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
-	webhook, err := crds.DefinitionOf(edited(t, "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: Webhook, webhook: {clientConfig: {url: https://x}}}"))
+	webhook, err := crds.DefinitionOf(edited(
+		t, "scope: Namespaced",
+		"scope: Namespaced\n  conversion: {strategy: Webhook, webhook: {clientConfig: {url: https://x}}}",
+	))
 	if err != nil || webhook.Converts != crds.ConvertsByWebhook || webhook.Hash != hash(t, parse(t, small)) {
 		t.Errorf("a conversion webhook: %+v, %v", webhook, err)
 	}
 }
 
-// TestUnreadable: what cannot be read is said, and with which part of it.
+// TestUnreadable checks that the error names the part that cannot be read.
 func TestUnreadable(t *testing.T) {
 	deep := strings.Repeat(`{"type":"array","items":`, 1000) + "{}" + strings.Repeat("}", 1000)
 	listed := strings.Repeat(`{"not":{"anyOf":[`, 400) + "{}" + strings.Repeat("]}}", 400)
@@ -140,17 +147,33 @@ func TestUnreadable(t *testing.T) {
 		want string
 	}{
 		{"nothing", &unstructured.Unstructured{}, "it has no spec"},
-		{"a spec that is none", parse(t, "{apiVersion: v1, kind: X, metadata: {name: things.example.com}, spec: [1]}"), "things.example.com: it has no spec"},
+		{
+			"a spec that is none",
+			parse(t, "{apiVersion: v1, kind: X, metadata: {name: things.example.com}, spec: [1]}"),
+			"things.example.com: it has no spec",
+		},
 		{"cut off in the names", edited(t, "kind: Thing, ", ""), "its group, scope, kind or plural name is missing"},
 		{"no group", edited(t, "group: example.com", "group: 7"), "group, scope, kind or plural"},
 		{"cut off before the versions", cutOff(t, "  versions:"), "it has no versions"},
 		{"versions that are none", edited(t, "  versions:\n", "  versions: {}\n  others:\n"), "it has no versions"},
 		{"a version that is none", edited(t, "  versions:\n", "  versions:\n  - 7\n"), "spec.versions[0]: it is not an object"},
-		{"cut off in a version", cutOff(t, "    schema: {openAPIV3Schema"), "spec.versions[1]: its name, served, storage or schema is missing"},
-		{"served that is no boolean", edited(t, "served: true", `served: "true"`), "spec.versions[0]: its name, served, storage or schema is missing"},
+		{
+			"cut off in a version", cutOff(t, "    schema: {openAPIV3Schema"),
+			"spec.versions[1]: its name, served, storage or schema is missing",
+		},
+		{
+			"served that is no boolean", edited(t, "served: true", `served: "true"`),
+			"spec.versions[0]: its name, served, storage or schema is missing",
+		},
 		{"two versions of a name", edited(t, "name: v1beta1", "name: v1"), "spec.versions[1]: there are two versions v1"},
-		{"a bottomless schema", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+deep+"}"), "spec.versions[1]: its schema is nested more than 200 levels deep"},
-		{"a bottomless rule", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+listed+"}"), "nested more than 200 levels deep"},
+		{
+			"a bottomless schema", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+deep+"}"),
+			"spec.versions[1]: its schema is nested more than 200 levels deep",
+		},
+		{
+			"a bottomless rule", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+listed+"}"),
+			"nested more than 200 levels deep",
+		},
 		{"stored versions that are none", parse(t, small+"status: {storedVersions: v1}"), "its status.storedVersions is no list"},
 		{"a stored version that is none", parse(t, small+"status: {storedVersions: [v1, 7]}"), "its status.storedVersions[1] is no text"},
 	} {
@@ -159,7 +182,8 @@ func TestUnreadable(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want one that says %q", err, tc.want)
 			}
-			if _, err := crds.Compare(tc.crd, parse(t, small)); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "installed") {
+			if _, err := crds.Compare(tc.crd, parse(t, small)); err == nil ||
+				!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "installed") {
 				t.Errorf("compared as what is installed, the error is %v", err)
 			}
 			if _, err := crds.Compare(parse(t, small), tc.crd); err == nil && !strings.Contains(tc.want, "storedVersions") {
@@ -169,7 +193,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestASchemaThatContainsItself cannot come from JSON. It must not take the process down, either.
+// TestASchemaThatContainsItself checks that a cyclic schema does not crash the process. Such a schema cannot come
+// from JSON.
 func TestASchemaThatContainsItself(t *testing.T) {
 	crd := parse(t, small)
 	versions, _ := crd.Object["spec"].(map[string]any)["versions"].([]any)
@@ -180,22 +205,35 @@ func TestASchemaThatContainsItself(t *testing.T) {
 	}
 }
 
-// TestSameHash: what makes no difference to a client, and what the API server fills in or leaves out, changes nothing.
+// TestSameHash checks that the hash ignores everything that clients do not notice, and everything that the API server
+// fills in or omits.
 func TestSameHash(t *testing.T) {
 	for name, crd := range map[string]*unstructured.Unstructured{
-		"another description":       edited(t, "A thing.", "Something else."),
-		"no description":            edited(t, "description: A thing.", ""),
-		"a title and an example":    edited(t, "description: A thing.", "title: Thing\n        example: {a: 1}"),
-		"names that are filled in":  edited(t, "shortNames: [th]", "shortNames: [th], singular: thing, listKind: ThingList, categories: []"),
-		"the conversion":            edited(t, "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: None}"),
-		"labels":                    edited(t, "metadata: {", "metadata: {labels: {a: b}, annotations: {c: d}, "),
-		"printer columns":           edited(t, "subresources:", "additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]\n    subresources:"),
-		"a deprecation":             edited(t, "subresources:", "deprecated: true\n    deprecationWarning: Use v2.\n    subresources:"),
-		"the status":                parse(t, small+"status: {storedVersions: [v1]}"),
-		"what all objects have":     edited(t, "properties:\n          spec:", "properties:\n          apiVersion: {type: string, description: x}\n          kind: {type: string}\n          metadata: {type: object}\n          spec:"),
+		"another description":    edited(t, "A thing.", "Something else."),
+		"no description":         edited(t, "description: A thing.", ""),
+		"a title and an example": edited(t, "description: A thing.", "title: Thing\n        example: {a: 1}"),
+		"names that are filled in": edited(
+			t, "shortNames: [th]", "shortNames: [th], singular: thing, listKind: ThingList, categories: []",
+		),
+		"the conversion": edited(t, "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: None}"),
+		"labels":         edited(t, "metadata: {", "metadata: {labels: {a: b}, annotations: {c: d}, "),
+		"printer columns": edited(
+			t, "subresources:",
+			"additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]\n    subresources:",
+		),
+		"a deprecation": edited(t, "subresources:", "deprecated: true\n    deprecationWarning: Use v2.\n    subresources:"),
+		"the status":    parse(t, small+"status: {storedVersions: [v1]}"),
+		"what all objects have": edited(
+			t, "properties:\n          spec:",
+			"properties:\n          apiVersion: {type: string, description: x}\n          kind: {type: "+
+				"string}\n          metadata: {type: object}\n          spec:",
+		),
 		"a minimum that is float":   edited(t, "minimum: 1,", "minimum: 1.0,"),
 		"a maximum as it is stored": edited(t, "9223372036854775807", "9223372036854775808"),
-		"what is left out":          edited(t, "type: string, enum", "type: string, nullable: false, pattern: '', properties: {}, required: [], allOf: null, enum"),
+		"what is left out": edited(
+			t, "type: string, enum",
+			"type: string, nullable: false, pattern: '', properties: {}, required: [], allOf: null, enum",
+		),
 		"empty subresources":        edited(t, "served: false", "served: false\n    subresources: {}"),
 		"the order of the versions": reversed(t, edited(t)),
 	} {

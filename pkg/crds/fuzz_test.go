@@ -12,21 +12,29 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// FuzzCompare: whatever two objects say, reading them ends well or with an error, and comparing them keeps to its rules.
+// FuzzCompare checks that reading any two objects succeeds or returns an error, and that comparing them follows the
+// rules.
 func FuzzCompare(f *testing.F) {
 	whole, err := json.Marshal(parse(f, small).Object)
 	if err != nil {
 		f.Fatal(err)
 	}
-	other, err := json.Marshal(edited(f, "[A, B]", "[A]", "served: false", "served: true", "properties: {name", "properties: {a.b: {}, name", "x-kubernetes-preserve-unknown-fields: true", "nullable: true").Object)
+	other, err := json.Marshal(
+		edited(
+			f, "[A, B]", "[A]", "served: false", "served: true", "properties: {name", "properties: {a.b: {}, name",
+			"x-kubernetes-preserve-unknown-fields: true", "nullable: true",
+		).Object,
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(whole, other)
 	f.Add(whole, whole[:len(whole)/2])
 	f.Add([]byte(`{}`), []byte(`[{"spec": null}]`))
-	f.Add([]byte(`{"spec":{"group":"g","scope":"s","names":{"kind":"K","plural":"p"},"versions":[{"name":"v","served":true,"storage":true,"schema":{"openAPIV3Schema":
-		{"items":true,"properties":{"a":[{}],"":{"properties":[]}},"additionalProperties":{"not":[[[]]]},"oneOf":{"a":1},"maximum":"x"}}}]},"status":{"conditions":[[]]}}`), whole)
+	f.Add([]byte(`{"spec":{"group":"g","scope":"s","names":{"kind":"K","plural":"p"},"versions":[{"name":"v",`+
+		`"served":true,"storage":true,"schema":{"openAPIV3Schema":
+		{"items":true,"properties":{"a":[{}],"":{"properties":[]}},"additionalProperties":{"not":[[[]]]},`+
+		`"oneOf":{"a":1},"maximum":"x"}}}]},"status":{"conditions":[[]]}}`), whole)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var a, b unstructured.Unstructured
 		if json.Unmarshal(first, &a.Object) != nil || json.Unmarshal(second, &b.Object) != nil {
@@ -44,11 +52,14 @@ func FuzzCompare(f *testing.F) {
 	})
 }
 
-// checkComparison checks what holds for any two CRDs that can be read.
+// checkComparison checks the rules for any two readable CRDs.
 func checkComparison(t *testing.T, a, b *unstructured.Unstructured) {
 	t.Helper()
 	there, back := compare(t, a, b), compare(t, b, a)
-	if diff := cmp.Diff([][]crds.Field{there.Lost, there.Gained, there.Changed}, [][]crds.Field{back.Gained, back.Lost, back.Changed}); diff != "" {
+	if diff := cmp.Diff(
+		[][]crds.Field{there.Lost, there.Gained, there.Changed},
+		[][]crds.Field{back.Gained, back.Lost, back.Changed},
+	); diff != "" {
 		t.Errorf("there and back, -lost gained changed +gained lost changed:\n%s", diff)
 	}
 	if same := hash(t, a) == hash(t, b); same != there.None() {
@@ -59,7 +70,7 @@ func checkComparison(t *testing.T, a, b *unstructured.Unstructured) {
 	}
 }
 
-// TestMutatedCRDs does to real CRDs what people do to them: a change of any one thing is found, and that of a description is none.
+// TestMutatedCRDs makes typical changes to real CRDs. Each change must be found, except a change of a description.
 func TestMutatedCRDs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	_, istio := istioCRDs(t)
@@ -69,10 +80,18 @@ func TestMutatedCRDs(t *testing.T) {
 			change func(schema map[string]any)
 			none   bool
 		}{
-			{"a property less", func(s map[string]any) { delete(section(s, "properties"), anyKey(random, section(s, "properties"))) }, false},
+			{
+				"a property less",
+				func(s map[string]any) { delete(section(s, "properties"), anyKey(random, section(s, "properties"))) },
+				false,
+			},
 			{"another type", func(s map[string]any) { s["type"] = "mutated" }, false},
 			{"another description", func(s map[string]any) { s["description"] = "mutated" }, true},
-			{"a property more", func(s map[string]any) { section(s, "properties")["mutated.field"] = map[string]any{"type": "string"} }, false},
+			{
+				"a property more",
+				func(s map[string]any) { section(s, "properties")["mutated.field"] = map[string]any{"type": "string"} },
+				false,
+			},
 		} {
 			mutated := crd.DeepCopy()
 			mutate.change(anySchema(random, mutated))
@@ -84,7 +103,7 @@ func TestMutatedCRDs(t *testing.T) {
 	}
 }
 
-// anySchema finds a schema with properties somewhere below the spec of objects of one of the versions.
+// anySchema returns a random schema with properties, below the spec of the objects of a random version.
 func anySchema(random *rand.Rand, crd *unstructured.Unstructured) map[string]any {
 	versions, _ := section(crd.Object, "spec")["versions"].([]any)
 	version, _ := versions[random.IntN(len(versions))].(map[string]any)
@@ -105,7 +124,7 @@ func anySchema(random *rand.Rand, crd *unstructured.Unstructured) map[string]any
 			visit(section(s, key))
 		}
 	}
-	// Not the root, whose properties are there whatever the schema says; a ReferenceGrant has all in its spec.
+	// Skip the root, whose properties exist whatever the schema says. A ReferenceGrant has everything in its spec.
 	visit(section(section(schema, "properties"), "spec"))
 	return all[random.IntN(len(all))]
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// cell is everything that a decision is made of, in names. The order of dimensions is that in which the golden file asks for them.
+// cell is the input of one decision, by name. The order of the dimensions is the order of the questions in the golden
+// file.
 type cell map[string]string
 
-// dimension is one thing that a decision may depend on, with the values that it may have.
+// dimension is one input of a decision, with its possible values.
 type dimension struct {
 	name   string
 	values []string
@@ -37,7 +38,7 @@ func dimensions() []dimension {
 	}
 }
 
-// parts are what the values of the dimensions stand for.
+// parts maps the values of the dimensions to inputs.
 type parts struct {
 	content  map[string]crds.Fact
 	owner    map[string]crds.Owner
@@ -50,7 +51,7 @@ type parts struct {
 	byPolicy map[string]crds.Consent
 }
 
-// partsFor are the parts where ours is what we would put there.
+// partsFor returns the parts for the wanted CRD ours.
 func partsFor(ours crds.Wanted) parts {
 	field := []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}}
 	return parts{
@@ -62,16 +63,23 @@ func partsFor(ours crds.Wanted) parts {
 			"changes":               {Content: crds.Read, Difference: crds.Difference{Gained: field, Changed: field}},
 			"loses fields":          {Content: crds.Read, Difference: crds.Difference{Lost: field, Changed: field}},
 			"loses stored versions": {Content: crds.Read, Difference: crds.Difference{Lost: field, Unkept: []string{"v1alpha2"}}},
-			"other scope":           {Content: crds.Read, Difference: crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}}},
+			"other scope": {
+				Content:    crds.Read,
+				Difference: crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}},
+			},
 		},
 		owner: map[string]crds.Owner{
-			"nobody": {}, "ours": {Kind: crds.Ours}, "live OLM": {Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "operators"},
+			"nobody": {}, "ours": {Kind: crds.Ours},
+			"live OLM":     {Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "operators"},
 			"orphaned OLM": {Kind: crds.OrphanedOLM, Name: "servicemesh.operators"}, "ingress-operator": {Kind: crds.IngressOperator},
-			"third party": {Kind: crds.ThirdParty, Name: "helm"}, "unknown": {Kind: crds.Unknown, Name: "whether OLM's servicemesh.operators is installed"},
+			"third party": {Kind: crds.ThirdParty, Name: "helm"},
+			"unknown":     {Kind: crds.Unknown, Name: "whether OLM's servicemesh.operators is installed"},
 		},
-		use:      map[string]crds.Use{"unsearched": crds.Unsearched, "unused": crds.Unused, "used": crds.Used},
-		phase:    map[string]crds.DeletionState{"lasting": crds.NotDeleting, "terminating": crds.Terminating},
-		consent:  map[string]crds.Consent{"none": crds.Unasked, "true": crds.Given, "false": crds.Refused, "garbled": crds.InvalidAnnotation},
+		use:   map[string]crds.Use{"unsearched": crds.Unsearched, "unused": crds.Unused, "used": crds.Used},
+		phase: map[string]crds.DeletionState{"lasting": crds.NotDeleting, "terminating": crds.Terminating},
+		consent: map[string]crds.Consent{
+			"none": crds.Unasked, "true": crds.Given, "false": crds.Refused, "garbled": crds.InvalidAnnotation,
+		},
 		version:  map[string]string{"garbage": "banana", "older": "v1.3.0", "equal": ours.Version, "newer": "v1.100.0"},
 		channel:  map[string]string{"ours": ours.Channel, "experimental": "experimental"},
 		mode:     map[string]crds.Mode{"Managed": crds.Managed, "Unmanaged": crds.Unmanaged, "of tomorrow": "Paused"},
@@ -79,22 +87,23 @@ func partsFor(ours crds.Wanted) parts {
 	}
 }
 
-// facts makes of a cell what Decide is given.
+// facts converts a cell to the input of Decide.
 func (p parts) facts(c cell) (crds.Fact, crds.Policy) {
 	fact := p.content[c["content"]]
 	fact.Owner, fact.Use = p.owner[c["owner"]], p.use[c["use"]]
 	fact.Metadata = crds.Metadata{
-		Deletion: p.phase[c["phase"]], Consent: p.consent[c["annotation"]], Version: p.version[c["claim"]], Channel: p.channel[c["channel"]],
+		Deletion: p.phase[c["phase"]], Consent: p.consent[c["annotation"]], Version: p.version[c["claim"]],
+		Channel: p.channel[c["channel"]],
 	}
 	return fact, crds.Policy{Mode: p.mode[c["mode"]], Consent: p.byPolicy[c["policy"]]}
 }
 
-// is says whether a dimension has one of the values.
+// is reports whether a dimension has one of the values.
 func (c cell) is(dimension string, values ...string) bool {
 	return slices.Contains(values, c[dimension])
 }
 
-// wanted are what hypergate would put there: CRDs of the Gateway API, and of Istio, which have no channel.
+// wanted returns the wanted CRDs: one of the Gateway API, and one of Istio, which has no channel.
 func wanted() map[string]crds.Wanted {
 	return map[string]crds.Wanted{
 		"gateway-api": {Version: crds.GatewayAPI().Version(), Channel: crds.GatewayAPI().Channel()},
@@ -102,7 +111,8 @@ func wanted() map[string]crds.Wanted {
 	}
 }
 
-// TestMatrix decides every cell: each holds the invariants, and what is decided is in a file that people read.
+// TestMatrix decides every cell. Each decision must satisfy the invariants. The decisions are in a golden file for
+// review.
 func TestMatrix(t *testing.T) {
 	for name, ours := range wanted() {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +120,10 @@ func TestMatrix(t *testing.T) {
 			decide := func(c cell) string {
 				cells++
 				fact, policy := parts.facts(c)
-				crd := crds.CRD{Name: "httproutes.gateway.networking.k8s.io", Fact: fact, Decision: crds.Decide(fact, ours, policy), Wanted: ours}
+				crd := crds.CRD{
+					Name: "httproutes.gateway.networking.k8s.io", Fact: fact,
+					Decision: crds.Decide(fact, ours, policy), Wanted: ours,
+				}
 				broken := brokenRules(c, ours, crd)
 				if words := c["owner"] + c["content"] + c["claim"] + c["channel"] + string(crd.Reason); !said[words] {
 					said[words] = true
@@ -130,7 +143,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// tree is what is decided, as a tree of questions: a question that makes no difference is not asked, and values that decide alike stand together.
+// tree returns the decisions as a tree of questions. It omits a question that makes no difference, and groups values
+// with the same decisions.
 func tree(fixed cell, rest []dimension, decide func(cell) string) []string {
 	if len(rest) == 0 {
 		return []string{decide(fixed)}
@@ -166,7 +180,8 @@ func tree(fixed cell, rest []dimension, decide func(cell) string) []string {
 	return lines
 }
 
-// brokenRules are the promises of this package that a decision breaks. They are told without what Decide is made of.
+// brokenRules returns the invariants of this package that a decision violates. The rules here are independent of the
+// code of Decide.
 func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 	var broken []string
 	must := func(holds bool, promise string) {
@@ -189,9 +204,15 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 	must(!overwrites || !c.is("content", "loses stored versions", "other scope"), "nothing is written that the API server must refuse")
 	must(!overwrites || !c.is("claim", "newer") || c.is("content", "same", "adds"), "no version is lowered")
 	must(!overwrites || !loses || !c.is("use", "used"), "no field that is used is taken away")
-	must(!overwrites || !loses || c.is("use", "unused") || c.is("owner", "ours") && !otherChannel, "of others, no field is taken away before it is known that it is unused")
+	must(
+		!overwrites || !loses || c.is("use", "unused") || c.is("owner", "ours") && !otherChannel,
+		"of others, no field is taken away before it is known that it is unused",
+	)
 	must(!overwrites || !loses || c.is("owner", "ours") || !c.is("claim", "no version", "garbage"), "what may be newer is not replaced")
-	must(!overwrites || !otherChannel || consent || c.is("owner", "orphaned OLM") || c.is("content", "same", "adds"), "another channel is not replaced without consent")
+	must(
+		!overwrites || !otherChannel || consent || c.is("owner", "orphaned OLM") || c.is("content", "same", "adds"),
+		"another channel is not replaced without consent",
+	)
 	must(ours.Channel != "experimental", "the experimental channel is never wanted")
 
 	must((crd.Verdict == crds.Install) == (writes && !there), "what is not there is installed, and nothing else is")
@@ -199,13 +220,14 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 	must(crd.Verdict != crds.Adopt || there && !c.is("owner", "ours"), "only what is others' is adopted")
 	must(!c.is("mode", "Managed") || there || crd.Verdict == crds.Install, "what is not there is installed")
 
-	restores := c.is("owner", "ours") && c.is("mode", "Managed") && c.is("phase", "lasting") && c.is("annotation", "none", "true") &&
-		!c.is("claim", "newer") && !otherChannel && !c.is("content", "loses stored versions", "other scope") && (!loses || !c.is("use", "used"))
+	restores := c.is("owner", "ours") && c.is("mode", "Managed") && c.is("phase", "lasting") &&
+		c.is("annotation", "none", "true") && !c.is("claim", "newer") && !otherChannel &&
+		!c.is("content", "loses stored versions", "other scope") && (!loses || !c.is("use", "used"))
 	must(!restores || crd.Verdict == crds.Update, "what somebody changed of ours is put right")
 	return broken
 }
 
-// brokenWords are what people would miss in the words for a decision.
+// brokenWords returns what is missing in the description of a decision.
 func brokenWords(crd crds.CRD) []string {
 	var broken []string
 	reason, next := crd.Explain(), crd.NextStep()
@@ -224,7 +246,7 @@ func brokenWords(crd crds.CRD) []string {
 	return broken
 }
 
-// checkGolden compares a text with a file.
+// checkGolden compares a text with a golden file.
 func checkGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if os.Getenv("UPDATE") != "" {
@@ -240,6 +262,9 @@ func checkGolden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(golden), got); diff != "" {
-		t.Errorf("%s differs (-golden +decided); if that is meant, run UPDATE=1 go test ./pkg/crds -run TestMatrix and read the diff:\n%s", path, diff)
+		t.Errorf(
+			"%s differs (-golden +decided); if that is meant, run UPDATE=1 go test ./pkg/crds -run TestMatrix and read the diff:\n%s",
+			path, diff,
+		)
 	}
 }

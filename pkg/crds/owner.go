@@ -8,40 +8,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Annotations and labels that say whose a CRD is, and which one it claims to be.
+// Annotations and labels that identify the owner of a CRD and the version that it claims.
 const (
-	// ManageAnnotation is how whoever looks after a CRD lets hypergate take it over ("true"), or tells it to keep off ("false"), at any time.
+	// ManageAnnotation allows hypergate to take over a CRD ("true") or forbids any change ("false"). Users can set it
+	// at any time.
 	ManageAnnotation = "gateway.hypergate.dev/manage"
-	// IstioVersionAnnotation is on Istio's CRDs that hypergate wrote: the version of Istio. They carry no version themselves.
+	// IstioVersionAnnotation is on Istio's CRDs that hypergate wrote. It has Istio's version, which the CRDs
+	// themselves lack.
 	IstioVersionAnnotation = "gateway.hypergate.dev/istio-version"
 
-	// Those of the Gateway API's release (GEP-922).
+	// Annotations of the Gateway API's releases (GEP-922).
 	bundleVersionAnnotation = "gateway.networking.k8s.io/bundle-version"
 	channelAnnotation       = "gateway.networking.k8s.io/channel"
 
-	// ingressOperatorOwned is what OpenShift's cluster-ingress-operator puts on Istio's CRDs that it installed (sail-operator, pkg/install,
-	// WithCRDOwnershipLabel). It counts as consent.
+	// ingressOperatorOwned is a label of OpenShift's cluster-ingress-operator on Istio's CRDs that it installs
+	// (sail-operator, pkg/install, WithCRDOwnershipLabel). It counts as consent.
 	ingressOperatorOwned = "ingress.operator.openshift.io/owned"
-	// ingressOperator is that operator's field manager: client-go takes the name of the binary.
+	// ingressOperator is the field manager of that operator. client-go uses the name of the binary.
 	ingressOperator = "ingress-operator"
 
-	// olmManaged is on what OLM has installed; operatorPrefix and <package>.<namespace> on what belongs to the operator of that package
-	// (operator-lifecycle-manager, pkg/controller/operators/decorators/operator.go).
+	// olmManaged is a label on objects that OLM installed. operatorPrefix, followed by <package>.<namespace>, is a
+	// label on objects of the operator of that package (operator-lifecycle-manager,
+	// pkg/controller/operators/decorators/operator.go).
 	olmManaged     = "olm.managed"
 	operatorPrefix = "operators.coreos.com/"
-	// cutOff is how long at least a package's label is that was cut off: 63 characters, but for punctuation at its end.
+	// cutOff is the minimum length of a truncated package label: 63 characters, minus punctuation at the end.
 	cutOff = 60
 
-	// istioGroups is how the names of Istio's CRDs end.
+	// istioGroups is the suffix of the names of Istio's CRDs.
 	istioGroups = ".istio.io"
 )
 
-// Owner is who a CRD belongs to.
+// Owner is the owner of a CRD.
 type Owner struct {
 	Kind OwnerKind `json:"kind"`
-	// Name is the OLM object, or the package, or the field managers that wrote the spec; for Unknown what could not be found out.
+	// Name is the OLM object, the package, or the field managers that wrote the spec. For Unknown it is what could
+	// not be determined.
 	Name string `json:"name,omitempty"`
-	// Namespace is the OLM object's.
+	// Namespace is the namespace of the OLM object.
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -49,23 +53,24 @@ type Owner struct {
 type OwnerKind string
 
 const (
-	// Unowned: there is no such CRD.
+	// Unowned means that the CRD does not exist.
 	Unowned OwnerKind = ""
-	// Ours: it carries our membership label, or we have applied it. Another revision of hypergate is a third party: it may bring another version.
+	// Ours means that the CRD has hypergate's membership label, or that hypergate applied it. Another revision of
+	// hypergate is a third party, because it can need another version.
 	Ours OwnerKind = "hypergate"
-	// LiveOLM: a Subscription, InstallPlan or ClusterServiceVersion exists that belongs to the package on its label.
+	// LiveOLM means that a Subscription, InstallPlan or ClusterServiceVersion of the package on its label exists.
 	LiveOLM OwnerKind = "OLM"
-	// OrphanedOLM: it carries a package's label, and all three were looked for and there is none.
+	// OrphanedOLM means that the CRD has a package's label, but none of the three objects exists.
 	OrphanedOLM OwnerKind = "OLM (gone)"
-	// IngressOperator: OpenShift's cluster-ingress-operator has written it.
+	// IngressOperator means that OpenShift's cluster-ingress-operator wrote the CRD.
 	IngressOperator OwnerKind = "ingress-operator"
-	// ThirdParty: somebody else.
+	// ThirdParty is any other owner.
 	ThirdParty OwnerKind = "third party"
-	// Unknown: it could not be found out.
+	// Unknown means that the owner could not be determined.
 	Unknown OwnerKind = "unknown"
 )
 
-// String is the owner as people read it.
+// String returns the owner in words.
 func (o Owner) String() string {
 	switch {
 	case o.Kind == Unowned:
@@ -79,73 +84,78 @@ func (o Owner) String() string {
 	}
 }
 
-// Consent is whether somebody has said that hypergate may manage a CRD.
+// Consent is whether hypergate is allowed to manage a CRD.
 type Consent int
 
 const (
-	// Unasked: nobody has said anything.
+	// Unasked means that there is neither consent nor refusal.
 	Unasked Consent = iota
-	// Given: hypergate may take it over.
+	// Given means that hypergate is allowed to take over the CRD.
 	Given
-	// Refused: hypergate must keep off, even from what is its own.
+	// Refused means that hypergate must not change the CRD, even if it owns the CRD.
 	Refused
-	// InvalidAnnotation: something was said, and it is neither yes nor no.
+	// InvalidAnnotation means that the annotation is neither true nor false.
 	InvalidAnnotation
 )
 
-// Membership is whether a CRD shows that hypergate has made it.
+// Membership is whether a CRD shows that hypergate created it.
 type Membership int
 
 const (
-	// NotMember: it does not.
+	// NotMember means that it does not.
 	NotMember Membership = iota
-	// Member: it carries our label, or fields that we applied (somebody may have taken the label away).
+	// Member means that the CRD has hypergate's label, or fields that hypergate applied (the label can be removed).
 	Member
 )
 
-// Trace is what OLM left on a CRD beside the labels of packages.
+// Trace is what OLM left on a CRD in addition to package labels.
 type Trace int
 
 const (
-	// NoTrace: nothing.
+	// NoTrace means nothing.
 	NoTrace Trace = iota
-	// Nameless: OLM has installed it, and no label says for which package. It is so for a moment while OLM installs an operator, and where
-	// somebody has taken labels away.
+	// Nameless means that OLM installed the CRD, but no label names the package. This is the case briefly while OLM
+	// installs an operator, and after labels were removed.
 	Nameless
 )
 
-// DeletionState is whether a CRD stays.
+// DeletionState is whether a CRD is being deleted.
 type DeletionState int
 
 const (
-	// NotDeleting is a CRD that stays.
+	// NotDeleting is the state of a CRD that stays.
 	NotDeleting DeletionState = iota
-	// Terminating is a CRD that is being deleted: it takes no new objects, and goes when its last object is gone.
+	// Terminating is the state of a CRD that is being deleted. It accepts no new objects, and goes when its last
+	// object is gone.
 	Terminating
 )
 
-// Metadata are what the metadata of a CRD says: enough to know whose it is, and too little to know whether it is right.
+// Metadata is the relevant metadata of a CRD. It determines the owner, but not whether the content is correct.
 type Metadata struct {
 	Membership Membership
-	// Writers are the field managers that have written its versions, sorted.
+	// Writers has the field managers that wrote the CRD's versions, sorted.
 	Writers []string
-	// Packages are the OLM packages that it belongs to, sorted: what follows operators.coreos.com/ in the label that all objects of the package
-	// have. It is <package>.<namespace>, cut off after 63 characters: good to find the others by, and not to be taken apart.
+	// Packages has the OLM packages that the CRD belongs to, sorted. Each is the part after operators.coreos.com/ in
+	// the label on all objects of the package.
+	//
+	// It is <package>.<namespace>, truncated to 63 characters. Use it to find the other objects, but do not parse it.
 	Packages []string
 	OLM      Trace
 	Consent  Consent
 	Deletion DeletionState
-	// Version and Channel are what it claims to be; empty when it claims nothing. They are a hint: people edit annotations, and not schemas.
+	// Version and Channel are what the CRD claims to be. They are empty if it claims nothing. They are hints: people
+	// edit annotations without changing schemas.
 	Version, Channel string
 }
 
-// Identity is how hypergate knows its own: the membership label and its value, and the field manager.
+// Identity is how hypergate recognises its own objects: the membership label with its value, and the field manager.
 type Identity struct{ LabelKey, LabelValue, FieldManager string }
 
-// MetadataOf reads the metadata of a CRD.
+// MetadataOf returns the relevant metadata of a CRD.
 func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	marks := Metadata{
-		Version: claimed(m, versionAnnotation(m.Name)), Channel: claimed(m, channelAnnotation), Consent: consentOf(m), Packages: packagesOf(m),
+		Version: claimed(m, versionAnnotation(m.Name)), Channel: claimed(m, channelAnnotation),
+		Consent: consentOf(m), Packages: packagesOf(m),
 	}
 	if m.DeletionTimestamp != nil {
 		marks.Deletion = Terminating
@@ -155,8 +165,11 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	}
 	label, labelled := m.Labels[us.LabelKey]
 	marks.Writers = writersOf(m, us.FieldManager)
-	// A trace of ours survives that OLM, or another revision of hypergate, has put its own CRD in the place of ours. Label and trace survive that the
-	// ingress operator has: a cluster's upgrade brings it, and it writes again what we undo. Who applies last owns the versions alone.
+	// hypergate's label can survive if OLM or another revision of hypergate replaces the CRD. Label and managed
+	// fields survive if the ingress operator replaces it. An upgrade of the cluster can add the ingress operator,
+	// which reverts changes by hypergate.
+	//
+	// Only the field manager that applied last owns the versions.
 	taken := slices.Contains(marks.Writers, ingressOperator) && !slices.Contains(marks.Writers, us.FieldManager)
 	if !taken && (labelled && label == us.LabelValue || !labelled && marks.OLM == NoTrace && appliedBy(m, us.FieldManager)) {
 		marks.Membership = Member
@@ -164,16 +177,16 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	return marks
 }
 
-// longestClaim is more than any version or channel has. An annotation may have 256 KiB, and marks are kept.
+// longestClaim is longer than any version or channel. An annotation can have 256 KiB, and Metadata is kept in memory.
 const longestClaim = 64
 
-// claimed is what an annotation claims, cut off where that can be no version and no channel.
+// claimed returns the value of an annotation. It truncates values that are too long for a version or a channel.
 func claimed(m *metav1.ObjectMeta, annotation string) string {
 	text := m.Annotations[annotation]
 	if len(text) <= longestClaim {
 		return text
 	}
-	return strings.Clone(strings.ToValidUTF8(text[:longestClaim], "")) + "..." // the rest may go
+	return strings.Clone(strings.ToValidUTF8(text[:longestClaim], "")) + "..." // a copy, so that the full text can be freed
 }
 
 func appliedBy(m *metav1.ObjectMeta, manager string) bool {
@@ -202,7 +215,7 @@ func writersOf(m *metav1.ObjectMeta, us string) []string {
 	return out
 }
 
-// versionAnnotation is where a CRD of that name claims its version.
+// versionAnnotation returns the annotation in which the CRD with the given name claims its version.
 func versionAnnotation(name string) string {
 	if strings.HasSuffix(name, istioGroups) {
 		return IstioVersionAnnotation
@@ -210,7 +223,8 @@ func versionAnnotation(name string) string {
 	return bundleVersionAnnotation
 }
 
-// packagesOf reads the labels of OLM's packages. OLM puts a dot between package and namespace, and if a long one is cut off it may be gone.
+// packagesOf returns the packages from OLM's labels. OLM puts a dot between package and namespace. In a long label
+// the dot can be truncated.
 func packagesOf(m *metav1.ObjectMeta) []string {
 	var out []string
 	for key := range m.Labels {
@@ -222,25 +236,27 @@ func packagesOf(m *metav1.ObjectMeta) []string {
 	return out[:min(len(out), maxPackages)]
 }
 
-// Bounds of what is kept of the metadata of one CRD.
+// Limits for what is kept of the metadata of one CRD.
 const (
-	// maxPackages is how many labels of OLM's packages are kept, the first by name. A CRD has one; beyond eight in all they are not looked for.
+	// maxPackages is how many OLM package labels are kept, the first by name. A CRD usually has one. If the CRDs have
+	// more than eight packages in total, package guest does not search for all of them.
 	maxPackages = 16
-	// maxPackageName is how many bytes are kept of one. The API server allows 63. The rest is cut.
+	// maxPackageName is how many bytes of a package are kept. The API server allows 63. The rest is truncated.
 	maxPackageName = 128
-	// maxWriters is how many field managers are kept that wrote the versions, the first by name and those that are decided by. The list has one
-	// owner unless several applied the same.
+	// maxWriters is how many field managers that wrote the versions are kept: those that decisions depend on, and the
+	// first others by name. The list of versions has one owner unless several applied the same content.
 	maxWriters = 16
-	// maxWriterName is how many bytes are kept of one. The API server allows 128. The rest is cut.
+	// maxWriterName is how many bytes of a field manager are kept. The API server allows 128. The rest is truncated.
 	maxWriterName = 128
 )
 
-// kept is a text, or the beginning of one that is too long. The rest may go, so that it is a copy.
+// kept returns a copy of a text, truncated to most bytes. It is a copy so that the full text can be freed.
 func kept(text string, most int) string {
 	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
-// writesVersions says whether a field manager owns the list of versions. The list is atomic: whoever changes anything in it owns all of it.
+// writesVersions reports whether a field manager owns the list of versions. The list is atomic: a change of any part
+// of it makes the field manager the owner of all of it.
 func writesVersions(entry metav1.ManagedFieldsEntry) bool {
 	if entry.FieldsV1 == nil {
 		return false
@@ -249,13 +265,14 @@ func writesVersions(entry metav1.ManagedFieldsEntry) bool {
 		Spec map[string]json.RawMessage `json:"f:spec"`
 	}
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-		return true // better one writer too many than to overlook one
+		return true // count it as a writer, so that no writer is missed
 	}
 	_, writes := fields.Spec["f:versions"]
 	return writes
 }
 
-// consentOf reads who has said that hypergate may manage a CRD. The annotation is newer than any label, and says no as well as yes.
+// consentOf reports whether hypergate is allowed to manage a CRD. The annotation overrides the label, and can also be
+// a refusal.
 func consentOf(m *metav1.ObjectMeta) Consent {
 	switch strings.ToLower(strings.TrimSpace(m.Annotations[ManageAnnotation])) {
 	case "true":
@@ -272,28 +289,30 @@ func consentOf(m *metav1.ObjectMeta) Consent {
 	}
 }
 
-// Operator is what was found of an OLM package.
+// Operator is the search result for an OLM package.
 type Operator struct {
 	Found Found `json:"found"`
-	// Kind, Namespace and Name are those of the object that was found; for Unsure Name is why it is.
+	// Kind, Namespace and Name identify the object that was found. If Found is Unsure, Name is the reason.
 	Kind, Namespace, Name string
 }
 
-// Found is how a search ended.
+// Found is the result of a search.
 type Found int
 
 const (
-	// Unsure: it did not end, or failed.
+	// Unsure means that the search did not end, or failed.
 	Unsure Found = iota
-	// None: there is nothing.
+	// None means that no object was found.
 	None
-	// Live: there is something.
+	// Live means that an object was found.
 	Live
 )
 
-// OwnerOf weighs whose a CRD that is there is. operators has what was found of each of its packages; one that is not in it is Unsure.
+// OwnerOf returns the owner of an existing CRD. operators has the search result for each of its packages. A package
+// that is not in the map is Unsure.
 //
-// OLM goes first, also for what we have made: an operator that is installed later adopts the CRD, and is its owner from then on.
+// OLM takes precedence even over CRDs that hypergate created: an operator that is installed later adopts the CRD, and
+// owns it from then on.
 func OwnerOf(m Metadata, operators map[string]Operator) Owner {
 	unsure := Owner{}
 	for _, name := range m.Packages {

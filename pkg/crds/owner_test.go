@@ -30,7 +30,7 @@ func manager(name string, operation metav1.ManagedFieldsOperationType, subresour
 
 const versionsField, labelsField = `{"f:spec":{"f:versions":{}}}`, `{"f:metadata":{"f:labels":{}}}`
 
-// olm63 is the label of a package whose name is so long that nothing is left of the namespace.
+// olm63 is the label of a package with a name so long that the namespace is truncated completely.
 const olm63 = "an-operator-with-a-name-that-is-longer-than-a-label-of-kubernet"
 
 func TestMarksOf(t *testing.T) {
@@ -42,7 +42,10 @@ func TestMarksOf(t *testing.T) {
 		want crds.Metadata
 	}{
 		{"nothing", metav1.ObjectMeta{}, crds.Metadata{}},
-		{"our label", metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}}, crds.Metadata{Membership: crds.Member}},
+		{
+			"our label", metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}},
+			crds.Metadata{Membership: crds.Member},
+		},
 		{"another revision's label, and its fields", metav1.ObjectMeta{
 			Labels:        map[string]string{"example.com/owner": "other.guest"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", versionsField)},
@@ -53,17 +56,24 @@ func TestMarksOf(t *testing.T) {
 			crds.Metadata{Membership: crds.Member},
 		},
 		{"a label of ours that is empty", metav1.ObjectMeta{
-			Labels: map[string]string{"example.com/owner": ""}, ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)},
+			Labels:        map[string]string{"example.com/owner": ""},
+			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)},
 		}, crds.Metadata{}},
 		{
 			"somebody of our name who does not apply",
 			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", update, "", versionsField)}},
 			crds.Metadata{Writers: []string{"hypergate"}},
 		},
-		{"a status of ours", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "status", versionsField)}}, crds.Metadata{}},
+		{
+			"a status of ours",
+			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "status", versionsField)}},
+			crds.Metadata{},
+		},
 		{"writers, each once and sorted, but not those of labels", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
-			manager("kubectl", update, "", versionsField), manager("helm", apply, "", versionsField), manager("kubectl", apply, "", versionsField),
-			manager("labeller", update, "", labelsField), manager("without", update, "", ""), manager("kube-apiserver", update, "status", versionsField),
+			manager("kubectl", update, "", versionsField), manager("helm", apply, "", versionsField),
+			manager("kubectl", apply, "", versionsField),
+			manager("labeller", update, "", labelsField), manager("without", update, "", ""),
+			manager("kube-apiserver", update, "status", versionsField),
 		}}, crds.Metadata{Writers: []string{"helm", "kubectl"}}},
 		{
 			"fields that nobody can read",
@@ -72,24 +82,34 @@ func TestMarksOf(t *testing.T) {
 		},
 		{"being deleted", metav1.ObjectMeta{DeletionTimestamp: &deleted}, crds.Metadata{Deletion: crds.Terminating}},
 		{"the Gateway API's claims", metav1.ObjectMeta{Name: routes, Annotations: map[string]string{
-			"gateway.networking.k8s.io/bundle-version": "v1.4.0", "gateway.networking.k8s.io/channel": "experimental", crds.IstioVersionAnnotation: "1.20.3",
+			"gateway.networking.k8s.io/bundle-version": "v1.4.0",
+			"gateway.networking.k8s.io/channel":        "experimental", crds.IstioVersionAnnotation: "1.20.3",
 		}}, crds.Metadata{Version: "v1.4.0", Channel: "experimental"}},
 		{"Istio's claim", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
 			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.20.3",
 		}}, crds.Metadata{Version: "1.20.3"}},
 		{"OLM's packages, sorted", metav1.ObjectMeta{Labels: map[string]string{
-			"operators.coreos.com/z.openshift-operators": "", "operators.coreos.com/a.ns": "", "olm.managed": "true", "operators.coreos.com.example.com/b.ns": "",
+			"operators.coreos.com/z.openshift-operators": "", "operators.coreos.com/a.ns": "",
+			"olm.managed": "true", "operators.coreos.com.example.com/b.ns": "",
 		}}, crds.Metadata{Packages: []string{"a.ns", "z.openshift-operators"}}},
 		{
 			"a package's label that was cut off before the namespace",
 			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/" + olm63: ""}},
 			crds.Metadata{Packages: []string{olm63}},
 		},
-		{"a label of OLM's that is no package", metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}}, crds.Metadata{}},
-		{"installed by OLM for nobody knows whom", metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}}, crds.Metadata{OLM: crds.Nameless}},
+		{
+			"a label of OLM's that is no package",
+			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}}, crds.Metadata{},
+		},
+		{
+			"installed by OLM for nobody knows whom",
+			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}}, crds.Metadata{OLM: crds.Nameless},
+		},
 		{"OLM has put its own in the place of ours", metav1.ObjectMeta{
-			Labels:        map[string]string{"olm.managed": "true"},
-			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField), manager("catalog", update, "", versionsField)},
+			Labels: map[string]string{"olm.managed": "true"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				manager("hypergate", apply, "", labelsField), manager("catalog", update, "", versionsField),
+			},
 		}, crds.Metadata{OLM: crds.Nameless, Writers: []string{"catalog"}}},
 		{
 			"we have adopted what was OLM's",
@@ -144,10 +164,20 @@ func TestOwnerOf(t *testing.T) {
 		text      string
 	}{
 		{"nobody's in particular", crds.Metadata{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
-		{"a third party's", crds.Metadata{Writers: []string{"helm", "kubectl"}}, nil, crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"}, "third party: helm, kubectl"},
+		{
+			"a third party's", crds.Metadata{Writers: []string{"helm", "kubectl"}}, nil,
+			crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"}, "third party: helm, kubectl",
+		},
 		{"ours", crds.Metadata{Membership: crds.Member, Writers: []string{"hypergate"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
-		{"ours, and kubectl has touched it", crds.Metadata{Membership: crds.Member, Writers: []string{"kubectl"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
-		{"the ingress operator's", crds.Metadata{Writers: []string{"ingress-operator"}}, nil, crds.Owner{Kind: crds.IngressOperator}, "ingress-operator"},
+		{
+			"ours, and kubectl has touched it",
+			crds.Metadata{Membership: crds.Member, Writers: []string{"kubectl"}}, nil, crds.Owner{Kind: crds.Ours},
+			"hypergate",
+		},
+		{
+			"the ingress operator's", crds.Metadata{Writers: []string{"ingress-operator"}}, nil,
+			crds.Owner{Kind: crds.IngressOperator}, "ingress-operator",
+		},
 		{
 			"a live operator's",
 			crds.Metadata{Packages: []string{"a.ns"}},
@@ -197,7 +227,10 @@ func TestOwnerOf(t *testing.T) {
 			crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.ns is installed: forbidden"},
 			"unknown: whether OLM's a.ns is installed: forbidden",
 		},
-		{"OLM's, for nobody knows whom", crds.Metadata{OLM: crds.Nameless}, nil, crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"}, ""},
+		{
+			"OLM's, for nobody knows whom", crds.Metadata{OLM: crds.Nameless}, nil,
+			crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"}, "",
+		},
 		{"adopted from OLM", crds.Metadata{OLM: crds.Nameless, Membership: crds.Member}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -206,16 +239,16 @@ func TestOwnerOf(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if tc.text != "" && got.String() != tc.text {
-				t.Errorf("it is called %q, want %q", got, tc.text)
+				t.Errorf("the text is %q, want %q", got, tc.text)
 			}
 		})
 	}
 	if got := (crds.Owner{}).String(); got != "none" {
-		t.Errorf("no owner is called %q", got)
+		t.Errorf("without an owner, the text is %q", got)
 	}
 }
 
-// TestReadingMetadataChangesNothing: it is the watch's.
+// TestReadingMetadataChangesNothing checks that MetadataOf does not change its input, which belongs to the watch.
 func TestReadingMetadataChangesNothing(t *testing.T) {
 	fresh := func() *metav1.ObjectMeta {
 		return &metav1.ObjectMeta{Name: routes, Labels: map[string]string{"operators.coreos.com/b.ns": "", "operators.coreos.com/a.ns": ""}}

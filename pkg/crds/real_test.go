@@ -17,7 +17,7 @@ import (
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
-// istioCRDs are all CRDs of Istio's that may be asked for, in the embedded release and in the one before.
+// istioCRDs returns all Istio CRDs that can be requested, from the previous release and from the embedded one.
 func istioCRDs(tb testing.TB) (before, now []*unstructured.Unstructured) {
 	tb.Helper()
 	var names []string
@@ -41,7 +41,7 @@ func istioCRDs(tb testing.TB) (before, now []*unstructured.Unstructured) {
 	return before, now
 }
 
-// gatewayAPI are the CRDs that are embedded.
+// gatewayAPI returns the embedded CRDs of the Gateway API.
 func gatewayAPI(tb testing.TB) []*unstructured.Unstructured {
 	tb.Helper()
 	var out []*unstructured.Unstructured
@@ -55,7 +55,8 @@ func gatewayAPI(tb testing.TB) []*unstructured.Unstructured {
 	return out
 }
 
-// experimental is a CRD of the Gateway API's experimental channel, in the version of the standard one that is embedded.
+// experimental returns a CRD of the Gateway API's experimental channel, in the version of the embedded standard
+// channel.
 func experimental(tb testing.TB, name string) *unstructured.Unstructured {
 	tb.Helper()
 	dir, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -74,7 +75,7 @@ func experimental(tb testing.TB, name string) *unstructured.Unstructured {
 	return u
 }
 
-// in are fields of some versions.
+// in returns fields of the given versions.
 func in(versions []string, paths ...string) []crds.Field {
 	var out []crds.Field
 	for _, path := range paths {
@@ -83,18 +84,20 @@ func in(versions []string, paths ...string) []crds.Field {
 	return out
 }
 
-// TestIstiosUpgrade: from 1.28.2 to the embedded version Istio's API grew, and lost nothing. So the upgrade may be made whoever uses whatever.
+// TestIstiosUpgrade checks that Istio's API lost nothing between 1.28.2 and the embedded version. Therefore the
+// upgrade is allowed whichever fields objects use.
 func TestIstiosUpgrade(t *testing.T) {
 	three := []string{"v1", "v1alpha3", "v1beta1"}
 	want := map[string]crds.Difference{
-		// EnvoyFilter can match waypoints.
+		// EnvoyFilter can match waypoints now.
 		filters: {
 			Gained:  in([]string{"v1alpha3"}, "spec.configPatches[].match.waypoint"),
 			Changed: in([]string{"v1alpha3"}, "spec.configPatches[].match", "spec.configPatches[].match.context"),
 		},
-		// The aggression of a warm-up has another minimum.
+		// The aggression of a warm-up has a different minimum.
 		"destinationrules.networking.istio.io": {Changed: in(three,
-			"spec.subsets[].trafficPolicy.loadBalancer.warmup.aggression", "spec.subsets[].trafficPolicy.portLevelSettings[].loadBalancer.warmup.aggression",
+			"spec.subsets[].trafficPolicy.loadBalancer.warmup.aggression",
+			"spec.subsets[].trafficPolicy.portLevelSettings[].loadBalancer.warmup.aggression",
 			"spec.trafficPolicy.loadBalancer.warmup.aggression", "spec.trafficPolicy.portLevelSettings[].loadBalancer.warmup.aggression")},
 		"telemetries.telemetry.istio.io": {
 			Gained:  in([]string{"v1", "v1alpha1"}, "spec.tracing[].customTags{}.formatter"),
@@ -112,7 +115,10 @@ func TestIstiosUpgrade(t *testing.T) {
 			t.Errorf("%s: one hash: %v, no difference: %v", crd.GetName(), same, d.None())
 		}
 		for _, owner := range []crds.OwnerKind{crds.Ours, crds.OrphanedOLM} {
-			fact := crds.Fact{Owner: crds.Owner{Kind: owner}, Metadata: crds.Metadata{Version: "1.28.2"}, Content: crds.Read, Difference: d, Use: crds.Unsearched}
+			fact := crds.Fact{
+				Owner: crds.Owner{Kind: owner}, Metadata: crds.Metadata{Version: "1.28.2"}, Content: crds.Read,
+				Difference: d, Use: crds.Unsearched,
+			}
 			if got := crds.Decide(fact, crds.Wanted{Version: charts.EmbeddedVersion}, crds.Policy{}); !got.Verdict.Writes() {
 				t.Errorf("%s of owner %q is not upgraded: %v", crd.GetName(), owner, got)
 			}
@@ -120,7 +126,7 @@ func TestIstiosUpgrade(t *testing.T) {
 	}
 }
 
-// TestChannels: what the experimental channel has, and the standard one would take away.
+// TestChannels checks which fields of the experimental channel would be lost with the standard channel.
 func TestChannels(t *testing.T) {
 	both := []string{"v1", "v1beta1"}
 	lost := map[string][]crds.Field{
@@ -147,14 +153,14 @@ func TestChannels(t *testing.T) {
 			t.Errorf("%s: no difference: %v, want %v", crd.GetName(), d.None(), none)
 		}
 	}
-	// An experimental filter is worth its name only where its type is known.
+	// The name of an experimental filter is only useful if its type is known.
 	changed := compare(t, experimental(t, routes), gatewayAPI(t)[4]).Changed
 	if len(changed) == 0 || changed[0].Path != "spec.rules[].backendRefs[].filters[]" {
 		t.Errorf("%s has other rules for %v, want the types of filters first", routes, changed)
 	}
 }
 
-// TestUsesOfTheExperimentalChannel finds what a route sets that the standard channel would drop.
+// TestUsesOfTheExperimentalChannel finds the fields of a route that the standard channel would drop.
 func TestUsesOfTheExperimentalChannel(t *testing.T) {
 	const route = `
 apiVersion: gateway.networking.k8s.io/v1
@@ -174,11 +180,12 @@ spec:
 	}
 }
 
-// TestAnnotationsAreNoProof: the right annotation with the wrong schema, and the reverse.
+// TestAnnotationsAreNoProof checks a correct annotation with a wrong schema, and the reverse.
 func TestAnnotationsAreNoProof(t *testing.T) {
 	ours := gatewayAPI(t)[4]
 	wanted := crds.Wanted{Version: crds.GatewayAPI().Version(), Channel: crds.GatewayAPI().Channel()}
-	right, wrong := crds.Metadata{Version: wanted.Version, Channel: wanted.Channel}, crds.Metadata{Version: "v1.6.0", Channel: "experimental"}
+	right := crds.Metadata{Version: wanted.Version, Channel: wanted.Channel}
+	wrong := crds.Metadata{Version: "v1.6.0", Channel: "experimental"}
 	for _, tc := range []struct {
 		what      string
 		installed *unstructured.Unstructured
@@ -188,7 +195,10 @@ func TestAnnotationsAreNoProof(t *testing.T) {
 		{"right annotation, wrong schema", experimental(t, routes), right, crds.NeedsConsent},
 		{"wrong annotation, right schema", ours, wrong, crds.IsIdentical},
 	} {
-		fact := crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}, Metadata: tc.marks, Content: crds.Read, Difference: compare(t, tc.installed, ours)}
+		fact := crds.Fact{
+			Owner: crds.Owner{Kind: crds.ThirdParty}, Metadata: tc.marks, Content: crds.Read,
+			Difference: compare(t, tc.installed, ours),
+		}
 		if got := crds.Decide(fact, wanted, crds.Policy{}); got.Reason != tc.want {
 			t.Errorf("%s: %v, want %s", tc.what, got, tc.want)
 		}

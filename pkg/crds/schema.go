@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// deepest is how deep a schema may be nested. The deepest that people write have some thirty levels; without a bound, a file could exhaust
-// the stack.
+// deepest is the maximum nesting depth of a schema. The deepest schemas that people write have about thirty levels.
+// Without a limit, a file could exhaust the stack.
 const deepest = 200
 
-// preserveUnknown is the rule of a field below which fields that are not in the schema are kept. Those that are in it keep to their own rules.
+// preserveUnknown is the keyword that keeps fields that are not in the schema. Fields in the schema follow their own
+// rules.
 const preserveUnknown = "x-kubernetes-preserve-unknown-fields"
 
 // Keywords that hold schemas.
@@ -23,7 +24,8 @@ const (
 	keyAdditional = "additionalProperties"
 )
 
-// canonicalRoot is canonicalSchema for the schema of whole objects. Each has apiVersion, kind and metadata, whether or not the schema says so.
+// canonicalRoot is canonicalSchema for the schema of whole objects. Each object has apiVersion, kind and metadata,
+// even if the schema does not mention them.
 func canonicalRoot(schema map[string]any) (map[string]any, error) {
 	out, err := canonicalSchema(schema, 0)
 	if err != nil {
@@ -41,8 +43,8 @@ func canonicalRoot(schema map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// canonicalSchema is a copy of a schema without documentation, in the form in which the API server gives it back: it leaves out what is empty,
-// and where it has a number that may have a fraction, it has no integer.
+// canonicalSchema returns a copy of a schema without documentation, in the form in which the API server returns it.
+// The API server omits empty values, and returns numbers that can have a fraction as floats.
 func canonicalSchema(schema map[string]any, depth int) (map[string]any, error) {
 	if depth > deepest {
 		return nil, fmt.Errorf("its schema is nested more than %d levels deep", deepest)
@@ -72,7 +74,8 @@ func canonicalSchema(schema map[string]any, depth int) (map[string]any, error) {
 	return out, nil
 }
 
-// canonicalOne is canonicalSchema for what may be a schema, several, or a boolean in its place.
+// canonicalOne is canonicalSchema for a value that can be a schema, a list of schemas, or a boolean in place of a
+// schema.
 func canonicalOne(value any, depth int) (any, error) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -81,7 +84,7 @@ func canonicalOne(value any, depth int) (any, error) {
 		return canonicalList(value, depth)
 	case bool:
 		if value {
-			return map[string]any{}, nil // no rules
+			return map[string]any{}, nil // a schema without rules
 		}
 	}
 	return value, nil
@@ -105,7 +108,7 @@ func canonicalList(value any, depth int) (any, error) {
 	return out, nil
 }
 
-// canonicalByName is canonicalOne for schemas by name: a property may be called description.
+// canonicalByName is canonicalOne for schemas by name: a property can have the name "description".
 func canonicalByName(value any, depth int) (any, error) {
 	byName, ok := value.(map[string]any)
 	if !ok {
@@ -128,7 +131,8 @@ func fraction(value any) any {
 	return value
 }
 
-// leftOut says whether the API server leaves a keyword out when it has this value. An empty schema is a schema, an empty default a default.
+// leftOut reports whether the API server omits a keyword with this value. An empty schema and an empty default have a
+// meaning.
 func leftOut(key string, value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -146,10 +150,10 @@ func leftOut(key string, value any) bool {
 	}
 }
 
-// keepsUnknown says whether fields that are not in a schema are kept.
+// keepsUnknown reports whether fields that are not in the schema are kept.
 func keepsUnknown(schema map[string]any) bool { return schema[preserveUnknown] == true }
 
-// children are the schemas of the fields right below a field, by the step that leads there.
+// children returns the schemas of the direct children of a field, by the path step that leads to them.
 func children(schema map[string]any) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for name, property := range section(schema, keyProperties) {
@@ -166,7 +170,7 @@ func children(schema map[string]any) map[string]map[string]any {
 	return out
 }
 
-// rulesOf are the rules of a field, without those that keepsUnknown and children tell.
+// rulesOf returns the rules of a field as JSON, without those that keepsUnknown and children cover.
 func rulesOf(schema map[string]any) string {
 	own := make(map[string]any, len(schema))
 	for key, value := range schema {
@@ -185,19 +189,19 @@ func rulesOf(schema map[string]any) string {
 	}
 	rules, err := json.Marshal(own)
 	if err != nil {
-		return err.Error() // not from JSON: differs from everything that is
+		return err.Error() // cannot come from JSON: differs from every other result
 	}
 	return string(rules)
 }
 
-// Steps of a path that are no names.
+// Path steps that are not names.
 const (
 	eachItem = "[]"
 	eachKey  = "{}"
 	noName   = `""`
 )
 
-// escape is a name as it stands in a path.
+// escape returns a name as it appears in a path.
 func escape(name string) string {
 	if name == "" {
 		return noName

@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// spec is a CRD's spec, as far as it is weighed, with what the API server fills in filled in, and without what changes nothing.
+// spec is the relevant part of a CRD's spec. Defaults of the API server are filled in, and values without effect are
+// omitted.
 type spec struct {
 	group, scope, kind, plural string
-	// names are the other names.
+	// names has the names other than kind and plural.
 	names    map[string]any
 	converts Conversion
 	versions []version
@@ -21,7 +22,7 @@ type spec struct {
 type version struct {
 	name            string
 	served, storage bool
-	// extras are subresources and what objects can be selected by.
+	// extras has the subresources and the selectable fields.
 	extras map[string]any
 	schema map[string]any
 }
@@ -44,7 +45,8 @@ func readSpec(crd *unstructured.Unstructured) (spec, error) {
 	if len(list) == 0 {
 		return spec{}, errors.New("it has no versions")
 	}
-	// A relic of v1beta1 that may still be in etcd: such a CRD takes and keeps everything, and need have no schema.
+	// This is a relic of v1beta1 that can still be in etcd. Such a CRD accepts and keeps everything, and does not
+	// need a schema.
 	keepsAll, _ := content["preserveUnknownFields"].(bool)
 	for i, item := range list {
 		v, err := readVersion(item, keepsAll)
@@ -59,7 +61,7 @@ func readSpec(crd *unstructured.Unstructured) (spec, error) {
 	return s, nil
 }
 
-// otherNames are the names beside kind and plural.
+// otherNames returns the names other than kind and plural.
 func otherNames(names map[string]any, kind string) map[string]any {
 	out := map[string]any{"singular": strings.ToLower(kind), "listKind": kind + "List"}
 	for _, key := range []string{"singular", "listKind"} {
@@ -106,7 +108,7 @@ func readVersion(item any, keepsAll bool) (version, error) {
 	return v, nil
 }
 
-// version finds a version by its name.
+// version returns the version with the given name.
 func (s spec) version(name string) (version, bool) {
 	for _, v := range s.versions {
 		if v.name == name {
@@ -116,7 +118,7 @@ func (s spec) version(name string) (version, bool) {
 	return version{}, false
 }
 
-// storage is the name of the version in which objects are stored from now on.
+// storage returns the name of the version in which new objects are stored.
 func (s spec) storage() string {
 	for _, v := range s.versions {
 		if v.storage {
@@ -126,13 +128,14 @@ func (s spec) storage() string {
 	return ""
 }
 
-// canonical is the same for two specs that are the same to every client.
+// canonical returns a value that is equal for two specs if they are the same for every client.
 func (s spec) canonical() map[string]any {
 	versions := map[string]any{}
 	for _, v := range s.versions {
 		versions[v.name] = []any{v.served, v.extras, v.schema}
 	}
 	return map[string]any{
-		"group": s.group, "scope": s.scope, "kind": s.kind, "plural": s.plural, "names": s.names, "storage": s.storage(), "versions": versions,
+		"group": s.group, "scope": s.scope, "kind": s.kind, "plural": s.plural, "names": s.names,
+		"storage": s.storage(), "versions": versions,
 	}
 }

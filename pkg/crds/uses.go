@@ -5,42 +5,46 @@ import (
 	"strings"
 )
 
-// InUse is an object of the guest that uses what is served there and what istiod does not heed.
+// InUse is an object of the guest that uses fields or a kind that the guest serves but istiod ignores.
 type InUse struct {
-	// CRD is the name of the object's CRD, Namespace and Name are the object's.
+	// CRD is the name of the object's CRD. Namespace and Name are those of the object.
 	CRD       string `json:"crd"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Fields are those that it sets in vain; none when istiod does not know the kind at all.
+	// Fields has the fields that it sets without effect. It is empty if istiod ignores the whole kind.
 	Fields []Field `json:"fields,omitempty"`
 }
 
-// Uses are those of the fields that an object sets, whichever version it was read in. A field of a whole version is used by each object.
+// Uses returns the fields that an object sets, whichever version it was read in. Each object uses a field that stands
+// for a whole version.
 //
-// An empty object counts as set, since it often says yes in these APIs; null and an empty list do not.
+// An empty object counts as set, because in these APIs it often enables a feature. null and an empty list do not
+// count.
 func Uses(object map[string]any, fields []Field) []Field {
 	return LookupOf(fields).Uses(object)
 }
 
-// Lookup looks for fields in objects. It goes through each object once, however many fields there are.
+// Lookup looks for fields in objects. It walks through each object once, however many fields there are.
 type Lookup struct {
 	fields []Field
 	root   *lookupNode
 }
 
-// lookupNode is a place that a path of a field leads through, or ends at.
+// lookupNode is a position on the path of a field.
 type lookupNode struct {
 	names     map[string]*lookupNode
 	item, key *lookupNode
-	// ends are the fields whose path ends here, by their place in the list.
+	// ends has the fields whose path ends here, as indexes of the list.
 	ends []int
 }
 
-// maxVisits is how many places of one object are visited. An object of 1.5 MiB has at most 750,000 values, and most paths lead to few of them.
-// Beyond it each field that was not found counts as set: nothing is taken over that may be in use.
+// maxVisits is the maximum number of visited positions in one object. An object of 1.5 MiB has at most 750,000
+// values, and most paths lead to few of them.
+//
+// Beyond this limit all fields count as set, so that no CRD with fields in use is taken over.
 const maxVisits = 1_000_000
 
-// LookupOf prepares to look for fields.
+// LookupOf returns a Lookup for fields.
 func LookupOf(fields []Field) *Lookup {
 	l := &Lookup{fields: slices.Clone(fields), root: &lookupNode{}}
 	for i, f := range fields {
@@ -53,7 +57,7 @@ func LookupOf(fields []Field) *Lookup {
 	return l
 }
 
-// next is the place one step further, which is made if there is none.
+// next returns the position one step further, and creates it if necessary.
 func (n *lookupNode) next(s step) *lookupNode {
 	of := func(at **lookupNode) *lookupNode {
 		if *at == nil {
@@ -77,7 +81,7 @@ func (n *lookupNode) next(s step) *lookupNode {
 	}
 }
 
-// Uses are those of the fields that an object sets, in their order.
+// Uses returns the fields that an object sets, in the order of the list.
 func (l *Lookup) Uses(object map[string]any) []Field {
 	found := l.Find(object)
 	if len(found) == 0 {
@@ -90,7 +94,7 @@ func (l *Lookup) Uses(object map[string]any) []Field {
 	return out
 }
 
-// Find is Uses, by the places of the fields in the list.
+// Find is like Uses, but returns indexes of the list.
 func (l *Lookup) Find(object map[string]any) []int {
 	var out []int
 	for i, set := range l.walk(object).set {
@@ -112,13 +116,13 @@ func (l *Lookup) walk(object map[string]any) *lookupWalk {
 	return w
 }
 
-// lookupWalk is one walk through an object.
+// lookupWalk is the state of one walk through an object.
 type lookupWalk struct {
 	set          []bool
 	visits, most int
 }
 
-// visit marks the fields at and below a place, where value is.
+// visit marks the fields at and below a position that has the given value.
 func (w *lookupWalk) visit(value any, at *lookupNode) {
 	if w.visits++; w.visits > w.most {
 		return
@@ -140,7 +144,7 @@ func (w *lookupWalk) visit(value any, at *lookupNode) {
 	}
 }
 
-// visitMap goes through the keys of the object, or the names that are looked for, whichever are fewer.
+// visitMap iterates over the keys of the object or over the names of the fields, whichever are fewer.
 func (w *lookupWalk) visitMap(value map[string]any, at *lookupNode) {
 	if at.key != nil {
 		for _, item := range value {
@@ -162,7 +166,7 @@ func (w *lookupWalk) visitMap(value map[string]any, at *lookupNode) {
 	}
 }
 
-// step is one step of a path: to a field by its name, to each item of a list, or to each value of a map.
+// step is one step of a path: to a field by name, to each item of a list, or to each value of a map.
 type step struct {
 	name string
 	kind stepKind
@@ -176,7 +180,7 @@ const (
 	byKey
 )
 
-// steps are the parts of a path.
+// steps returns the steps of a path.
 func steps(path string) []step {
 	var out []step
 	name, named := strings.Builder{}, false

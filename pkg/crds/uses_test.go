@@ -42,7 +42,7 @@ spec:
 		"spec.none.of.it":                 false,
 		"spec.noItems":                    false,
 		"spec.noItems[]":                  false,
-		"spec.nothing":                    true, // tls: {} says something
+		"spec.nothing":                    true, // for example, tls: {} has a meaning
 		"spec.zero":                       true,
 		"spec.disabled":                   true,
 		"spec.missing":                    false,

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAnObjectIsGoneThroughOnce, however many fields are looked for: the work is counted.
+// TestAnObjectIsGoneThroughOnce counts the visits, and checks that their number does not depend on the number of
+// fields.
 func TestAnObjectIsGoneThroughOnce(t *testing.T) {
 	const items = 100_000
 	list := make([]any, items)
@@ -27,7 +28,8 @@ func TestAnObjectIsGoneThroughOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSearchedToTheEndCountsAsUsed: nothing is taken over that may be in use.
+// TestWhatIsNotSearchedToTheEndCountsAsUsed checks that an incomplete search counts all fields as used, so that no
+// CRD with fields in use is taken over.
 func TestWhatIsNotSearchedToTheEndCountsAsUsed(t *testing.T) {
 	object := map[string]any{"a": make([]any, maxVisits)}
 	fields := []Field{{Path: "a[].b"}, {Path: "c"}}
@@ -40,7 +42,8 @@ func TestWhatIsNotSearchedToTheEndCountsAsUsed(t *testing.T) {
 	}
 }
 
-// TestOneWalkFindsWhatManyDo: it agrees with a walk for each field by itself, over objects and paths of many shapes.
+// TestOneWalkFindsWhatManyDo checks that one walk finds the same as a separate walk for each field, for objects and
+// paths of many shapes.
 func TestOneWalkFindsWhatManyDo(t *testing.T) {
 	for seed := range uint64(5000) {
 		shape, look := seed, seed+1
@@ -69,7 +72,7 @@ func TestOneWalkFindsWhatManyDo(t *testing.T) {
 
 func next(bits uint64) uint64 { return bits*6364136223846793005 + 1442695040888963407 }
 
-// shaped is a value that the bits of a number say.
+// shaped returns a value that is derived from the bits of a number.
 func shaped(bits *uint64, depth int) any {
 	*bits = next(*bits)
 	kind := *bits >> 33 % 4

@@ -8,7 +8,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestTheIngressOperatorTakesOver: a cluster's upgrade brings the ingress operator, which writes what we have made; it is its own then, until we are told to.
+// TestTheIngressOperatorTakesOver checks a CRD of hypergate that the ingress operator overwrites, for example after
+// an upgrade of the cluster added that operator. The ingress operator owns the CRD until hypergate gets consent to
+// take it over.
 func TestTheIngressOperatorTakesOver(t *testing.T) {
 	us := crds.Identity{LabelKey: "owner", LabelValue: "us", FieldManager: "hypergate"}
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
@@ -22,16 +24,24 @@ func TestTheIngressOperatorTakesOver(t *testing.T) {
 	}{
 		{"ours", []metav1.ManagedFieldsEntry{entry("hypergate", metav1.ManagedFieldsOperationApply, versions)}, crds.Ours},
 		{"the ingress operator wrote over it", []metav1.ManagedFieldsEntry{
-			entry("hypergate", metav1.ManagedFieldsOperationApply, label), entry("ingress-operator", metav1.ManagedFieldsOperationUpdate, versions),
+			entry("hypergate", metav1.ManagedFieldsOperationApply, label),
+			entry("ingress-operator", metav1.ManagedFieldsOperationUpdate, versions),
 		}, crds.IngressOperator},
 		{"both wrote the same", []metav1.ManagedFieldsEntry{
-			entry("hypergate", metav1.ManagedFieldsOperationApply, versions), entry("ingress-operator", metav1.ManagedFieldsOperationUpdate, versions),
+			entry("hypergate", metav1.ManagedFieldsOperationApply, versions),
+			entry("ingress-operator", metav1.ManagedFieldsOperationUpdate, versions),
 		}, crds.Ours},
 		{"anybody else did", []metav1.ManagedFieldsEntry{
 			entry("hypergate", metav1.ManagedFieldsOperationApply, label), entry("kubectl", metav1.ManagedFieldsOperationUpdate, versions),
 		}, crds.Ours},
 	} {
-		marks := crds.MetadataOf(&metav1.ObjectMeta{Name: "gateways.gateway.networking.k8s.io", Labels: map[string]string{"owner": "us"}, ManagedFields: test.fields}, us)
+		marks := crds.MetadataOf(
+			&metav1.ObjectMeta{
+				Name: "gateways.gateway.networking.k8s.io", Labels: map[string]string{"owner": "us"},
+				ManagedFields: test.fields,
+			},
+			us,
+		)
 		if got := crds.OwnerOf(marks, nil).Kind; got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
