@@ -69,7 +69,8 @@ func TestRealCauses(t *testing.T) {
 				w.create(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-gone}, ` +
 					`webhooks: [{name: gone.example.com, sideEffects: None,
 					admissionReviewVersions: [v1], failurePolicy: Fail, ` +
-					`clientConfig: {url: "https://127.0.0.1:1/"}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, ` + guard + `}]}`)
+					`clientConfig: {url: "https://127.0.0.1:1/"}, ` +
+					`namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, ` + guard + `}]}`)
 			},
 			object: configMap,
 			class:  apply.Denied, want: "denied by the admission webhook gone.example.com, which could not be called",
@@ -79,11 +80,12 @@ func TestRealCauses(t *testing.T) {
 				policies := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
 					Resource: "validatingadmissionpolicies"}
 				for resource, text := range map[string]string{
-					"validatingadmissionpolicies": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: NS-guard}, ` +
-						`spec: {validations: [{expression: "false"}],
+					"validatingadmissionpolicies": `{apiVersion: admissionregistration.k8s.io/v1, ` +
+						`kind: ValidatingAdmissionPolicy, metadata: {name: NS-guard}, spec: {validations: [{expression: "false"}],
 						matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, ` +
 						`resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}}}`,
-					"validatingadmissionpolicybindings": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: NS-guard}, ` +
+					"validatingadmissionpolicybindings": `{apiVersion: admissionregistration.k8s.io/v1, ` +
+						`kind: ValidatingAdmissionPolicyBinding, metadata: {name: NS-guard}, ` +
 						`spec: {policyName: NS-guard, validationActions: [Deny]}}`,
 				} {
 					policies.Resource = resource

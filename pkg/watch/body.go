@@ -10,29 +10,32 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// chargeKey is where a request's context has its charge.
+// chargeKey is the key of the charge in the context of a request.
 type chargeKey struct{}
 
 // charge is one request of a metered watch.
 type charge struct {
 	meter  *Meter
 	cancel context.CancelFunc
-	// page is how many objects a page of a list may have; 0 for a stream.
+	// page is the maximum number of objects in a page of a list. It is 0 for a stream.
 	page int64
 
-	// These are guarded by the meter's mu. lists: the list is not complete yet. failed is the bound that the request went beyond.
-	// timer ends a list that takes too long, turn a large message that does.
+	// The mu of the meter guards the next fields.
+	//
+	// lists means that the list is not complete yet. failed is the limit that the request exceeded. timer ends a list
+	// that takes too long. turn ends a large message that takes too long.
 	lists       bool
 	failed      *LimitError
 	timer, turn *time.Timer
 
 	mu sync.Mutex
-	// large: the request may read large messages, and no other may. done: it has ended. drains: the stream ends before the next message.
+	// large means that the request can read large messages, and no other request can. done means that the request has
+	// ended. drains means that the stream ends before the next message.
 	large, done, drains bool
 }
 
-// LimitBody counts and bounds the body of the answer to a request, which is JSON, if the request is one of a metered
-// watch. The transport calls it.
+// LimitBody returns a body that counts and limits the bytes of a JSON response, if the request belongs to a metered
+// watch. Otherwise it returns body. The transport calls it.
 func LimitBody(r *http.Request, body io.ReadCloser) io.ReadCloser {
 	ctx := r.Context()
 	c, metered := ctx.Value(chargeKey{}).(*charge)
@@ -42,7 +45,7 @@ func LimitBody(r *http.Request, body io.ReadCloser) io.ReadCloser {
 	return &limitedBody{ReadCloser: body, ctx: ctx, charge: c}
 }
 
-// end ends the request. It returns the bound that the request went beyond, if there is one, and otherwise err.
+// end ends the request. It returns the limit that the request exceeded, or err if it exceeded none.
 func (c *charge) end(err error) error {
 	c.cancel()
 	c.meter.mu.Lock()
@@ -66,8 +69,8 @@ func (c *charge) end(err error) error {
 	return err
 }
 
-// listed notes that the list is complete, and events follow. A stream that had a large message is opened again, for smaller buffers. The caller
-// holds the meter's mu.
+// listed records that the list is complete and that events follow. If the stream had a large message, it is opened
+// again later, so that the decoder has smaller buffers. The caller holds the mu of the meter.
 func (c *charge) listed() {
 	c.lists = false
 	if c.timer != nil {
@@ -80,7 +83,7 @@ func (c *charge) listed() {
 	}
 }
 
-// drain ends the stream, as an API server does.
+// drain ends the stream in the same way as an API server.
 func (c *charge) drain() {
 	c.mu.Lock()
 	c.drains = true
@@ -88,7 +91,7 @@ func (c *charge) drain() {
 	c.cancel()
 }
 
-// enlarge waits until the request may read a large message.
+// enlarge waits until the request can read a large message.
 func (c *charge) enlarge(ctx context.Context) error {
 	c.mu.Lock()
 	has := c.large
@@ -113,7 +116,7 @@ func (c *charge) enlarge(ctx context.Context) error {
 	return nil
 }
 
-// delivered notes the end of a message.
+// delivered records the end of a message.
 func (c *charge) delivered() {
 	c.meter.mu.Lock()
 	lists := c.lists
@@ -129,16 +132,16 @@ func (c *charge) draining() bool {
 	return c.drains
 }
 
-// limitedBody is the body of an answer: messages in JSON, one after another. It is read by one goroutine.
+// limitedBody is the body of a response: a sequence of JSON messages. One goroutine reads it.
 type limitedBody struct {
 	io.ReadCloser
 	ctx    context.Context //nolint:containedctx // it is the request's, and Read has none
 	charge *charge
-	// message is the message under way.
+	// message is the message that is being read.
 	message answer.Scanner
 }
 
-// Read reads within the bounds.
+// Read reads within the limits.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.charge.draining() {
 		b.charge.meter.drain()
@@ -158,7 +161,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// scan counts the bytes of each message, and estimates what it takes in memory.
+// scan counts the bytes of each message, and estimates the memory that the message needs.
 func (b *limitedBody) scan(p []byte) error {
 	l := b.charge.meter.budget.limits
 	for len(p) > 0 {

@@ -11,51 +11,55 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
-// Budget bounds what all watches of one API server may read and keep. It is safe for concurrent use.
+// Budget limits what all watches of one API server can read and keep. It is safe for concurrent use.
 type Budget struct {
 	limits Limits
-	// large is held by the one request that may read a large message.
+	// large is held by the one request that can read a large message.
 	large chan struct{}
 	now   func() time.Time
 
 	mu sync.Mutex
-	// kept is the estimated memory of what all watches keep.
+	// kept is the estimated memory, in bytes, of what all watches keep.
 	kept int64
 }
 
-// NewBudget makes a budget of which nothing is used.
+// NewBudget returns an unused budget.
 func NewBudget(limits Limits) *Budget {
 	return &Budget{limits: limits, large: make(chan struct{}, 1), now: time.Now}
 }
 
-// Meter holds one watch to the bounds of a budget. A nil Meter has no bounds.
+// Meter applies the limits of a budget to one watch. A nil Meter has no limits.
 //
-// The requests of an attempt carry the meter in their context; LimitBody, called by the transport, counts their bytes. Whoever keeps the objects
-// reports each one. An attempt that goes beyond a bound ends, and until its pause is over List and Watch fail without a request.
+// The requests of an attempt carry the meter in their context. The transport calls LimitBody, which counts their
+// bytes. The code that keeps the objects reports each one to the meter.
+//
+// An attempt that exceeds a limit ends. Until its pause is over, List and Watch fail without a request.
 type Meter struct {
 	budget *Budget
 	name   string
 
 	mu sync.Mutex
-	// rate bounds the bytes of lists and events.
+	// rate limits the bytes of lists and events.
 	rate *rate.Limiter
-	// bytes and objects are those of the list under way, listing is the memory of what is kept of it.
+	// bytes and objects count the current list. listing is the memory of what is kept of that list.
 	bytes, listing int64
 	objects        int
-	// kept is the memory of what the watch has kept of the last list and the events since.
+	// kept is the memory of what the watch keeps of the last list and the events after it.
 	kept int64
-	// over is the bound that the last attempt went beyond; until is the end of the pause. settled: a list was complete since.
+	// over is the limit that the last attempt exceeded. settled means that a list was complete since then. until is
+	// the end of the pause.
 	over    *LimitError
 	settled bool
 	until   time.Time
 	pause   time.Duration
-	// current is the request under way.
+	// current is the current request.
 	current *charge
-	// drained is when this side ended the last stream; zero: it did not.
+	// drained is when this side ended the last stream. Zero means that it did not.
 	drained time.Time
 }
 
-// Meter makes the meter of one watch. resource is what is watched, for errors. A nil Budget makes a nil Meter.
+// Meter returns the meter of one watch. resource is the watched resource, for errors. A nil Budget returns a nil
+// Meter.
 func (b *Budget) Meter(resource string) *Meter {
 	if b == nil {
 		return nil
@@ -63,12 +67,12 @@ func (b *Budget) Meter(resource string) *Meter {
 	return &Meter{budget: b, name: resource, settled: true, rate: b.limiter()}
 }
 
-// limiter bounds the bytes of a watch.
+// limiter returns a rate limiter for the bytes of a watch.
 func (b *Budget) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(b.limits.Rate), b.limits.Burst)
 }
 
-// Over is the bound that the watch went beyond, from then until a list is complete again; nil otherwise.
+// Over returns the limit that the watch exceeded, until a list is complete again. Otherwise it returns nil.
 func (m *Meter) Over() error {
 	if m == nil {
 		return nil
@@ -81,7 +85,7 @@ func (m *Meter) Over() error {
 	return m.over
 }
 
-// Watch opens a watch within the bounds.
+// Watch opens a watch within the limits.
 func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) (apiwatch.Interface, error) {
 	if m == nil {
 		return open(ctx, o)
@@ -98,7 +102,8 @@ func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) 
 	return limitedStream{stream, c}, nil
 }
 
-// Drained reports whether this side ended the last stream, to give back its buffers, a moment before now. It is asked once for each stream.
+// Drained reports whether this side ended the last stream shortly before now, within resumeLate, to free its buffers.
+// Call it once for each stream, because it resets the result.
 func (m *Meter) Drained(now time.Time) bool {
 	if m == nil {
 		return false
@@ -110,14 +115,14 @@ func (m *Meter) Drained(now time.Time) bool {
 	return !at.IsZero() && now.Sub(at) <= resumeLate
 }
 
-// drain notes that this side ends the stream now.
+// drain records that this side ends the stream now.
 func (m *Meter) drain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drained = m.budget.now()
 }
 
-// limitedStream ends its request when it is stopped.
+// limitedStream is a stream that ends its request when it is stopped.
 type limitedStream struct {
 	apiwatch.Interface
 	charge *charge
@@ -129,7 +134,7 @@ func (s limitedStream) Stop() {
 	s.Interface.Stop()
 }
 
-// begin starts a request. lists: it is a list, and what was counted of the one before is void.
+// begin starts a request. lists means that the request is a list. Then the counts of the previous list are dropped.
 func (m *Meter) begin(ctx context.Context, lists bool) (context.Context, *charge, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +151,8 @@ func (m *Meter) begin(ctx context.Context, lists bool) (context.Context, *charge
 	return ctx, c, nil
 }
 
-// overdue ends a list that takes too long since it began to come. One of which nothing comes costs nothing: the API server ends it.
+// overdue ends a list that takes too long after its first bytes. A list without any bytes costs nothing, and the API
+// server ends it.
 func (m *Meter) overdue(c *charge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +161,7 @@ func (m *Meter) overdue(c *charge) {
 	}
 }
 
-// waits notes that a request waits for its turn to read a large message, which does not count as its time.
+// waits records that a request waits for its turn to read a large message. That time does not count for the request.
 func (m *Meter) waits(c *charge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +170,7 @@ func (m *Meter) waits(c *charge) {
 	}
 }
 
-// goesOn notes that a request has its turn. Others wait for it, so the message must end in time.
+// goesOn records that a request has its turn. Other requests wait for it, so the message must end in time.
 func (m *Meter) goesOn(c *charge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,7 +194,7 @@ func (m *Meter) release() {
 	m.listing = 0
 }
 
-// take adds to what all watches keep, and returns the sum.
+// take adds n bytes to what all watches keep, and returns the sum.
 func (b *Budget) take(n int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +202,7 @@ func (b *Budget) take(n int64) int64 {
 	return b.kept
 }
 
-// read counts bytes of a request.
+// read counts n bytes of a request. It returns the limit that the request exceeded, or nil.
 func (m *Meter) read(c *charge, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +226,7 @@ func (m *Meter) read(c *charge, n int64) error {
 	return nil
 }
 
-// tooLarge ends a request because of one message. A page of a list may be asked for again with fewer objects.
+// tooLarge ends a request because of one message. A page of a list can be requested again with fewer objects.
 func (m *Meter) tooLarge(c *charge, bound string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +238,7 @@ func (m *Meter) tooLarge(c *charge, bound string) error {
 	return c.failed
 }
 
-// trip ends an attempt, and makes the next one wait. The caller holds mu.
+// trip ends an attempt and starts the pause before the next one. The caller holds mu.
 func (m *Meter) trip(c *charge, bound string) {
 	if c == nil || c.failed != nil {
 		return
@@ -249,7 +255,7 @@ func (m *Meter) trip(c *charge, bound string) {
 	c.cancel()
 }
 
-// Adding counts an object of a list, before the list is complete. small is what is kept of it.
+// Adding counts an object of a list before the list is complete. small is what is kept of the object.
 func (m *Meter) Adding(small any) {
 	if m == nil {
 		return
@@ -265,7 +271,7 @@ func (m *Meter) Adding(small any) {
 	m.weigh(n, m.budget.take(n))
 }
 
-// Changed counts an event: before is what was kept of the object, after what is; nil when there is none.
+// Changed counts an event. before is what was kept of the object, and after is what is kept now. Nil means none.
 func (m *Meter) Changed(before, after any) {
 	if m == nil {
 		return
@@ -285,9 +291,10 @@ func (m *Meter) Changed(before, after any) {
 	m.weigh(now, m.budget.take(now-old))
 }
 
-// weigh compares what is kept with the bounds: of one object, of the watch, and of all watches. While a list is under
-// way, what the watch kept before does not count: the list is to take its place, and is the way back from too much. The
-// caller holds mu.
+// weigh compares what is kept with the limits of one object, of the watch, and of all watches. The caller holds mu.
+//
+// During a list, the objects that the watch kept before do not count. The new list replaces them, and so the watch
+// can recover after it exceeded a limit.
 func (m *Meter) weigh(object, total int64) {
 	kept := m.kept
 	if c := m.current; c != nil && c.lists {
@@ -305,8 +312,8 @@ func (m *Meter) weigh(object, total int64) {
 	}
 }
 
-// Listed ends a list: what was added is kept now, and what was kept before is not. An error says that the list went beyond a bound, and must
-// not be taken.
+// Listed ends a list. From now on, the added objects are kept, and the objects kept before are not. It returns an
+// error if the list exceeded a limit. The caller must not use such a list.
 func (m *Meter) Listed() error {
 	if m == nil {
 		return nil
@@ -325,7 +332,7 @@ func (m *Meter) Listed() error {
 	return nil
 }
 
-// Close gives back what the watch kept: it has ended, and its objects are let go.
+// Close gives back the budget of a watch that has ended and no longer keeps its objects.
 func (m *Meter) Close() {
 	if m == nil {
 		return

@@ -27,7 +27,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// liar is an API server that answers what a test likes.
+// liar is an API server whose responses a test defines.
 type liar struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ func newLiar(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n
 	return l
 }
 
-// newStreamingLiar answers lists that are streamed, and nothing else. After an answer the stream stays open.
+// newStreamingLiar returns a liar that serves only streamed lists. After its response the stream stays open.
 func newStreamingLiar(t *testing.T, answer func(w http.ResponseWriter, n int)) *liar {
 	t.Helper()
 	return newLiar(t, func(w http.ResponseWriter, r *http.Request, n int) {
@@ -88,10 +88,12 @@ type item struct {
 
 func (i *item) KeptBytes() int { return i.kept }
 
-// options are those of a watch of the liar's ConfigMaps.
+// options returns the options of a watch of the ConfigMaps of the liar.
 func (l *liar) options(t *testing.T, budget *watch.Budget) watch.Options {
 	t.Helper()
-	client, err := dynamic.NewForConfig(&rest.Config{Host: l.URL, QPS: -1, WrapTransport: func(next http.RoundTripper) http.RoundTripper { return counting{next} }})
+	client, err := dynamic.NewForConfig(&rest.Config{
+		Host: l.URL, QPS: -1, WrapTransport: func(next http.RoundTripper) http.RoundTripper { return counting{next} },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,28 +113,30 @@ func (l *liar) options(t *testing.T, budget *watch.Budget) watch.Options {
 }
 
 func object(i int, fields string) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%d","uid":"u%d","resourceVersion":"%d"}%s}`, i, i, i+1000, fields)
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%d","uid":"u%d","resourceVersion":"%d"}%s}`,
+		i, i, i+1000, fields)
 }
 
 func event(kind string, i int, fields string) string {
 	return `{"type":"` + kind + `","object":` + object(i, fields) + "}\n"
 }
 
-const listEnd = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"9999","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+const listEnd = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"9999",` +
+	`"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 
-// send writes, and reports whether somebody still reads.
+// send writes text, and reports whether the client still reads.
 func send(w http.ResponseWriter, text string) bool {
 	_, err := io.WriteString(w, text)
 	return err == nil && http.NewResponseController(w).Flush() == nil
 }
 
-// forever writes until nobody reads.
+// forever writes until the client no longer reads.
 func forever(w http.ResponseWriter, text func(i int) string) {
 	for i := 0; send(w, text(i)); i++ {
 	}
 }
 
-// small are limits that a test reaches soon, with a pause that it does not see the end of.
+// small returns limits that a test reaches soon, with a pause that lasts longer than the test.
 func small() watch.Limits {
 	l := watch.DefaultLimits()
 	l.Message, l.MessageCost, l.ListBytes, l.LargeMessage = 64<<10, 256<<10, 512<<10, 32<<10
@@ -141,7 +145,8 @@ func small() watch.Limits {
 	return l
 }
 
-// TestAnAPIServerCannotSendTooMuch: each bound ends the attempt, is named, and nothing is asked for before the pause is over.
+// TestAnAPIServerCannotSendTooMuch checks that each limit ends the attempt and is named in the error. No request
+// follows before the pause is over.
 func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 	t.Parallel()
 	padding := strings.Repeat("x", 1<<10)
@@ -218,7 +223,8 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 		"a list of one page without end": {
 			answer: func(w http.ResponseWriter, r *http.Request, _ int) {
 				if r.URL.Query().Has("watch") {
-					http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest"}`, http.StatusBadRequest)
+					http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest"}`,
+						http.StatusBadRequest)
 					return
 				}
 				send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[`+object(1, ""))
@@ -228,7 +234,8 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 		"pages without end": {
 			answer: func(w http.ResponseWriter, r *http.Request, _ int) {
 				if r.URL.Query().Has("watch") {
-					http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest"}`, http.StatusBadRequest)
+					http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest"}`,
+						http.StatusBadRequest)
 					return
 				}
 				send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"more"},"items":[]}`)
@@ -261,7 +268,7 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 				select {
 				case <-troubled:
 				case <-time.After(hang.Deadline):
-					t.Fatalf("no bound is named: %v", w.Err())
+					t.Fatalf("the error names no limit: %v", w.Err())
 				}
 			}
 			want := "the API server sends too much of configmaps: " + test.want + ": make the objects fewer or smaller"
@@ -278,7 +285,8 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 	}
 }
 
-// TestAWatchRecoversFromTooMuch by itself, once the API server is right again; until then it is a problem, also while an attempt is under way.
+// TestAWatchRecoversFromTooMuch checks that the watch recovers without a restart once the API server behaves
+// correctly. Until then it reports a problem, also during an attempt.
 func TestAWatchRecoversFromTooMuch(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -313,7 +321,8 @@ func TestAWatchRecoversFromTooMuch(t *testing.T) {
 	g.Expect(w.List()).To(gomega.HaveLen(1))
 }
 
-// TestAWatchRecoversFromTooMuchKept: events bring it beyond what it may keep, and the next list is short again.
+// TestAWatchRecoversFromTooMuchKept exceeds the limit of what the watch keeps with events. The next list is short
+// again.
 func TestAWatchRecoversFromTooMuchKept(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -337,7 +346,7 @@ func TestAWatchRecoversFromTooMuchKept(t *testing.T) {
 	g.Eventually(w.Err).Should(gomega.Succeed())
 }
 
-// TestAllWatchesShareATotal, and what a watch kept is free again when it ends.
+// TestAllWatchesShareATotal checks that all watches share one total, and that a watch frees its part when it ends.
 func TestAllWatchesShareATotal(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -363,14 +372,16 @@ func TestAllWatchesShareATotal(t *testing.T) {
 	secondCtx, cancelSecond := context.WithCancel(t.Context())
 	defer cancelSecond()
 	go second.Run(secondCtx)
-	g.Eventually(second.Err).Should(gomega.MatchError(gomega.ContainSubstring("what is kept of all objects of this API server has more than 600 KiB")))
+	g.Eventually(second.Err).Should(gomega.MatchError(
+		gomega.ContainSubstring("what is kept of all objects of this API server has more than 600 KiB")))
 	g.Expect(first.Err()).To(gomega.Succeed())
 	cancel()
 	<-ended
 	g.Eventually(second.Synced).Should(gomega.BeTrue())
 }
 
-// TestLargeListsPass: what real clusters have is read, streamed or in pages, and pages become smaller where objects are large.
+// TestLargeListsPass checks that lists of the size of real clusters are read, streamed or in pages. Pages become
+// smaller if objects are large.
 func TestLargeListsPass(t *testing.T) {
 	t.Parallel()
 	const objects = 5000
@@ -384,9 +395,10 @@ func TestLargeListsPass(t *testing.T) {
 				q := r.URL.Query()
 				switch {
 				case q.Get("sendInitialEvents") == "true" && !streaming:
-					http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest"}`, http.StatusBadRequest)
+					http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest"}`,
+						http.StatusBadRequest)
 				case q.Get("sendInitialEvents") == "true":
-					for i := range objects { // not sent one by one, which takes most of the test
+					for i := range objects { // not sent one by one, which would take most of the test
 						_, _ = io.WriteString(w, event("ADDED", i, fields))
 					}
 					send(w, listEnd)
@@ -399,7 +411,7 @@ func TestLargeListsPass(t *testing.T) {
 				}
 			})
 			limits := watch.DefaultLimits()
-			limits.Message, limits.LargeMessage = 512<<10, 32<<10 // a page of 250 has more
+			limits.Message, limits.LargeMessage = 512<<10, 32<<10 // a page of 250 exceeds this
 			w := watch.New(l.options(t, watch.NewBudget(limits)))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -428,10 +440,12 @@ func sendPage(w http.ResponseWriter, q url.Values, objects int, fields string) {
 	for i := from; i < to; i++ {
 		items = append(items, object(i, fields))
 	}
-	send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"`+more+`"},"items":[`+strings.Join(items, ",")+`]}`)
+	send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"`+more+`"},"items":[`+
+		strings.Join(items, ",")+`]}`)
 }
 
-// TestLargeMessagesAreReadOneAtATime: a stream that had one keeps the others waiting until it is opened again, and then their turn comes.
+// TestLargeMessagesAreReadOneAtATime checks that a stream with a large message delays the others until it is opened
+// again. Then the others get their turn.
 func TestLargeMessagesAreReadOneAtATime(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

@@ -14,43 +14,43 @@ import (
 )
 
 const (
-	// resumeEarly is how long before its own timeout a stream may end and still count as ended by that timeout: clocks
-	// differ a little. A stream that ends sooner was lost, and the watch lists again.
+	// resumeEarly is how long before its own timeout a stream can end and still count as ended by that timeout,
+	// because clocks differ a little. A stream that ends earlier was lost, and the watch lists again.
 	resumeEarly = time.Second
-	// resumeLate is how long after its timeout a stream may be opened again without a list. client-go does it at once;
-	// the rest is for a busy machine. An etcd cannot be restored and its API server started in this time. Beyond it the
-	// watch lists again.
+	// resumeLate is how long after its timeout a stream can be opened again without a list. client-go opens it at
+	// once; the rest is a margin for a busy machine. This time is too short to restore an etcd and start its API
+	// server. Beyond it, the watch lists again.
 	resumeLate = 10 * time.Second
 )
 
-// ErrNotResumed ends a list-and-watch whose stream was lost. It is not a failure: the next attempt lists.
+// ErrNotResumed ends a list-and-watch whose stream was lost. It is not a failure, because the next attempt lists.
 var ErrNotResumed = errors.New("the watch was lost, and is not resumed without a list")
 
-// Requests are a list and a watch of one resource.
+// Requests holds the list and the watch of one resource.
 type Requests struct {
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
-	// Begin is called before each list, streamed or not. It may be nil.
+	// Begin is called before each list, streamed or not. It can be nil.
 	Begin func()
-	// Session is the number of the present session, see WithSession. It may be nil: then there is one.
+	// Session returns the number of the current session, see WithSession. Nil means that there is only one session.
 	Session func() uint64
-	// Drained reports whether this side ended the last stream, at a time not long before now. It may be nil.
+	// Drained reports whether this side ended the last stream shortly before now. It can be nil.
 	Drained func(now time.Time) bool
 }
 
-// Consistent makes a Reflector list again after each stream that was lost.
+// Consistent returns a ListWatch that makes a Reflector list again after each lost stream.
 //
-// Without it a Reflector resumes at the version that it saw last. An API server whose etcd was restored from a backup
-// may not have come to that version yet. It accepts such a watch and sends nothing until it has (kubernetes#107457), so
-// that everything that happens until then goes unseen. A version number cannot prove the contrary: the server may have
-// passed it by other changes. A list can.
+// Without it, a Reflector resumes at the version that it saw last. An API server whose etcd was restored from a
+// backup might not have reached that version yet. It accepts such a watch, and sends nothing until it reaches the
+// version (kubernetes#107457). Everything that happens until then is missed. A version number cannot prove that the
+// history is the same, because the server can have passed it with other changes. A list can prove it.
 //
-// A stream that ends by its own timeout is resumed, as long as that happens at once. So there is no list at rest. The
-// same holds for a stream that this side ended, see Meter.
+// A stream that ends by its own timeout is resumed if the next one opens at once. So an idle cluster causes no lists.
+// The same applies to a stream that this side ended, see Meter.
 //
-// Lists ask for the newest version. A list of "at least the version that was seen last" waits in vain where that lies
-// in the future, and one of any version may come from an API server that lags behind. So what a list shows is at least
-// as new as everything that was answered before it began.
+// Lists request the newest version. A list of "at least the version that was seen last" waits in vain if that version
+// lies in the future. A list of any version can come from an API server that lags behind. So a list is at least as
+// new as everything that was answered before it began.
 func Consistent(r Requests) *cache.ListWatch { return consistentBy(r, clock.RealClock{}) }
 
 func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {
@@ -71,13 +71,13 @@ type consistent struct {
 	Requests
 	clock clock.PassiveClock
 
-	// mu guards what follows: client-go lists from a goroutine of its own.
+	// mu guards the fields below, because client-go lists from its own goroutine.
 	mu sync.Mutex
-	// listed: the last request was a list that worked, and a stream may go on from it.
+	// listed means that the last request was a successful list, so that a stream can start from it.
 	listed bool
-	// ends is when the timeout of the last stream ends it; zero without one.
+	// ends is when the timeout ends the last stream. It is zero without such a stream.
 	ends time.Time
-	// in is the session that the last request began in. No stream goes on from another one.
+	// in is the session in which the last request began. No stream resumes a request of another session.
 	in uint64
 }
 
@@ -103,7 +103,7 @@ func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.
 	}
 	stream, err := c.Watch(ctx, o)
 	if err == nil && c.Session() != in {
-		// It may have been opened in either, and would not end with the one that it counts for.
+		// The stream can belong to either session, and would not end with the session that it counts for.
 		stream.Stop()
 		stream, err = nil, ErrNotResumed
 	}
@@ -115,14 +115,14 @@ func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.
 	return stream, err
 }
 
-// next keeps how the next stream may begin.
+// next records how the next stream can begin.
 func (c *consistent) next(listed bool, ends time.Time, in uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed, c.ends, c.in = listed, ends, in
 }
 
-// resumes reports whether a stream may begin without a list now. It may once.
+// resumes reports whether a stream can begin now without a list. One list allows one stream.
 func (c *consistent) resumes(now time.Time, in uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,33 +14,38 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// TestWhatIsResumed is the table of what a watch may go on from without a list.
+// TestWhatIsResumed checks from which state a watch can continue without a list.
 func TestWhatIsResumed(t *testing.T) {
 	t.Parallel()
 	const timeout = 300
 	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	type step struct {
 		after time.Duration
-		do    string // list, list fails, stream (a list that is streamed), watch
+		do    string // list, list fails, stream (a streamed list), watch
 		fails bool
-		want  string // resumed, refused, or what the request fails with
+		want  string // sent, refused or fails
 	}
 	for name, steps := range map[string][]step{
-		"nothing was listed":                {{0, "watch", false, "refused"}},
-		"after a list":                      {{0, "list", false, "sent"}, {time.Hour, "watch", false, "sent"}},
-		"a list that failed":                {{0, "list", true, "fails"}, {0, "watch", false, "refused"}},
-		"one watch for a list":              {{0, "list", false, "sent"}, {0, "watch", true, "fails"}, {0, "watch", false, "refused"}},
-		"a watch that ended by its timeout": {{0, "list", false, "sent"}, {0, "watch", false, "sent"}, {seconds(timeout), "watch", false, "sent"}},
-		"again and again":                   {{0, "stream", false, "sent"}, {seconds(timeout), "watch", false, "sent"}, {seconds(timeout + 1), "watch", false, "sent"}},
-		"a little early, as clocks are":     {{0, "stream", false, "sent"}, {seconds(timeout - 0.5), "watch", false, "sent"}},
-		"a stream that was lost":            {{0, "stream", false, "sent"}, {seconds(timeout - 2), "watch", false, "refused"}},
-		"a stream that was lost at once":    {{0, "stream", false, "sent"}, {0, "watch", false, "refused"}},
-		"too late":                          {{0, "stream", false, "sent"}, {seconds(timeout + 11), "watch", false, "refused"}},
+		"nothing was listed":   {{0, "watch", false, "refused"}},
+		"after a list":         {{0, "list", false, "sent"}, {time.Hour, "watch", false, "sent"}},
+		"a list that failed":   {{0, "list", true, "fails"}, {0, "watch", false, "refused"}},
+		"one watch for a list": {{0, "list", false, "sent"}, {0, "watch", true, "fails"}, {0, "watch", false, "refused"}},
+		"a watch that ended by its timeout": {
+			{0, "list", false, "sent"}, {0, "watch", false, "sent"}, {seconds(timeout), "watch", false, "sent"},
+		},
+		"again and again": {
+			{0, "stream", false, "sent"}, {seconds(timeout), "watch", false, "sent"}, {seconds(timeout + 1), "watch", false, "sent"},
+		},
+		"a little early, as clocks are":  {{0, "stream", false, "sent"}, {seconds(timeout - 0.5), "watch", false, "sent"}},
+		"a stream that was lost":         {{0, "stream", false, "sent"}, {seconds(timeout - 2), "watch", false, "refused"}},
+		"a stream that was lost at once": {{0, "stream", false, "sent"}, {0, "watch", false, "refused"}},
+		"too late":                       {{0, "stream", false, "sent"}, {seconds(timeout + 11), "watch", false, "refused"}},
 		"in time, and the server does not answer": {
 			{0, "stream", false, "sent"}, {seconds(timeout), "watch", true, "fails"}, {0, "watch", false, "refused"},
 		},
 		"a list after it was refused": {
-			{0, "stream", false, "sent"}, {0, "watch", false, "refused"}, {0, "stream", false, "sent"}, {seconds(timeout), "watch", false, "sent"},
+			{0, "stream", false, "sent"}, {0, "watch", false, "refused"}, {0, "stream", false, "sent"},
+			{seconds(timeout), "watch", false, "sent"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,8 +87,9 @@ func TestWhatIsResumed(t *testing.T) {
 	}
 }
 
-// TestListsAskForTheNewest: a list of "at least what was seen last" waits in vain when that lies in the future, and one
-// of any version may be older than a write that was answered before.
+// TestListsAskForTheNewest checks that lists request the newest version. A list of "at least what was seen last"
+// waits in vain if that version lies in the future. A list of any version can be older than a write that was answered
+// before.
 func TestListsAskForTheNewest(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -99,7 +105,11 @@ func TestListsAskForTheNewest(t *testing.T) {
 			return apiwatch.NewFake(), nil
 		},
 	})
-	for _, o := range []metav1.ListOptions{{ResourceVersion: "0"}, {ResourceVersion: "7", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, {Continue: "next"}} {
+	for _, o := range []metav1.ListOptions{
+		{ResourceVersion: "0"},
+		{ResourceVersion: "7", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan},
+		{Continue: "next"},
+	} {
 		if _, err := lw.ListWithContextFunc(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -116,12 +126,12 @@ func TestListsAskForTheNewest(t *testing.T) {
 		t.Error(diff)
 	}
 	if begun != 3 {
-		t.Errorf("%d lists began, want 3: the next page is none", begun)
+		t.Errorf("%d lists began, want 3: the next page does not count", begun)
 	}
 }
 
-// TestNothingIsResumedInAnotherSession: the versions of another server say nothing. Nor does a stream go on that was
-// opened while the session changed.
+// TestNothingIsResumedInAnotherSession checks that versions of another server do not count. A stream that was opened
+// while the session changed must not continue either.
 func TestNothingIsResumedInAnotherSession(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{"after a list": "list", "after a stream": "stream"} {
@@ -144,7 +154,8 @@ func TestNothingIsResumedInAnotherSession(t *testing.T) {
 					_, err := lw.ListWithContextFunc(t.Context(), metav1.ListOptions{})
 					return err
 				}
-				_, err := lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: new(true), TimeoutSeconds: new(int64(300))})
+				_, err := lw.WatchFuncWithContext(t.Context(),
+					metav1.ListOptions{SendInitialEvents: new(true), TimeoutSeconds: new(int64(300))})
 				now.SetTime(now.Now().Add(300 * time.Second))
 				return err
 			}

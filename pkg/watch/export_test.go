@@ -1,4 +1,4 @@
 package watch
 
-// Meter is what holds the watch to its budget.
+// Meter returns the meter that limits the watch to its budget.
 func (w *Watch) Meter() *Meter { return w.meter }

@@ -15,26 +15,26 @@ import (
 // OpenFunc opens a watch.
 type OpenFunc func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
 
-// ListFunc reads a list, or a page of it.
+// ListFunc reads a list, or a page of a list.
 type ListFunc func(context.Context, metav1.ListOptions) (runtime.Object, error)
 
-// ShrinkFunc leaves of an object what is kept.
+// ShrinkFunc reduces an object to what is kept of it.
 type ShrinkFunc func(obj any) (Small, error)
 
-// Small is an object of which only what is kept is left.
+// Small is an object reduced to what is kept of it.
 type Small struct {
 	metav1.Object
 	Kept any
 }
 
-// GetObjectKind is empty.
+// GetObjectKind returns an empty kind.
 func (Small) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns the same object: what is kept is not changed.
+// DeepCopyObject returns the same object, because what is kept does not change.
 func (s Small) DeepCopyObject() runtime.Object { return s }
 
-// List reads a list within the bounds, page by page. Each object is shrunk before the next page is read: client-go's own pager would hold all of
-// them whole.
+// List reads a list within the limits, page by page. It shrinks each object before it reads the next page. The pager
+// of client-go would hold all objects unshrunk.
 func (m *Meter) List(ctx context.Context, o metav1.ListOptions, list ListFunc, shrink ShrinkFunc) (runtime.Object, error) {
 	if m == nil {
 		return list(ctx, o)
@@ -50,9 +50,11 @@ func (m *Meter) List(ctx context.Context, o metav1.ListOptions, list ListFunc, s
 	return all, nil
 }
 
-func (m *Meter) pages(ctx context.Context, c *charge, o metav1.ListOptions, list ListFunc, shrink ShrinkFunc) (*internalversion.List, error) {
+func (m *Meter) pages(
+	ctx context.Context, c *charge, o metav1.ListOptions, list ListFunc, shrink ShrinkFunc,
+) (*internalversion.List, error) {
 	if o.ResourceVersion == "0" {
-		o.ResourceVersion = "" // the API server answers 0 from its cache, and then without pages
+		o.ResourceVersion = "" // the API server answers 0 from its cache, without pages
 	}
 	all := &internalversion.List{}
 	for o.Limit = pageSize; ; {
@@ -71,18 +73,18 @@ func (m *Meter) pages(ctx context.Context, c *charge, o metav1.ListOptions, list
 		if err := m.read(c, leastPage); err != nil {
 			return nil, err
 		}
-		o.ResourceVersion, o.ResourceVersionMatch = "", "" // the token has them
+		o.ResourceVersion, o.ResourceVersionMatch = "", "" // the continue token has them
 	}
 }
 
-// asks notes how many objects the next page may have.
+// asks records the maximum number of objects of the next page.
 func (m *Meter) asks(c *charge, limit int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c.page = limit
 }
 
-// tooLargePage reports whether a page was too large, and a smaller one may not be.
+// tooLargePage reports whether a page was too large and a smaller page can be within the limit.
 func (m *Meter) tooLargePage(c *charge) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +95,7 @@ func (m *Meter) tooLargePage(c *charge) bool {
 	return true
 }
 
-// addPage adds what is kept of a page, and returns where the next one begins; empty after the last.
+// addPage adds what is kept of a page. It returns the continue token of the next page, or "" after the last page.
 func (m *Meter) addPage(all *internalversion.List, page runtime.Object, shrink ShrinkFunc) (string, error) {
 	list, err := meta.ListAccessor(page)
 	if err != nil {

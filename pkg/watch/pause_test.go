@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestPausesGrow while bounds are broken, up to the longest, and are short again after a time within the bounds.
+// TestPausesGrow checks that pauses grow up to the longest one while limits are exceeded. They are short again after
+// a time within the limits.
 func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
@@ -18,7 +19,7 @@ func TestPausesGrow(t *testing.T) {
 		_ = broken(t, m).end(nil)
 		pause := m.until.Sub(now)
 		if now = m.until.Add(-time.Nanosecond); m.Over() == nil {
-			t.Error("it is not a problem")
+			t.Error("Over does not report the exceeded limit")
 		}
 		if _, _, err := m.begin(t.Context(), true); err == nil {
 			t.Error("an attempt before the pause is over")
@@ -37,7 +38,7 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-// broken is a list that went beyond a bound, and has not ended.
+// broken returns a list that exceeded a limit and has not ended.
 func broken(t *testing.T, m *Meter) *charge {
 	t.Helper()
 	_, c, err := m.begin(t.Context(), true)
@@ -50,7 +51,7 @@ func broken(t *testing.T, m *Meter) *charge {
 	return c
 }
 
-// TestOneLargeMessageAtATime: the second waits until the first request has ended.
+// TestOneLargeMessageAtATime checks that the second request waits until the first one has ended.
 func TestOneLargeMessageAtATime(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(DefaultLimits())
@@ -67,7 +68,7 @@ func TestOneLargeMessageAtATime(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	for range 20 { // one of two ways that are open would be taken by chance
+	for range 20 { // a select with two ready cases would choose one at random
 		if second.enlarge(ended) == nil {
 			t.Fatal("two large messages are read at once")
 		}
@@ -79,8 +80,8 @@ func TestOneLargeMessageAtATime(t *testing.T) {
 	_ = second.end(nil)
 }
 
-// TestALargeMessageEnds: other requests wait for a large message, so it has a deadline, in an event as in a list. A request that
-// waits for its turn is not charged for that time.
+// TestALargeMessageEnds checks that a large message has a deadline, in an event as in a list, because other requests
+// wait for it. The time that a request waits for its turn does not count.
 func TestALargeMessageEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,29 +105,30 @@ func TestALargeMessageEnds(t *testing.T) {
 		go func() { waited <- second.enlarge(t.Context()) }()
 		<-time.After(MaxListTime + time.Second)
 		if events.Over() == nil {
-			t.Error("a message without an end goes on")
+			t.Error("a message without an end continues")
 		}
 		_ = first.end(nil)
 		if err := <-waited; err != nil {
 			t.Error(err)
 		}
 		if err := list.Over(); err != nil {
-			t.Errorf("the list that waited is to blame: %v", err)
+			t.Errorf("the waiting list exceeded a limit: %v", err)
 		}
 		<-time.After(MaxListTime + time.Second)
 		if list.Over() == nil {
-			t.Error("a list without an end goes on")
+			t.Error("a list without an end continues")
 		}
 		_ = second.end(nil)
 	})
 }
 
-// TestAListBeyondABoundIsNotTaken, although the request may have ended without an error.
+// TestAListBeyondABoundIsNotTaken checks that such a list is refused, even if the request ended without an
+// error.
 func TestAListBeyondABoundIsNotTaken(t *testing.T) {
 	t.Parallel()
 	m := NewBudget(DefaultLimits()).Meter("things")
 	broken(t, m)
 	if m.Listed() == nil || m.Over() == nil {
-		t.Error("it was taken")
+		t.Error("the list was accepted")
 	}
 }

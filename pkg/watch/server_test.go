@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// server plays an API server that has ConfigMaps in it, as far as one list-and-watch can tell.
+// server simulates an API server with ConfigMaps, as far as one list-and-watch can observe it.
 type server struct {
 	streaming bool // serves lists as streams
 
@@ -23,9 +23,10 @@ type server struct {
 	version int
 	objects map[string]*corev1.ConfigMap
 	streams []*apiwatch.RaceFreeFakeWatcher
-	// history are the changes that watches show, oldest first. A watch begins with those after the version that it asks for.
+	// history holds the changes that watches show, oldest first. A watch begins after the version that it requests.
 	history []change
-	// from is the version that a stream began at. What is not newer is not sent, as kube-apiserver does it (kubernetes#107457).
+	// from is the version at which a stream began. Only newer changes are sent, as in kube-apiserver
+	// (kubernetes#107457).
 	from     map[*apiwatch.RaceFreeFakeWatcher]int
 	listErr  error
 	watchErr error
@@ -33,17 +34,20 @@ type server struct {
 	onWatch  func()
 }
 
-// change is one of history.
+// change is one entry of the history.
 type change struct {
 	version int
 	apiwatch.Event
 }
 
 func newServer(streaming bool) *server {
-	return &server{streaming: streaming, objects: map[string]*corev1.ConfigMap{}, from: map[*apiwatch.RaceFreeFakeWatcher]int{}, onWatch: func() {}}
+	return &server{
+		streaming: streaming, objects: map[string]*corev1.ConfigMap{},
+		from: map[*apiwatch.RaceFreeFakeWatcher]int{}, onWatch: func() {},
+	}
 }
 
-// options are those of a watch of this server.
+// options returns the options of a watch of this server.
 func (s *server) options() watch.Options {
 	return watch.Options{Name: "configmaps", List: s.list, Watch: s.watch, Example: &corev1.ConfigMap{}}
 }
@@ -95,10 +99,10 @@ func (s *server) watch(_ context.Context, o metav1.ListOptions) (apiwatch.Interf
 	return stream, nil
 }
 
-// put creates or changes an object; data is what is in it.
+// put creates or changes an object. data is its content.
 func (s *server) put(name, data string) { s.change(name, data, true) }
 
-// putUnseen is put, of which no watch tells.
+// putUnseen is put without an event.
 func (s *server) putUnseen(name, data string) { s.change(name, data, false) }
 
 func (s *server) change(name, data string, seen bool) {
@@ -107,8 +111,9 @@ func (s *server) change(name, data string, seen bool) {
 	s.version++
 	_, exists := s.objects[name]
 	o := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: strconv.Itoa(s.version), Labels: map[string]string{"big": "label"}},
-		Data:       map[string]string{"data": data},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: strconv.Itoa(s.version),
+			Labels: map[string]string{"big": "label"}},
+		Data: map[string]string{"data": data},
 	}
 	s.objects[name] = o
 	switch {
@@ -132,7 +137,7 @@ func (s *server) show(kind apiwatch.EventType, o *corev1.ConfigMap) {
 
 func (s *server) remove(name string) { s.take(name, true) }
 
-// removeUnseen is remove, of which no watch tells.
+// removeUnseen is remove without an event.
 func (s *server) removeUnseen(name string) { s.take(name, false) }
 
 func (s *server) take(name string, seen bool) {
@@ -147,7 +152,7 @@ func (s *server) take(name string, seen bool) {
 	}
 }
 
-// expire ends all streams as an API server does that no longer knows what they have seen.
+// expire ends all streams, like an API server that no longer has the versions that they have seen.
 func (s *server) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,14 +163,14 @@ func (s *server) expire() {
 	s.streams = nil
 }
 
-// fail makes lists and watches fail; nil mends them.
+// fail makes lists and watches fail. Nil makes them work again.
 func (s *server) fail(list, watch error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listErr, s.watchErr = list, watch
 }
 
-// restore puts what there was at some version in the place of what there is, as from a backup, and ends all streams.
+// restore replaces the current state by the state at a version, as from a backup, and ends all streams.
 func (s *server) restore(version int, objects map[string]*corev1.ConfigMap) {
 	s.mu.Lock()
 	s.version, s.objects = version, objects
@@ -184,7 +189,7 @@ func (s *server) hangUp() {
 	s.streams = nil
 }
 
-// open are the streams that have not been stopped.
+// open returns the number of streams that have not been stopped.
 func (s *server) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

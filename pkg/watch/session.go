@@ -2,17 +2,18 @@ package watch
 
 import "context"
 
-// sessionKey is the key of what WithSession keeps in a context.
+// sessionKey is the context key of WithSession.
 type sessionKey struct{}
 
-// WithSession is for the watches of a cluster whose server may become another one, as with another kubeconfig. The
-// number changes with that. What a watch has shown before counts no more as known, until a list that began after it was
-// taken.
+// WithSession returns a context for watches of a cluster whose server can be replaced, for example by another
+// kubeconfig. number returns the session, and changes with each replacement. What a watch has shown in an earlier
+// session no longer counts as known, until the watch receives a list that began in the new session.
 func WithSession(ctx context.Context, number func() uint64) context.Context {
 	return context.WithValue(ctx, sessionKey{}, number)
 }
 
-// SessionFrom is the number of the present session; always the same without WithSession.
+// SessionFrom returns the function that returns the number of the current session. Without WithSession, that number
+// never changes.
 func SessionFrom(ctx context.Context) func() uint64 {
 	if number, ok := ctx.Value(sessionKey{}).(func() uint64); ok {
 		return number
@@ -22,14 +23,14 @@ func SessionFrom(ctx context.Context) func() uint64 {
 
 func oneSession() uint64 { return 0 }
 
-// present is the number of the present session.
+// present returns the number of the current session.
 func (w *Watch) present() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.session()
 }
 
-// begin notes the session that a list begins in. The request itself may meet a later one.
+// begin records the session in which a list begins. The request itself can run in a later one.
 func (w *Watch) begin() {
 	w.mu.Lock()
 	if now := w.session(); w.begun != now {

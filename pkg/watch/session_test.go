@@ -13,8 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// TestAServerThatWentBackInTime: after a restore from a backup the versions that the watch has seen lie in the future.
-// A watch from there shows nothing.
+// TestAServerThatWentBackInTime restores the server from a backup. The versions that the watch has seen then lie in
+// the future, and a watch from such a version shows nothing.
 func TestAServerThatWentBackInTime(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "0")
@@ -34,8 +34,8 @@ func TestAServerThatWentBackInTime(t *testing.T) {
 	})
 }
 
-// TestAnotherSession: what was listed before counts no more as known, nor what failed before, nor a list that began
-// before.
+// TestAnotherSession checks that lists and failures of an earlier session no longer count, and that a list that began
+// in it does not count either.
 func TestAnotherSession(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		var session, during atomic.Uint64
@@ -67,8 +67,8 @@ func TestAnotherSession(t *testing.T) {
 		session.Add(1)
 		f.Expect(f.watch.Synced()).To(gomega.BeFalse())
 		f.Expect(f.names()).To(gomega.Equal([]string{"a"}), "what was seen stays")
-		if f.server.streaming { // otherwise the request that is hooked into comes before the list
-			during.Store(1) // the session changes while the list is under way
+		if f.server.streaming { // otherwise the hooked request comes before the list
+			during.Store(1) // the session changes during the list
 			f.server.hangUp()
 			f.Eventually(session.Load).Should(gomega.Equal(uint64(2)))
 			f.Eventually(f.watch.Synced).Should(gomega.BeTrue(), "the stream that began before does not go on")

@@ -9,17 +9,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// restTime is how long a watch that has lost its Patience rests before it asks again, should nobody tell it of news.
+// restTime is how long a watch whose Patience ended waits before it tries again, if Set brings no new version
+// earlier.
 const restTime = 5 * time.Minute
 
-// Switch is a watch of what is not always there, such as the objects of a CRD: it is on while they are, and begins with an empty copy each time.
-// It is safe for concurrent use.
+// Switch is a watch of objects that do not always exist, such as the objects of a CRD. It is on while they can exist,
+// and begins with an empty copy each time. It is safe for concurrent use.
 type Switch struct {
 	opts Options
-	// rate bounds the bytes of all its watches together. It is nil if they have no bound.
+	// rate limits the bytes of all its watches together. It is nil without a limit.
 	rate *rate.Limiter
 
-	// mu guards what follows. The watch that is on has a lock of its own, and never takes this one.
+	// mu guards the fields below. The active watch has its own lock, and never takes this one.
 	mu           sync.Mutex
 	on           *Watch
 	key, version string
@@ -27,7 +28,7 @@ type Switch struct {
 	ended        chan struct{}
 }
 
-// NewSwitch prepares a watch that is off. All watches that it switches on share one rate of bytes.
+// NewSwitch returns a switch that is off. All watches that it starts share one byte rate.
 func NewSwitch(opts Options) *Switch {
 	s := &Switch{opts: opts}
 	if opts.Budget != nil {
@@ -36,9 +37,11 @@ func NewSwitch(opts Options) *Switch {
 	return s
 }
 
-// Set switches the watch on for what has this key, such as a CRD's UID, and off for the empty key. Another key begins anew. So does another
-// version, such as a CRD's resourceVersion, if the watch had lost its Patience, and in no other case. Set returns at once; the watch ends with ctx
-// at the latest.
+// Set switches the watch on for a key, such as the UID of a CRD, and off for the empty key. Another key starts a new
+// watch with an empty copy.
+//
+// Another version, such as the resourceVersion of a CRD, starts a new watch only if the Patience of the current watch
+// has ended. Set returns at once. The watch ends with ctx at the latest.
 func (s *Switch) Set(ctx context.Context, key, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +64,7 @@ func (s *Switch) Set(ctx context.Context, key, version string) {
 	s.on, s.stop, s.ended = on, cancel, ended
 	go func() {
 		defer cancel()
-		defer on.meter.Close() // Run leaves it to whoever may run the watch again
+		defer on.meter.Close() // Run keeps the budget for another Run
 		on.Run(ctx)
 		close(ended)
 		for ctx.Err() == nil {
@@ -74,7 +77,7 @@ func (s *Switch) Set(ctx context.Context, key, version string) {
 	}()
 }
 
-// rests says whether the watch has lost its Patience, and not found anything since.
+// rests reports whether the Patience of the watch has ended and nothing was found since.
 func (s *Switch) rests() bool {
 	select {
 	case <-s.ended:
@@ -84,20 +87,21 @@ func (s *Switch) rests() bool {
 	}
 }
 
-// On is the watch while it is on, and nil otherwise. Whoever looks at it more than once looks at one copy.
+// On returns the watch while it is on, and nil otherwise. A caller that reads it more than once should use one
+// result, so that it reads one copy.
 func (s *Switch) On() *Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.on
 }
 
-// Synced says whether the watch is on and its copy was complete at least once since.
+// Synced reports whether the watch is on and its copy was complete at least once since then.
 func (s *Switch) Synced() bool {
 	on := s.On()
 	return on != nil && on.Synced()
 }
 
-// Err is why the last attempt to list and watch failed, or nil; a watch that is off has none.
+// Err returns why the last attempt to list and watch failed, or nil. A watch that is off has no error.
 func (s *Switch) Err() error {
 	if on := s.On(); on != nil {
 		return on.Err()
@@ -105,7 +109,7 @@ func (s *Switch) Err() error {
 	return nil
 }
 
-// Get is as Watch.Get; a watch that is off has nothing.
+// Get works like Watch.Get. A watch that is off has no objects.
 func (s *Switch) Get(key string) (any, bool) {
 	if on := s.On(); on != nil {
 		return on.Get(key)
@@ -113,7 +117,7 @@ func (s *Switch) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// List is as Watch.List; a watch that is off has nothing.
+// List works like Watch.List. A watch that is off has no objects.
 func (s *Switch) List() []any {
 	if on := s.On(); on != nil {
 		return on.List()

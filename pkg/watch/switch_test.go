@@ -51,7 +51,7 @@ func TestASwitchBeginsWithAnEmptyCopy(t *testing.T) {
 	g.Expect(w.On()).To(gomega.BeNil())
 }
 
-// TestPatienceEnds: what the API server does not know is asked for until patience ends, and again when there is news of it.
+// TestPatienceEnds checks that an unknown resource is requested until patience ends, and again after a new version.
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := gomega.NewWithT(t), newServer(false)
@@ -64,7 +64,7 @@ func TestPatienceEnds(t *testing.T) {
 		options.OnTrouble = func() { trouble.Add(1) }
 		w := watch.NewSwitch(options)
 		w.Set(ctx, "crd", "1")
-		// asks is how often it asks within a minute.
+		// asks returns the number of requests within a minute.
 		asks := func() int {
 			before := s.count()
 			<-time.After(time.Minute)
@@ -73,7 +73,7 @@ func TestPatienceEnds(t *testing.T) {
 		}
 		g.Expect(asks()).To(gomega.BeNumerically(">", 1), "it was tried again before")
 		g.Expect(asks()).To(gomega.BeZero(), "patience has ended")
-		watch.New(options).Run(ctx) // ends, though its context does not
+		watch.New(options).Run(ctx) // ends, although its context does not
 		g.Expect(apierrors.IsNotFound(w.Err())).To(gomega.BeTrue())
 		w.Set(ctx, "crd", "1")
 		g.Expect(asks()).To(gomega.BeZero(), "nothing is new")
@@ -87,7 +87,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// TestOtherErrorsDoNotEndPatience: only what does not exist is left alone.
+// TestOtherErrorsDoNotEndPatience checks that only a 404 ends the attempts.
 func TestOtherErrorsDoNotEndPatience(t *testing.T) {
 	g, s := hang.Gomega(t), newServer(false)
 	s.fail(errors.New("out of order"), nil)

@@ -1,11 +1,25 @@
-// Package watch keeps a local copy of what one list-and-watch shows, and says when it changes.
+// Package watch keeps a local copy of the objects that one list-and-watch shows, and reports its changes.
 //
-// It is client-go's Reflector with three things that a SharedInformer does not offer: a bound on how long it waits before it tries again
-// after an outage (a SharedInformer's grows to a minute, which is longer than a cluster that came back should go unnoticed), the last error
-// (a watch that is forbidden must be named in a condition, not only logged), and one copy with one listener instead of queues for many.
+// It uses the Reflector of client-go, and adds three things that a SharedInformer does not offer:
 //
-// A watch with a Budget reads and keeps no more than its bounds allow: client-go streams lists through watches, which have no end that a
-// transport could wait for. See Meter.
+//   - A limit on the delay between attempts after an outage. The delay of a SharedInformer grows to one minute, which
+//     is too long after a cluster is back.
+//   - The last error. A condition must name a forbidden watch; a log line is not enough.
+//   - One copy with one listener, instead of queues for many listeners.
+//
+// # Workflow
+//
+// Run lists, streams events and lists again after each lost stream (see Consistent). The Reflector writes to the
+// copy, and OnEvent reports each change after the copy has it. OnSynced reports the first complete copy of a session.
+// After a failed attempt, Run records the error, calls OnTrouble if it is new, and tries again with backoff.
+//
+// # Invariants
+//
+//   - The copy survives outages. A failed list never empties it.
+//   - A list is at least as new as everything that was answered before it began.
+//   - After a new session begins, the copy is not synced until a list that began in that session.
+//   - A watch with a Budget reads and keeps no more than its limits allow. client-go streams lists through watches,
+//     which have no end that a transport could wait for. See Meter.
 package watch
 
 import (
@@ -29,7 +43,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// Waits between attempts while the API server does not answer. With jitter the longest is twice the maximum.
+// Delays between attempts while the API server does not respond. With jitter, the longest delay is twice the maximum.
 const (
 	firstDelay = 200 * time.Millisecond
 	maxDelay   = 4 * time.Second
@@ -38,46 +52,52 @@ const (
 
 // Event is one change of the copy.
 type Event struct {
-	// Object is the object as it is now, or as it last was. After a deletion its resourceVersion is the deletion's, unless Unseen.
+	// Object is the current object, or its last known state. After a deletion, its resourceVersion is that of the
+	// deletion, unless Unseen is set.
 	Object any
-	// Before is the object as the copy had it; nil where it had none.
+	// Before is the object as it was in the copy, or nil if the copy did not have it.
 	Before any
-	// Gone: the object is no longer there, or no longer selected.
+	// Gone means that the object no longer exists or is no longer selected.
 	Gone bool
-	// Unseen: the deletion itself was missed, a new list just does not have the object; Object may be old.
+	// Unseen means that the watch missed the deletion: only a new list showed that the object is gone. Object can be
+	// old.
 	Unseen bool
 }
 
-// Options say what to watch.
+// Options define what to watch and how.
 type Options struct {
-	// Name is what is watched, for errors: a resource.
+	// Name is the watched resource, for errors.
 	Name string
-	// List and Watch are the requests. Their context ends with Run's.
+	// List and Watch are the requests. Their context ends with that of Run.
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
-	// Example is an object of the type that is listed.
+	// Example is an object of the listed type.
 	Example runtime.Object
-	// Client is what List and Watch use: it tells whether watch-list streaming is supported.
+	// Client is the client that List and Watch use. It shows whether streaming lists are supported.
 	Client any
-	// Transform makes objects small before they are kept; each is transformed once. It may be nil. It must not fail: client-go only logs that, and leaves the object out.
+	// Transform makes objects small before they are kept. Each object is transformed once. It can be nil. It must not
+	// fail, because client-go only logs the error and leaves the object out.
 	Transform cache.TransformFunc
-	// OnEvent is told of every change, after it was made, from the watch's goroutine. It may be nil.
+	// OnEvent is called after every change, from the goroutine of the watch. It can be nil.
 	OnEvent func(Event)
-	// OnSynced is called when the copy is complete for the first time in a session, after OnEvent was for each object. It may be nil.
+	// OnSynced is called when the copy is complete for the first time in a session, after OnEvent for each object. It
+	// can be nil.
 	OnSynced func()
-	// OnListing is called before each list that the copy is made from, streamed or not. It may be nil.
+	// OnListing is called before each list that replaces the copy, streamed or not. It can be nil.
 	OnListing func()
-	// OnListed is called with the version of each list that the copy was made from, after OnEvent was for each object: that something which the copy never
-	// had came and went while nothing was watched shows in no event. It may be nil.
+	// OnListed is called with the version of each list that replaced the copy, after OnEvent for each object. An
+	// object that the copy never had can appear and disappear while nothing is watched. Such an object causes no
+	// event. OnListed can be nil.
 	OnListed func(version string)
-	// OnTrouble is called when attempts begin to fail, fail for another reason, or work again. It may be nil.
+	// OnTrouble is called when attempts begin to fail, fail for another reason, or work again. It can be nil.
 	OnTrouble func()
-	// Patience is for how long what the API server does not know at all (404) is asked for: the objects of a CRD that it has just got, or that has
-	// just gone. Then Run ends. Zero: for ever.
+	// Patience is how long to retry what the API server does not know at all (404), such as the objects of a CRD that
+	// was just created or deleted. Then Run ends. Zero means forever.
 	Patience time.Duration
-	// Budget bounds what is read and kept; nil: nothing does. The transport of List and Watch must call LimitBody.
+	// Budget limits what is read and kept. Nil means no limit. The transport of List and Watch must call LimitBody.
 	Budget *Budget
-	// Futile says which other errors count as that; nil: none. It is for what may be forbidden for ever, and what nobody waits for.
+	// Futile reports which other errors count as a 404 for Patience. Nil means none. It is for requests that can stay
+	// forbidden forever, and whose result is not needed.
 	Futile func(error) bool
 }
 
@@ -88,9 +108,10 @@ type Watch struct {
 	reflector *cache.Reflector
 	meter     *Meter
 
-	// mu guards what the watch's goroutine writes and others read.
+	// mu guards the fields that the goroutine of the watch writes and that others read.
 	mu sync.Mutex
-	// session is the present session. begun is the one that the last list began in, and synced whether a list that began in it was taken.
+	// session returns the current session. begun is the session in which the last list began. synced means that a
+	// list that began in it was stored.
 	session func() uint64
 	begun   uint64
 	synced  bool
@@ -98,7 +119,7 @@ type Watch struct {
 	log     logr.Logger
 }
 
-// New prepares a watch. Nothing happens before Run.
+// New prepares a watch. It sends nothing before Run.
 func New(opts Options) *Watch {
 	if opts.OnEvent == nil {
 		opts.OnEvent = func(Event) {}
@@ -122,14 +143,14 @@ func New(opts Options) *Watch {
 		Drained: w.meter.Drained,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := w.meter.List(ctx, o, opts.List, events{w}.shrink)
-			if err != nil { // a list that works proves nothing: the watch comes after it
+			if err != nil { // a successful list proves nothing: the watch follows it
 				w.record(err)
 			}
 			return list, err
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			stream, err := w.meter.Watch(ctx, o, opts.Watch)
-			if err != nil || w.meter.Over() == nil { // beyond a bound, only a complete list proves something
+			if err != nil || w.meter.Over() == nil { // after an exceeded limit, only a complete list is a proof
 				w.record(err)
 			}
 			return stream, err
@@ -144,8 +165,10 @@ func backoff() wait.Backoff {
 	return wait.Backoff{Duration: firstDelay, Cap: maxDelay, Steps: 10, Factor: 2, Jitter: 1}
 }
 
-// Run watches until ctx ends. Errors do not end it, but for what goes beyond Patience; see Err. client-go's own logging of every failed attempt is switched off: there is a line,
-// to the logger in ctx, when attempts begin to fail and when one works again.
+// Run watches until ctx ends. Errors do not end it, except after Patience; see Err.
+//
+// client-go does not log each failed attempt here. Run logs one line to the logger in ctx when attempts begin to
+// fail, and one when an attempt works again.
 func (w *Watch) Run(ctx context.Context) {
 	w.runsIn(ctx)
 	ctx = klog.NewContext(ctx, logr.Discard())
@@ -164,7 +187,7 @@ func (w *Watch) Run(ctx context.Context) {
 	})
 }
 
-// patience counts for how long something is not found.
+// patience measures how long something is not found.
 type patience struct {
 	most   time.Duration
 	futile func(error) bool
@@ -183,14 +206,15 @@ func (p *patience) ends(err error) bool {
 	return !p.since.IsZero() && time.Since(p.since) >= p.most
 }
 
-// Synced reports whether the copy was complete at least once in the present session.
+// Synced reports whether the copy was complete at least once in the current session.
 func (w *Watch) Synced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.synced && w.begun == w.session()
 }
 
-// Err is why the last attempt to list and watch failed, or nil if it did not: then a watch was opened. An attempt of an earlier session does not count.
+// Err returns why the last attempt to list and watch failed. It returns nil if that attempt opened a watch, or if it
+// belongs to an earlier session.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,13 +224,13 @@ func (w *Watch) Err() error {
 	return fmt.Errorf("watching %s: %w", w.opts.Name, w.err)
 }
 
-// Get is the object with that key (namespace/name, or name).
+// Get returns the object with the key (namespace/name, or name).
 func (w *Watch) Get(key string) (any, bool) {
-	obj, found, _ := w.store.GetByKey(key) // cache.Store's GetByKey has no error to return
+	obj, found, _ := w.store.GetByKey(key) // GetByKey of cache.Store has no error to return
 	return obj, found
 }
 
-// List is all objects, in no order.
+// List returns all objects, in no order.
 func (w *Watch) List() []any { return w.store.List() }
 
 func (w *Watch) runsIn(ctx context.Context) {
@@ -215,11 +239,11 @@ func (w *Watch) runsIn(ctx context.Context) {
 	w.log, w.session = logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name), SessionFrom(ctx)
 }
 
-// record keeps how an attempt ended, and tells of it if it ended otherwise than the one before.
+// record stores the result of an attempt. If it differs from the previous result, record logs it and calls OnTrouble.
 func (w *Watch) record(err error) {
 	over, isOver := errors.AsType[*LimitError](err)
 	if isOver {
-		err = over // without what client-go says beside it, which depends on the request
+		err = over // without the text of client-go, which depends on the request
 	} else {
 		err = answer.Brief(err)
 	}
@@ -242,12 +266,12 @@ func (w *Watch) record(err error) {
 	}
 }
 
-// isTrouble says whether an error should not have been expected.
+// isTrouble reports whether an error is unexpected.
 func (w *Watch) isTrouble(err error) bool {
 	return err != nil && (w.opts.Patience == 0 || !apierrors.IsNotFound(err))
 }
 
-// setSynced reports whether this was the first time in its session.
+// setSynced marks the copy as synced. It reports whether this was the first time in the session.
 func (w *Watch) setSynced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,11 +280,11 @@ func (w *Watch) setSynced() bool {
 	return first
 }
 
-// events is the store that the reflector writes to: it keeps the copy and tells of each change.
+// events is the store that the reflector writes to. It keeps the copy and reports each change.
 type events struct{ *Watch }
 
-// Transformer lets the reflector make objects small before it buffers them. It does so while a list is streamed, and in no other case; what it
-// made small is marked, so that no object is transformed twice.
+// Transformer returns the function that makes objects small before the reflector buffers them. The reflector calls it
+// only while a list is streamed. shrink marks each object, so that no object is transformed twice.
 func (e events) Transformer() cache.TransformFunc {
 	if e.opts.Transform == nil && e.meter == nil {
 		return nil
@@ -275,7 +299,7 @@ func (e events) Transformer() cache.TransformFunc {
 	}
 }
 
-// shrink makes an object small, and marks it.
+// shrink makes an object small, and marks it as small.
 func (e events) shrink(obj any) (Small, error) {
 	small, err := e.transform(obj)
 	if err != nil {
@@ -319,13 +343,14 @@ func (e events) Delete(obj any) error {
 	return nil
 }
 
-// before is what was kept of an object until now; nil when that is nothing.
+// before returns what was kept of an object until now, or nil if nothing was kept.
 func (e events) before(obj any) any {
 	before, _, _ := e.store.Get(obj)
 	return before
 }
 
-// Replace takes a new list. What the old copy had and the list has not is gone, though nobody saw it go.
+// Replace stores a new list. An object of the old copy that the list does not have is gone, although no event showed
+// it.
 func (e events) Replace(list []any, resourceVersion string) error {
 	kept, before := make([]any, 0, len(list)), make([]any, 0, len(list))
 	names := map[string]bool{}
@@ -366,7 +391,7 @@ func (e events) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// missing are the kept objects that a new list does not have.
+// missing returns the kept objects that a new list does not have.
 func (e events) missing(names map[string]bool) []any {
 	var gone []any
 	for _, key := range e.store.ListKeys() {

@@ -20,7 +20,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// log is what a watch told, one line per event.
+// log records what a watch reported, one line per event.
 type log struct {
 	mu    sync.Mutex
 	lines []string
@@ -32,7 +32,7 @@ func (l *log) add(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-// onEvent tells the name, the version and the content of the object, and what became of it.
+// onEvent logs the name, the version and the content of the object, and whether it is gone.
 func (l *log) onEvent(e watch.Event) {
 	o, ok := e.Object.(*corev1.ConfigMap)
 	if !ok {
@@ -42,7 +42,7 @@ func (l *log) onEvent(e watch.Event) {
 	l.add("%s v%s %q gone=%t unseen=%t", o.Name, o.ResourceVersion, o.Data["data"], e.Gone, e.Unseen)
 }
 
-// taken are the lines since the last call, sorted: objects of one list come in no order.
+// taken returns the lines since the last call, sorted, because objects of one list have no order.
 func (l *log) taken() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *log) all() []string {
 	return slices.Clone(l.lines)
 }
 
-// fixture is a server and a watch of it, not yet running.
+// fixture is a server and a watch of it that does not run yet.
 type fixture struct {
 	*testing.T
 	gomega.Gomega
@@ -82,7 +82,8 @@ func eachWay(t *testing.T, test func(*fixture)) {
 	}
 }
 
-// run starts the watch and returns what stops it and waits for its end. It stops at the end of the test at the latest.
+// run starts the watch. It returns a function that stops the watch and waits for its end. The watch stops at the end
+// of the test at the latest.
 func (f *fixture) run() func() {
 	f.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,7 +100,7 @@ func (f *fixture) run() func() {
 	return stop
 }
 
-// names are the objects of the copy.
+// names returns the names of the objects of the copy, sorted.
 func (f *fixture) names() []string {
 	out := []string{}
 	for _, obj := range f.watch.List() {
@@ -190,7 +191,8 @@ func TestAfterExpiryWhatWasMissedIsTold(t *testing.T) {
 	})
 }
 
-// TestEachListIsTold: of what came and went while nothing was watched there is no event.
+// TestEachListIsTold checks that each list is reported. An object that appeared and disappeared while nothing was
+// watched causes no event.
 func TestEachListIsTold(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
 		f := &fixture{T: t, Gomega: hang.Gomega(t), server: newServer(streaming), log: &log{}}
@@ -215,7 +217,8 @@ func TestTheCopyOutlivesAnOutage(t *testing.T) {
 
 		f.server.fail(errors.New("no route"), errors.New("no route"))
 		f.server.hangUp()
-		f.Eventually(f.watch.Err).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("watching configmaps"), gomega.ContainSubstring("no route"))))
+		f.Eventually(f.watch.Err).Should(gomega.MatchError(
+			gomega.And(gomega.ContainSubstring("watching configmaps"), gomega.ContainSubstring("no route"))))
 		f.Expect(f.watch.Synced()).To(gomega.BeTrue())
 		f.Expect(f.names()).To(gomega.Equal([]string{"a"}), "could not list is not the list is empty")
 		f.log.taken()
@@ -231,7 +234,8 @@ func TestAForbiddenListIsNamed(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.fail(forbidden("list"), forbidden("watch"))
 		f.run()
-		f.Eventually(f.watch.Err).Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("watching configmaps"), gomega.ContainSubstring("cannot list"))))
+		f.Eventually(f.watch.Err).Should(gomega.MatchError(
+			gomega.And(gomega.ContainSubstring("watching configmaps"), gomega.ContainSubstring("cannot list"))))
 		f.Expect(apierrors.IsForbidden(f.watch.Err())).To(gomega.BeTrue(), "the cause can be found in it")
 		f.Expect(f.watch.Synced()).To(gomega.BeFalse())
 		f.Expect(f.log.all()).To(gomega.BeEmpty())
@@ -242,12 +246,12 @@ func TestAForbiddenListIsNamed(t *testing.T) {
 	})
 }
 
-// TestAForbiddenWatchStaysAProblem, although each list before it works.
+// TestAForbiddenWatchStaysAProblem checks that the problem stays although each list before the watch succeeds.
 func TestAForbiddenWatchStaysAProblem(t *testing.T) {
 	f := &fixture{T: t, Gomega: hang.Gomega(t), server: newServer(false), log: &log{}}
 	f.server.fail(nil, forbidden("watch"))
 	var mu sync.Mutex
-	var between []error // each list and the watch after it
+	var between []error // the error between each list and the watch after it
 	f.server.onWatch = func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -260,7 +264,7 @@ func TestAForbiddenWatchStaysAProblem(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(between)
 	}
-	// The first two come before any watch has failed: the streamed list, and the first watch.
+	// The first two requests come before any watch has failed: the streamed list, and the first watch.
 	f.Eventually(seen).Should(gomega.HaveLen(6))
 	for i, err := range seen()[2:] {
 		if err == nil {
@@ -332,11 +336,12 @@ func TestNothingIsLeftAfterRun(t *testing.T) {
 	}
 }
 
-// reflectors are the goroutines that run client-go's reflector.
+// reflectors returns the goroutines that run the reflector of client-go.
 func reflectors() []string {
 	var all strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
-	return slices.DeleteFunc(strings.Split(all.String(), "\n\n"), func(stack string) bool { return !strings.Contains(stack, "cache.(*Reflector)") })
+	return slices.DeleteFunc(strings.Split(all.String(), "\n\n"),
+		func(stack string) bool { return !strings.Contains(stack, "cache.(*Reflector)") })
 }
 
 // TestReadersAndTheWatchDoNotRace is for the race detector.
