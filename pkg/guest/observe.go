@@ -118,8 +118,8 @@ func (c *Cluster) classesUnserved() bool {
 		(r.definition.State == crds.Rejected || !slices.Contains(r.definition.Served, classVersion))
 }
 
-// Check is the health check of the guest side. It returns an error if the guest is unknown, if a watch that decides
-// what is installed fails, or if the guest kubeconfig has a problem.
+// Check is the health check of the guest side. It returns an error if the guest is unknown, or if a watch that decides
+// what is installed fails. A problem with the guest kubeconfig is an error, too.
 func (c *Cluster) Check() error {
 	return cmp.Or(c.WatchTrouble(), c.conn.Problem())
 }
