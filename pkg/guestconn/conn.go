@@ -14,45 +14,46 @@ import (
 )
 
 const (
-	// defaultEvery is how often the kubeconfig is read. The kubelet needs a minute to bring a changed Secret into a pod.
+	// defaultEvery is the interval between reads of the kubeconfig. The kubelet needs a minute to update a changed
+	// Secret in a pod.
 	defaultEvery = 10 * time.Second
-	// soonest is the least time between two readings.
+	// soonest is the minimum interval between two reads.
 	soonest = time.Second
-	// verifyTimeout ends the verification of a kubeconfig that leads to nobody.
+	// verifyTimeout limits the verification of a kubeconfig whose server does not answer.
 	verifyTimeout = 10 * time.Second
-	// drainTime is how long requests of a session that another one has replaced may take: longer than any of ours.
+	// drainTime limits the requests of a replaced session. It is longer than any request of hypergate.
 	drainTime = 40 * time.Second
 )
 
-// Options are what a connection is made from.
+// Options configure a connection.
 type Options struct {
-	// Config is what the kubeconfig says when the process starts. Without a Host there is none yet: Run waits for the first, and until then every
-	// request fails.
+	// Config is the kubeconfig at process start. If its Host is empty, there is no kubeconfig yet. Run then waits for
+	// the first one, and until then every request fails.
 	Config *rest.Config
-	// Load reads the kubeconfig again.
+	// Load reads the current kubeconfig.
 	Load func() (*rest.Config, error)
-	// Verify is asked whether a new kubeconfig may be used, and what identifies the guest that it leads to; empty where nothing does. The config that it
-	// gets leads to where the kubeconfig does.
+	// Verify returns an error if a new kubeconfig must not be used. Otherwise it returns the identity of the guest
+	// behind it, or "" if the guest shows none. Its config sends requests to the server of the new kubeconfig.
 	Verify func(context.Context, *rest.Config) (identity string, err error)
-	// Every is how often the kubeconfig is read; 0 means every 10 s.
+	// Every is the interval between reads of the kubeconfig. 0 means 10 s.
 	Every time.Duration
 }
 
-// Conn is the connection. It is safe for concurrent use.
+// Conn is the connection to the guest. It is safe for concurrent use.
 type Conn struct {
 	options Options
 	config  *rest.Config
-	// wanted says that the kubeconfig should be read soon.
+	// wanted requests a read of the kubeconfig soon.
 	wanted chan struct{}
-	// begun is closed once there is a kubeconfig in use.
+	// begun is closed once a kubeconfig is in use.
 	begun chan struct{}
 
-	// mu guards what follows, and what sessions count.
+	// mu guards the fields below, and the counters of the sessions.
 	mu      sync.Mutex
 	current *session
-	// number counts the sessions that were in use.
+	// number counts the sessions that were activated.
 	number uint64
-	// guest identifies the guest of this process, once that is known.
+	// guest is the identity of this process's guest, once it is known.
 	guest   identity
 	problem error
 	refusal refusal
@@ -60,7 +61,7 @@ type Conn struct {
 
 var _ http.RoundTripper = &Conn{}
 
-// Fixed is a connection whose config does not change.
+// Fixed returns a connection whose config does not change. It returns an error if the config has no CA.
 func Fixed(config *rest.Config) (*Conn, error) {
 	server, err := endpointOf(config)
 	if err != nil {
@@ -75,7 +76,7 @@ func closed() chan struct{} {
 	return c
 }
 
-// New prepares a connection that follows its kubeconfig while Run runs. It makes no request.
+// New returns a connection that follows its kubeconfig while Run runs. It sends no requests.
 func New(o Options) (*Conn, error) {
 	first, begun := noSession(), make(chan struct{})
 	if o.Config.Host != "" {
@@ -94,20 +95,20 @@ func New(o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Config is what clients are made from, once for all kubeconfigs.
+// Config returns the config for clients. It stays valid for all later kubeconfigs.
 func (c *Conn) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Endpoint is where the guest's API server is, by the kubeconfig in use.
+// Endpoint returns the guest's API server in the current kubeconfig.
 func (c *Conn) Endpoint() Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current.endpoint
 }
 
-// Begun is closed once there is a kubeconfig in use.
+// Begun returns a channel that is closed once a kubeconfig is in use.
 func (c *Conn) Begun() <-chan struct{} { return c.begun }
 
-// waits says whether there was no kubeconfig to use yet.
+// waits reports whether no kubeconfig has been in use yet.
 func (c *Conn) waits() bool {
 	select {
 	case <-c.begun:
@@ -117,7 +118,8 @@ func (c *Conn) waits() bool {
 	}
 }
 
-// Problem is why the kubeconfig as it is now is not in use, or that the guest refuses the one that is; nil when all is well.
+// Problem returns why the latest kubeconfig is not in use, or ErrRefused if the guest rejects the credentials of the
+// one that is. It returns nil if there is no problem.
 func (c *Conn) Problem() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,9 +129,9 @@ func (c *Conn) Problem() error {
 	return c.problem
 }
 
-// RoundTrip sends a request with the kubeconfig in use.
+// RoundTrip sends a request with the current kubeconfig.
 func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
-	// A watch has no end of its own, and does not hold up that of its session.
+	// A watch can stay open forever. It must not delay the end of its session.
 	watch := r.URL.Query().Has("watch")
 	s := c.begin(watch)
 	done := func() {}
@@ -152,7 +154,7 @@ func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// CloseIdleConnections closes connections that nobody uses, as http.Client asks for.
+// CloseIdleConnections closes idle connections. http.Client.CloseIdleConnections calls it.
 func (c *Conn) CloseIdleConnections() {
 	c.mu.Lock()
 	s := c.current
@@ -160,7 +162,8 @@ func (c *Conn) CloseIdleConnections() {
 	utilnet.CloseIdleConnectionsFor(s.transport)
 }
 
-// begin is the session for a request. It stays until end is called, but not for a watch.
+// begin returns the session for a request. The session stays open until end is called. This does not apply to a
+// watch.
 func (c *Conn) begin(watch bool) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +182,7 @@ func (c *Conn) end(s *session) {
 	}
 }
 
-// use puts a session in the place of the one before, if it leads to the same guest.
+// use makes next the current session, if it leads to the same guest.
 func (c *Conn) use(next *session, leadsTo string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +204,8 @@ func (c *Conn) use(next *session, leadsTo string) error {
 	return nil
 }
 
-// Look has the kubeconfig be read soon, because it may be another. Without it that is noticed in the end.
+// Look requests a read of the kubeconfig, because it can have changed. Without Look, Run detects a change at the next
+// interval.
 func (c *Conn) Look() { c.lookSoon() }
 
 func (c *Conn) lookSoon() {
@@ -211,13 +215,13 @@ func (c *Conn) lookSoon() {
 	}
 }
 
-// Run follows the kubeconfig until ctx ends, and calls changed whenever another one is in use, or another problem with it was found. A connection that is fixed
-// has nothing to follow.
+// Run follows the kubeconfig until ctx ends. It calls changed when another kubeconfig is in use, and when the problem
+// changes. For a fixed connection it returns at once.
 func (c *Conn) Run(ctx context.Context, changed func()) {
 	if c.options.Load == nil {
 		return
 	}
-	// Who has no kubeconfig says with Look when there may be one; before, there is nothing to tell of.
+	// Without a kubeconfig, the caller uses Look when there can be one. Until then there is no problem to report.
 	if c.waits() && !wait(ctx, c.options.Every, c.wanted) {
 		return
 	}
@@ -225,7 +229,7 @@ func (c *Conn) Run(ctx context.Context, changed func()) {
 		if before := c.Problem(); c.look(ctx) || !sameText(before, c.Problem()) {
 			changed()
 		}
-		// The guest's refusals hurry the second wait, and not the first.
+		// Refusals by the guest shorten only the second wait.
 		if !wait(ctx, soonest, nil) || !wait(ctx, c.options.Every-soonest, c.wanted) {
 			return
 		}
@@ -234,7 +238,7 @@ func (c *Conn) Run(ctx context.Context, changed func()) {
 
 func sameText(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
-// wait waits, or until it is hurried. It says whether ctx goes on.
+// wait waits for atMost, or until a value arrives on hurry. It returns false when ctx has ended.
 func wait(ctx context.Context, atMost time.Duration, hurry <-chan struct{}) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -246,7 +250,7 @@ func wait(ctx context.Context, atMost time.Duration, hurry <-chan struct{}) bool
 	return ctx.Err() == nil
 }
 
-// look reads the kubeconfig, and uses it if it is another and a good one. It says whether it did.
+// look reads the kubeconfig, and uses it if it is new and valid. It reports whether it did.
 func (c *Conn) look(ctx context.Context) bool {
 	next, leadsTo, err := c.next(ctx)
 	switch {
@@ -276,7 +280,7 @@ func (c *Conn) look(ctx context.Context) bool {
 	return true
 }
 
-// keep goes on with the kubeconfig that is in use.
+// keep continues with the current kubeconfig.
 func (c *Conn) keep(ctx context.Context) {
 	c.mu.Lock()
 	c.problem = nil
@@ -284,7 +288,8 @@ func (c *Conn) keep(ctx context.Context) {
 	c.confirm(ctx)
 }
 
-// next is a session of the kubeconfig as it is now, with the guest that it leads to; nil if it is the one in use.
+// next returns a verified session of the latest kubeconfig, and the identity of its guest. It returns nil if the
+// latest kubeconfig is already in use.
 func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err error) {
 	unread, unused := "the guest kubeconfig cannot be read any more, and goes on to be used as it was", unusedText
 	if c.waits() {
@@ -314,7 +319,7 @@ func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err err
 	return nil, "", fmt.Errorf("%s: %w", unused, err)
 }
 
-// refuse remembers what is wrong, and says so once.
+// refuse records a problem, and logs it when it changes.
 func (c *Conn) refuse(log logr.Logger, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -330,21 +335,21 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 
 const unusedText = "the guest kubeconfig was replaced by one that is not used, the one before stays in use"
 
-// AwaitedError says that the first kubeconfig could not be had yet.
+// AwaitedError reports that the first kubeconfig could not be loaded yet.
 type AwaitedError struct{ Err error }
 
-// Error says what is waited for.
+// Error returns what hypergate waits for.
 func (e AwaitedError) Error() string { return e.Err.Error() }
 
-// Unwrap is why.
+// Unwrap returns the cause.
 func (e AwaitedError) Unwrap() error { return e.Err }
 
-// ErrRefused is what the guest says of credentials that ran out, or were taken back.
-var ErrRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): the certificate or the token in it may have expired, " +
-	"and another kubeconfig in its place is used at once")
+// ErrRefused means that the guest rejects the credentials, because they expired or were revoked.
+var ErrRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): " +
+	"the certificate or the token in it may have expired, and another kubeconfig in its place is used at once")
 
-// errNone is what requests get while there is no kubeconfig.
+// errNone is the error of requests while there is no kubeconfig.
 var errNone = errors.New("there is no guest kubeconfig yet")
 
-// errReplaced ends watches. It is none of the errors after which client-go would go on where a watch ended.
+// errReplaced ends watches. It is not an error after which client-go would resume a watch where it ended.
 var errReplaced = errors.New("the guest kubeconfig was replaced")

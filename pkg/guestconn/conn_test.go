@@ -27,7 +27,7 @@ func TestAnotherClientCertificate(t *testing.T) {
 	f.expectWho("a")
 	watch := f.watch()
 	if f.look(f.ctx) {
-		t.Error("the same kubeconfig counts as another")
+		t.Error("the same kubeconfig counts as new")
 	}
 	f.replace(server.withCertificate(t, "b"), nil)
 	if !f.look(f.ctx) {
@@ -85,19 +85,23 @@ func TestABadKubeconfigChangesNothing(t *testing.T) {
 	gone.Close()
 	noCA, mixed := server.withToken("b"), server.withCertificate(t, "b")
 	noCA.CAData = nil
+	wrongCA := &rest.Config{Host: server.URL, BearerToken: "b", TLSClientConfig: rest.TLSClientConfig{CAData: otherCA(t)}}
+	noURL := &rest.Config{Host: "https://[", TLSClientConfig: server.config().TLSClientConfig}
 	_, mixed.KeyData = keyPair(t, "c")
 	for name, tc := range map[string]struct {
 		config       *rest.Config
 		err, refusal error
 		want         string
 	}{
-		"unreadable":             {nil, errors.New("there is no file kubeconfig"), nil, "cannot be read any more, and goes on to be used as it was: there is no file kubeconfig"},
-		"without a CA":           {noCA, nil, nil, "one that is not used, the one before stays in use: its kubeconfig has no certificate-authority"},
+		"unreadable": {nil, errors.New("there is no file kubeconfig"), nil,
+			"cannot be read any more, and goes on to be used as it was: there is no file kubeconfig"},
+		"without a CA": {noCA, nil, nil,
+			"one that is not used, the one before stays in use: its kubeconfig has no certificate-authority"},
 		"a key of another":       {mixed, nil, nil, "private key does not match"},
 		"nobody knows it":        {server.config(), nil, nil, "401"},
-		"another server's CA":    {&rest.Config{Host: server.URL, BearerToken: "b", TLSClientConfig: rest.TLSClientConfig{CAData: otherCA(t)}}, nil, nil, "x509"},
+		"another server's CA":    {wrongCA, nil, nil, "x509"},
 		"a server that is away":  {gone.withToken("b"), nil, nil, "connection refused"},
-		"no URL":                 {&rest.Config{Host: "https://[", TLSClientConfig: server.config().TLSClientConfig}, nil, nil, "reading the server's URL"},
+		"no URL":                 {noURL, nil, nil, "reading the server's URL"},
 		"refused for its server": {server.withToken("b"), nil, errors.New("it is the management cluster"), "it is the management cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,14 +112,14 @@ func TestABadKubeconfigChangesNothing(t *testing.T) {
 			f.refusals = tc.refusal
 			for range 3 {
 				if f.look(f.ctx) {
-					t.Error("it is used")
+					t.Error("the kubeconfig is used")
 				}
 			}
 			if err := f.Problem(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("the problem is %v, want %q", err, tc.want)
+				t.Errorf("Problem() = %v, want %q", err, tc.want)
 			}
 			if got := f.logged.count(); got != 1 {
-				t.Errorf("%d lines: %q", got, f.logged.all)
+				t.Errorf("logged %d lines, want 1: %q", got, f.logged.all)
 			}
 			f.expectWho("Bearer a")
 			select {
@@ -126,11 +130,11 @@ func TestABadKubeconfigChangesNothing(t *testing.T) {
 			f.refusals = nil
 			f.replace(server.withToken("a"), nil)
 			if f.look(f.ctx) || f.Problem() != nil {
-				t.Errorf("the old one is back, and the problem is %v", f.Problem())
+				t.Errorf("the old kubeconfig is back, but Problem() = %v", f.Problem())
 			}
 			f.replace(server.withToken("c"), nil)
 			if !f.look(f.ctx) || f.Problem() != nil {
-				t.Errorf("a good one is not used: %v", f.Problem())
+				t.Errorf("a valid kubeconfig is not used: %v", f.Problem())
 			}
 			f.expectWho("Bearer c")
 		})
@@ -143,7 +147,8 @@ func otherCA(t *testing.T) []byte {
 	return cert
 }
 
-// TestWhatTellsOfANewKubeconfig: a guest that refuses us, or does not answer, makes us read at once. Every is an hour here.
+// TestWhatTellsOfANewKubeconfig checks that a guest that rejects the credentials or does not answer causes a read at
+// once. The read interval is an hour here.
 func TestWhatTellsOfANewKubeconfig(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(*apiServer){
@@ -170,7 +175,7 @@ func TestWhatTellsOfANewKubeconfig(t *testing.T) {
 	}
 }
 
-// readings is when a kubeconfig was read.
+// readings records the times at which a kubeconfig was read.
 type readings struct {
 	mu sync.Mutex
 	at []time.Duration
@@ -188,10 +193,14 @@ func (r *readings) all() []time.Duration {
 	return slices.Clone(r.at)
 }
 
-// TestAKubeconfigIsReadOnceInASecondAtMost, however often somebody says that it may be another; and once in a while if nobody does.
+// TestAKubeconfigIsReadOnceInASecondAtMost checks the minimum interval with frequent calls of Look, and the normal
+// interval without calls.
 func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]*rest.Config{"one that is in use": {Host: "https://guest.example.com", BearerToken: "a"}, "none yet": {}} {
+	for name, config := range map[string]*rest.Config{
+		"one that is in use": {Host: "https://guest.example.com", BearerToken: "a"},
+		"none yet":           {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if config.Host != "" {
@@ -213,7 +222,7 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 				synctest.Wait()
 				want := []time.Duration{0}
 				if config.Host == "" {
-					want = nil // nobody has said that there is something to read
+					want = nil // without a kubeconfig, the first read waits for Look
 				}
 				if !slices.Equal(read.all(), want) {
 					t.Fatalf("read after %v, want %v", read.all(), want)
@@ -236,29 +245,29 @@ func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
 					t.Errorf("read after %v, want %v and %v", read.all(), want, last)
 				}
 				if changes != 1 {
-					t.Errorf("%d changes, want one: that it cannot be read", changes)
+					t.Errorf("%d changes, want 1: the kubeconfig cannot be read", changes)
 				}
 			})
 		})
 	}
 }
 
-// TestRefusedCredentialsAreAProblem until others are in use.
+// TestRefusedCredentialsAreAProblem checks that rejected credentials are a problem until others are in use.
 func TestRefusedCredentialsAreAProblem(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	f := follow(t, server.withCertificate(t, "a"))
 	f.expectWho("a")
 	if err := f.Problem(); err != nil {
-		t.Errorf("all is well, and the problem is %v", err)
+		t.Errorf("the credentials are valid, but Problem() = %v", err)
 	}
 	server.revoke("a")
 	f.who()
 	if f.look(f.ctx) {
-		t.Error("the same kubeconfig counts as another")
+		t.Error("the same kubeconfig counts as new")
 	}
 	if err := f.Problem(); !errors.Is(err, ErrRefused) {
-		t.Errorf("the guest refuses us, and the problem is %v", err)
+		t.Errorf("the guest rejects the credentials, but Problem() = %v", err)
 	}
 	f.replace(server.withCertificate(t, "b"), nil)
 	if !f.look(f.ctx) {
@@ -266,7 +275,7 @@ func TestRefusedCredentialsAreAProblem(t *testing.T) {
 	}
 	f.expectWho("b")
 	if err := f.Problem(); err != nil {
-		t.Errorf("the guest knows us again, and the problem is %v", err)
+		t.Errorf("the guest accepts the credentials again, but Problem() = %v", err)
 	}
 }
 
@@ -282,7 +291,7 @@ func TestTheKubeconfigIsReadFromTimeToTime(t *testing.T) {
 	g.Eventually(f.who).Should(gomega.Equal("Bearer b"))
 }
 
-// TestRequestsUnderWayEndWell: the old connections are closed when nothing but watches is under way on them.
+// TestRequestsUnderWayEndWell checks that the old connections are closed once only watches use them.
 func TestRequestsUnderWayEndWell(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
@@ -317,7 +326,7 @@ func TestRequestsUnderWayEndWell(t *testing.T) {
 	}
 	release()
 	if got := <-slow; got != "Bearer a<nil>" {
-		t.Errorf("the request that was under way ended with %s", got)
+		t.Errorf("the request in progress ended with %s", got)
 	}
 	if err := f.end(watch); !errors.Is(err, errReplaced) {
 		t.Errorf("the watch ended with %v", err)
@@ -325,7 +334,7 @@ func TestRequestsUnderWayEndWell(t *testing.T) {
 	hang.Gomega(t).Eventually(server.open).Should(gomega.Equal(1))
 }
 
-// TestNoRequestFailsForARotation, many at once.
+// TestNoRequestFailsForARotation checks many requests at once during changes of the kubeconfig.
 func TestNoRequestFailsForARotation(t *testing.T) {
 	t.Parallel()
 	servers := []*apiServer{newAPIServer(t), newAPIServer(t)}
@@ -351,11 +360,13 @@ func TestNoRequestFailsForARotation(t *testing.T) {
 	requests.Wait()
 }
 
-// TestTheGuestCannotSendUsElsewhere: its admin decides what the API server answers.
+// TestTheGuestCannotSendUsElsewhere checks redirects. The guest's admin decides what the API server answers.
 func TestTheGuestCannotSendUsElsewhere(t *testing.T) {
 	t.Parallel()
 	elsewhere, server := newAPIServer(t), newAPIServer(t)
-	elsewhere.answer = func(http.ResponseWriter, *http.Request, string) { t.Error("a request came here") }
+	elsewhere.answer = func(http.ResponseWriter, *http.Request, string) {
+		t.Error("a request was sent to the target of the redirect")
+	}
 	server.answer = func(w http.ResponseWriter, r *http.Request, who string) {
 		if r.URL.Path == "/who" {
 			http.Redirect(w, r, elsewhere.URL+"/secrets", http.StatusFound)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// dialer is a way to open a connection.
+// dialer opens a connection.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connections are those of one session, which end together.
+// connections are the connections of one session. They are closed together.
 type connections struct {
 	open dialer
 	// closed is closed before the connections are.
@@ -28,7 +28,7 @@ func newConnections(open dialer) *connections {
 	return &connections{open: open, closed: make(chan struct{}), all: map[*connection]struct{}{}}
 }
 
-// dial opens a connection. One that comes after the end is closed as the others were.
+// dial opens a connection. If the session has already ended, it closes the connection and returns errReplaced.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	opened, err := c.open(ctx, network, address)
 	if err != nil {
@@ -59,13 +59,13 @@ func (c *connections) close() {
 	}
 }
 
-// connection is one of them.
+// connection is one connection of a session.
 type connection struct {
 	net.Conn
 	of *connections
 }
 
-// Close closes the connection.
+// Close closes the connection and removes it from its session.
 func (c *connection) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.all, c)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestHeadersAreBounded: the headers of an answer are read before its body, so no limit of the body counts them.
+// TestHeadersAreBounded checks the limit for headers. They are read before the body, so no limit of the body covers
+// them.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/2.0", "HTTP/1.1"} {
@@ -16,7 +17,7 @@ func TestHeadersAreBounded(t *testing.T) {
 			var size int
 			server.answer = func(w http.ResponseWriter, r *http.Request, _ string) {
 				if r.Proto != protocol {
-					t.Errorf("the request came by %s", r.Proto)
+					t.Errorf("the request used %s", r.Proto)
 				}
 				for left := size; left > 0; left -= 32 << 10 {
 					w.Header().Add("Long", strings.Repeat("x", min(left, 32<<10)))

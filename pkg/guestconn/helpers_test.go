@@ -27,10 +27,10 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// apiServer is an API server that asks who is there: the name in a client certificate, or a token.
+// apiServer is an API server that authenticates users by the name in a client certificate, or by a token.
 type apiServer struct {
 	*httptest.Server
-	// answer answers requests of those who are known, and are who.
+	// answer handles requests of authenticated users. who is the user.
 	answer func(w http.ResponseWriter, r *http.Request, who string)
 
 	mu      sync.Mutex
@@ -95,7 +95,7 @@ func (s *apiServer) open() int {
 	return len(s.conns)
 }
 
-// config leads here and proves nothing.
+// config returns a config for this server, without credentials.
 func (s *apiServer) config() *rest.Config {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, UserAgent: "test"}
@@ -132,7 +132,8 @@ func keyPair(t *testing.T, name string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 // fixture is a connection whose kubeconfig the test replaces.
@@ -148,7 +149,7 @@ type fixture struct {
 	kubeErr  error
 	loads    int
 	refusals error
-	// guest is what identifies the guest that a kubeconfig leads to.
+	// guest is the identity of the guest behind the kubeconfig.
 	guest string
 }
 
@@ -174,7 +175,7 @@ func (f *fixture) load() (*rest.Config, error) {
 	return f.kube, f.kubeErr
 }
 
-// verify asks who we are there.
+// verify sends a request with the credentials of config.
 func (f *fixture) verify(ctx context.Context, config *rest.Config) (string, error) {
 	f.mu.Lock()
 	refused, guest := f.refusals, f.guest
@@ -202,7 +203,7 @@ func (f *fixture) loaded() int {
 	return f.loads
 }
 
-// who are we at the guest?
+// who returns the user name that the guest sees.
 func (f *fixture) who() string {
 	f.t.Helper()
 	who, err := get(f.ctx, f.client, f.Config().Host+"/who")
@@ -215,14 +216,14 @@ func (f *fixture) who() string {
 func (f *fixture) expectWho(want string) {
 	f.t.Helper()
 	if got := f.who(); got != want {
-		f.t.Errorf("the guest knows us as %q, want %q", got, want)
+		f.t.Errorf("the guest sees the user %q, want %q", got, want)
 	}
 }
 
-// watch opens a watch, and returns what tells how it ended.
+// watch opens a watch, and returns a channel with the error that ended it.
 func (f *fixture) watch() <-chan error {
 	f.t.Helper()
-	response, err := send(f.ctx, f.client, f.Config().Host+"/watched?watch=true") //nolint:bodyclose // below, when it has ended
+	response, err := send(f.ctx, f.client, f.Config().Host+"/watched?watch=true") //nolint:bodyclose // closed below
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func (f *fixture) watch() <-chan error {
 	return ended
 }
 
-// end is how a watch ended.
+// end returns the error that ended a watch.
 func (f *fixture) end(watch <-chan error) error {
 	f.t.Helper()
 	select {
@@ -267,7 +268,7 @@ func send(ctx context.Context, client *http.Client, url string) (*http.Response,
 	return client.Do(request)
 }
 
-// lines are what was logged.
+// lines are the lines that were logged.
 type lines struct {
 	mu  sync.Mutex
 	all []string

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// identity is what identifies the guest of this process.
+// identity is the identity of this process's guest.
 type identity struct {
 	known bool
-	// uid is empty for a guest that shows nothing by which it could be recognised.
+	// uid is empty for a guest that shows no identity.
 	uid string
 }
 
-// admits is an error if a kubeconfig leads to another guest than the one that is known, or if the two cannot be
+// admits returns an error if a kubeconfig leads to another guest than the known one, or if the two cannot be
 // compared.
 func (i identity) admits(uid string) error {
 	if !i.known || uid != "" && uid == i.uid {
@@ -21,21 +21,21 @@ func (i identity) admits(uid string) error {
 	return fmt.Errorf("%s: %w", unusedText, ErrOtherGuest)
 }
 
-// ErrOtherGuest refuses a kubeconfig of another guest than the one that this process works with.
+// ErrOtherGuest rejects a kubeconfig that leads to another guest than the one of this process.
 var ErrOtherGuest = errors.New("it leads to another guest (its namespace kube-system has another UID, or is not shown): " +
 	"put the kubeconfig of the right guest in its place; if this guest was built again, restart hypergate")
 
-// Session is a number that changes with each kubeconfig that is put in use. What was known of the guest before is to be
-// looked at again.
+// Session returns a number that changes with each new kubeconfig. Observations of the guest from an earlier session
+// must be made again.
 func (c *Conn) Session() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.number
 }
 
-// Identify notes what identifies the guest that a session led to; empty where nothing does. From then on, no kubeconfig
-// of another guest is put in use. It fails if the session is not in use any more, or was found to lead to another guest
-// before.
+// Identify records the identity of the guest behind a session. uid is empty if the guest shows none. From then on, a
+// kubeconfig of another guest is never used. It returns an error if the session is not current any more, or if
+// another guest is already known.
 func (c *Conn) Identify(session uint64, uid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// TestTheKubeconfigOfAnotherGuestIsNotUsed, and what is in use stays so until the right one comes back.
+// TestTheKubeconfigOfAnotherGuestIsNotUsed checks that the current kubeconfig stays in use until the right guest's
+// returns.
 func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -43,27 +44,26 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 			if tc.used {
 				f.expectWho("Bearer b")
 				if f.Problem() != nil || f.Session() == before {
-					t.Errorf("the problem is %v, the session %d", f.Problem(), f.Session())
+					t.Errorf("Problem() = %v, Session() = %d", f.Problem(), f.Session())
 				}
 				return
 			}
 			f.expectWho("Bearer a")
 			if err := f.Problem(); !errors.Is(err, ErrOtherGuest) || !strings.Contains(err.Error(), "the one before stays in use") {
-				t.Errorf("the problem is %v", err)
+				t.Errorf("Problem() = %v", err)
 			}
 			if f.Session() != before || f.logged.count() != 1 {
 				t.Errorf("session %d, want %d; logged: %q", f.Session(), before, f.logged.all)
 			}
 			f.replace(one.withToken("a"), nil)
 			if f.look(f.ctx) || f.Problem() != nil {
-				t.Errorf("the right one is back, and the problem is %v", f.Problem())
+				t.Errorf("the right kubeconfig is back, but Problem() = %v", f.Problem())
 			}
 		})
 	}
 }
 
-// TestASessionIsIdentifiedOnce: what is found out about a guest while its kubeconfig is replaced says nothing of the
-// next.
+// TestASessionIsIdentifiedOnce checks that an identity of an earlier session does not count for the next one.
 func TestASessionIsIdentifiedOnce(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
@@ -85,8 +85,8 @@ func TestASessionIsIdentifiedOnce(t *testing.T) {
 	}
 }
 
-// TestARefusalOfAnAggregatedServerProvesNothing: it knows nothing of our credentials. The guest's own API server is
-// asked, once.
+// TestARefusalOfAnAggregatedServerProvesNothing checks that a 401 of an aggregated API server is not a problem,
+// because it does not know the credentials. The guest's own API server is asked once.
 func TestARefusalOfAnAggregatedServerProvesNothing(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
@@ -105,29 +105,30 @@ func TestARefusalOfAnAggregatedServerProvesNothing(t *testing.T) {
 	ask := func() {
 		t.Helper()
 		if _, err := get(f.ctx, f.client, f.Config().Host+"/apis/gateway.networking.k8s.io/v1/gatewayclasses"); err == nil {
-			t.Error("it is answered")
+			t.Error("the request succeeded")
 		}
 	}
 	for range 5 {
 		ask()
 		f.look(f.ctx)
 		if err := f.Problem(); err != nil {
-			t.Errorf("the guest takes our credentials, and the problem is %v", err)
+			t.Errorf("the guest accepts the credentials, but Problem() = %v", err)
 		}
 	}
 	if n := versions.Load(); n != 1 {
-		t.Errorf("the guest's own API server was asked %d times, want once in a minute", n)
+		t.Errorf("the guest's own API server received %d requests, want 1 per minute", n)
 	}
 	server.revoke("Bearer a")
 	ask()
 	f.refusal.asked = time.Time{}
 	f.look(f.ctx)
 	if err := f.Problem(); !errors.Is(err, ErrRefused) {
-		t.Errorf("the guest refuses our credentials, and the problem is %v", err)
+		t.Errorf("the guest rejects the credentials, but Problem() = %v", err)
 	}
 }
 
-// TestWhetherATokenIsTaken is asked with that token alone, and leaves no connection behind.
+// TestWhetherATokenIsTaken checks that the request has only the given token as its credential, and leaves no
+// connection open.
 func TestWhetherATokenIsTaken(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
@@ -142,11 +143,11 @@ func TestWhetherATokenIsTaken(t *testing.T) {
 	gomega.NewWithT(t).Eventually(server.open, time.Minute).Should(gomega.BeZero())
 	server.Close()
 	if _, err := f.Accepts(f.ctx, "good"); err == nil {
-		t.Error("a server that is away answers")
+		t.Error("Accepts succeeds with a closed server")
 	}
 }
 
-// TestATokenIsNotSentWhereTheGuestRedirects: its API server may be the admin's own.
+// TestATokenIsNotSentWhereTheGuestRedirects checks redirects. The API server can belong to the guest's admin.
 func TestATokenIsNotSentWhereTheGuestRedirects(t *testing.T) {
 	t.Parallel()
 	elsewhere := newAPIServer(t)
@@ -161,6 +162,6 @@ func TestATokenIsNotSentWhereTheGuestRedirects(t *testing.T) {
 		t.Errorf("%t, %v", got, err)
 	}
 	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests went to where the guest redirects", n)
+		t.Errorf("%d requests were sent to the target of the redirect", n)
 	}
 }

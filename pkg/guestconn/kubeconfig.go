@@ -12,8 +12,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Parse reads a kubeconfig that stands for itself, as one in a Secret does. It must name no file and run no program: both would be hypergate's own, and
-// whoever may write the Secret could send hypergate's token for the management cluster to a server of his choice.
+// Parse reads a self-contained kubeconfig, such as one in a Secret. It rejects kubeconfigs that refer to a file or
+// run a program. Both would use hypergate's own files. A user who can write the Secret could send hypergate's token
+// for the management cluster to any server.
 func Parse(data []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
@@ -33,10 +34,12 @@ func Parse(data []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// selfContained refuses what leads out of a kubeconfig.
+// selfContained rejects references to anything outside the kubeconfig.
 func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	for _, f := range []struct{ field, file string }{
-		{"certificate-authority", cluster.CertificateAuthority}, {"client-certificate", user.ClientCertificate}, {"client-key", user.ClientKey},
+		{"certificate-authority", cluster.CertificateAuthority},
+		{"client-certificate", user.ClientCertificate},
+		{"client-key", user.ClientKey},
 	} {
 		if f.file != "" {
 			return fmt.Errorf("its %s is the file %s, which is not in the Secret: put the content into %s-data", f.field, f.file, f.field)
@@ -46,16 +49,18 @@ func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) e
 	case user.TokenFile != "":
 		return fmt.Errorf("its tokenFile is %s, which is not in the Secret: put the content into token", user.TokenFile)
 	case user.Exec != nil:
-		return fmt.Errorf("it gets its credentials from the program %s (exec), which hypergate does not run: give it a client certificate, or a token", user.Exec.Command)
+		return fmt.Errorf("it gets its credentials from the program %s (exec), which hypergate does not run: "+
+			"give it a client certificate, or a token", user.Exec.Command)
 	case user.AuthProvider != nil:
-		return fmt.Errorf("it gets its credentials from the auth-provider %s, which hypergate does not know: give it a client certificate, or a token", user.AuthProvider.Name)
+		return fmt.Errorf("it gets its credentials from the auth-provider %s, which hypergate does not know: "+
+			"give it a client certificate, or a token", user.AuthProvider.Name)
 	case len(cluster.CertificateAuthorityData) == 0:
 		return errors.New("it has no certificate-authority-data: istiod could not verify the guest's API server")
 	}
 	return nil
 }
 
-// CheckContext finds what client-go takes for a kubeconfig of somebody who wants to be nobody, or for none at all.
+// CheckContext rejects kubeconfigs that client-go treats as a request for anonymous access or as empty.
 func CheckContext(raw *clientcmdapi.Config) error {
 	context := raw.Contexts[raw.CurrentContext]
 	switch {
@@ -71,30 +76,33 @@ func CheckContext(raw *clientcmdapi.Config) error {
 	return checkAddresses(raw.Clusters[context.Cluster])
 }
 
-// checkAddresses refuses addresses that cannot be used before client-go does, whose errors quote them: they may have a password in them, and what is
-// said here is read by more people than the kubeconfig.
+// checkAddresses rejects unusable addresses before client-go does. The errors of client-go quote the addresses, which
+// can contain a password. More people read these errors than the kubeconfig.
 func checkAddresses(cluster *clientcmdapi.Cluster) error {
 	server, err := serverURL(cluster.Server)
 	switch {
 	case err != nil || server.Host == "":
 		return errors.New("its server is no URL (the value is not shown): it should be like https://api.example.com:6443")
 	case server.Scheme != "https":
-		return errors.New("its server does not begin with https:// (the value is not shown): credentials and what is read there would not be protected; " +
-			"give the https address of the API server")
+		return errors.New("its server does not begin with https:// (the value is not shown): " +
+			"credentials and what is read there would not be protected; give the https address of the API server")
 	case server.User != nil:
-		return errors.New("its server has a user in it (the value is not shown): give the kubeconfig's user a client certificate, or a token, instead")
+		return errors.New("its server has a user in it (the value is not shown): " +
+			"give the kubeconfig's user a client certificate, or a token, instead")
 	case cluster.ProxyURL == "":
 		return nil
 	}
 	proxy, err := url.Parse(cluster.ProxyURL)
 	if err != nil || proxy.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) {
 		return errors.New("its proxy-url is no URL of a proxy (the value is not shown, it may have a password in it): " +
-			"it should be like http://proxy.example.com:3128, or begin with https or socks5, and special characters of a password should be written as %XX")
+			"it should be like http://proxy.example.com:3128, or begin with https or socks5, " +
+			"and special characters of a password should be written as %XX")
 	}
 	return nil
 }
 
-// serverURL reads the address of a server as client-go does: it may be without a scheme, and then is without a path.
+// serverURL parses the address of a server as client-go does. The address can be without a scheme, and then it must
+// be without a path.
 func serverURL(server string) (*url.URL, error) {
 	if u, err := url.Parse(server); err == nil && u.Scheme != "" && u.Host != "" {
 		return u, nil

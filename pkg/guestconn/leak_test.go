@@ -12,10 +12,12 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestNothingIsLeftOfAThousandKubeconfigs: not a goroutine, not a connection, no memory. It does not run beside other tests.
+// TestNothingIsLeftOfAThousandKubeconfigs checks for leaks of goroutines, connections and memory. It does not run in
+// parallel with other tests.
 func TestNothingIsLeftOfAThousandKubeconfigs(t *testing.T) {
-	// golang.org/x/net/http2 keeps what is left of a connection for as long as its timers run: that of the health check, 30 s if nobody says
-	// otherwise, and where a stream was open that of idleness, 90 s. So memory is looked at where no watch was open.
+	// golang.org/x/net/http2 keeps the remains of a connection while its timers run. The timer of the health check
+	// has a default of 30 s. If a stream was open, the idle timer takes 90 s. The test therefore measures memory only
+	// where no watch was open.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Run("memory", func(t *testing.T) {
 		const slack = 256 << 10 // a thousandth of it for each
@@ -42,13 +44,13 @@ func TestNothingIsLeftOfAThousandKubeconfigs(t *testing.T) {
 
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what has a finalizer or a cleanup goes with the second
+	runtime.GC() // objects with a finalizer or a cleanup are freed by the second run
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// rotation is a connection that goes from one server to another and back.
+// rotation is a connection that alternates between two servers.
 type rotation struct {
 	*fixture
 	gomega.Gomega
@@ -68,7 +70,8 @@ func newRotation(t *testing.T) *rotation {
 	return r
 }
 
-// rotate replaces the kubeconfig so many times, and uses each, and waits until one connection is left.
+// rotate replaces the kubeconfig the given number of times and uses each one. It then waits until one connection is
+// left.
 func (r *rotation) rotate(times int, watched bool) {
 	r.t.Helper()
 	for range times {

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// confirmEvery is the least time between two questions whether the guest still takes our credentials. An aggregated API
-// server that always answers 401 causes no more than that.
+// confirmEvery is the minimum interval between two checks whether the guest still accepts the credentials. An
+// aggregated API server that always answers 401 causes no more checks than that.
 const confirmEvery = time.Minute
 
-// refusal is what is known of whether the guest refuses the credentials in use.
+// refusal records whether the guest rejects the credentials in use.
 type refusal struct {
-	// certain: its own API server said so.
+	// certain: the guest's own API server rejected them.
 	certain bool
-	// doubtful: an answer said so that may be of an aggregated API server, which knows nothing of our credentials.
+	// doubtful: the rejection can be from an aggregated API server, which does not know the credentials.
 	doubtful bool
-	// asked is when that was looked at last.
+	// asked is the time of the last check.
 	asked time.Time
 }
 
-// answered notes whether the guest takes the credentials in use. Whoever answers for a group of the API may be an
-// aggregated API server of the guest's admin: its 401 proves nothing. Any other answer proves that the guest's own API
-// server took the credentials, since it asks for them first.
+// answered records whether the guest accepts the credentials in use. An API group can be served by an aggregated API
+// server of the guest's admin, so a 401 for such a path proves nothing. Any other status proves that the guest's own
+// API server accepted the credentials, because it authenticates first.
 func (c *Conn) answered(s *session, path string, code int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,8 +38,8 @@ func (c *Conn) answered(s *session, path string, code int) {
 	}
 }
 
-// confirm asks the guest's own API server whether it takes the credentials in use, if there is a doubt. Everyone may
-// read its version.
+// confirm checks in case of doubt whether the guest's own API server accepts the credentials in use. It requests the
+// version, which every user is allowed to read.
 func (c *Conn) confirm(ctx context.Context) {
 	now := time.Now()
 	c.mu.Lock()
@@ -57,7 +57,7 @@ func (c *Conn) confirm(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if response, err := c.RoundTrip(request); err == nil { // what it answers is noted there
+	if response, err := c.RoundTrip(request); err == nil { // RoundTrip records the answer
 		_ = response.Body.Close()
 	}
 }

@@ -15,9 +15,9 @@ import (
 	clienttransport "k8s.io/client-go/transport"
 )
 
-// Endpoint is where an API server is.
+// Endpoint is the location of an API server.
 type Endpoint struct {
-	// Server is its URL, CABundle what it is verified with.
+	// Server is its URL. CABundle has the CAs that verify it.
 	Server   string
 	CABundle []byte
 }
@@ -36,7 +36,7 @@ func endpointOf(config *rest.Config) (Endpoint, error) {
 	return Endpoint{config.Host, data}, nil
 }
 
-// session is what goes with one kubeconfig: its server, its credentials, its connections.
+// session is the state of one kubeconfig: its server, its credentials, and its connections.
 type session struct {
 	endpoint  Endpoint
 	config    *rest.Config
@@ -45,7 +45,8 @@ type session struct {
 	transport http.RoundTripper
 	*connections
 
-	// underWay counts requests that are not watches, and overdue is set when another session is in use. Conn's lock guards both.
+	// underWay counts requests that are not watches. overdue is set when another session is in use. The lock of Conn
+	// guards both.
 	underWay int
 	overdue  *time.Timer
 }
@@ -63,7 +64,8 @@ func newSession(config *rest.Config) (*session, error) {
 	own := rest.CopyConfig(config)
 	own.Dial = conns.dial
 	if own.Proxy == nil {
-		// What it is without. A config with a proxy function is not kept in client-go's cache of transports, where a session would outlive its end.
+		// This is also the default without a proxy function. client-go does not cache the transport of a config with
+		// a proxy function. In its cache, a session would outlive its end.
 		own.Proxy = http.ProxyFromEnvironment
 	}
 	own.WrapTransport = clienttransport.Wrappers(limitHeaders, own.WrapTransport)
@@ -74,10 +76,11 @@ func newSession(config *rest.Config) (*session, error) {
 	return &session{endpoint: endpoint, config: config, content: contentOf(config), base: base, transport: sender, connections: conns}, nil
 }
 
-// headerLimit is how many bytes the headers of one answer may have. Beyond it, the request fails.
+// headerLimit is the limit for the headers of one response, in bytes. The request fails if they are longer.
 const headerLimit = 64 << 10
 
-// limitHeaders sets headerLimit on the transport of a session, which client-go does not share with other configs.
+// limitHeaders sets headerLimit on the transport of a session. client-go does not share this transport with other
+// configs.
 func limitHeaders(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok && t != http.DefaultTransport {
 		t.MaxResponseHeaderBytes = headerLimit
@@ -85,7 +88,7 @@ func limitHeaders(next http.RoundTripper) http.RoundTripper {
 	return next
 }
 
-// noSession is for while there is no kubeconfig.
+// noSession returns the session that is used while there is no kubeconfig.
 func noSession() *session {
 	return &session{config: &rest.Config{}, base: &url.URL{}, transport: nowhere{}, connections: newConnections(nil)}
 }
@@ -93,10 +96,10 @@ func noSession() *session {
 // nowhere is a transport that sends nothing.
 type nowhere struct{}
 
-// RoundTrip fails.
+// RoundTrip returns errNone.
 func (nowhere) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNone }
 
-// RoundTrip sends a request to the session's server, whatever host it names.
+// RoundTrip sends a request to the session's server, whatever host the request names.
 func (s *session) RoundTrip(r *http.Request) (*http.Response, error) {
 	moved := r.WithContext(r.Context()) // a copy
 	target := *r.URL
@@ -117,10 +120,10 @@ func trimSlash(path string) string {
 	return path
 }
 
-// somewhere stands for the server in the URLs of requests before a session sends them; errors show it.
+// somewhere is the placeholder for the server in the URLs of requests. A session replaces it. Errors show it.
 const somewhere = "https://guest"
 
-// through is a config for clients of which the transport knows where the server is and who asks.
+// through returns a config for clients. The transport adds the server and the credentials.
 func through(config *rest.Config, transport http.RoundTripper) *rest.Config {
 	out := rest.AnonymousClientConfig(config)
 	out.Host, out.TLSClientConfig, out.Dial, out.Proxy = somewhere, rest.TLSClientConfig{}, nil, nil
@@ -128,7 +131,7 @@ func through(config *rest.Config, transport http.RoundTripper) *rest.Config {
 	return out
 }
 
-// content is what of a config makes it another one.
+// content is the part of a config that distinguishes two kubeconfigs.
 type content struct {
 	host, apiPath, username, password, token, tokenFile, proxy string
 	tls                                                        rest.TLSClientConfig
@@ -144,7 +147,7 @@ func contentOf(config *rest.Config) content {
 	}
 }
 
-// proxyOf is the proxy that a kubeconfig names. A function cannot be compared, so it is asked.
+// proxyOf returns the proxy of a kubeconfig. A function cannot be compared, so proxyOf calls it.
 func proxyOf(config *rest.Config) string {
 	if config.Proxy == nil {
 		return ""
@@ -160,14 +163,14 @@ func (s *session) is(config *rest.Config) bool {
 	return reflect.DeepEqual(s.content, contentOf(config))
 }
 
-// body is the body of an answer.
+// body is the body of a response.
 type body struct {
 	io.ReadCloser
 	done   func()
 	closed <-chan struct{}
 }
 
-// Read reads on. The end of the session is an error of its own.
+// Read reads the body. If the session has ended, a read error becomes errReplaced.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {

@@ -10,8 +10,8 @@ import (
 	clienttransport "k8s.io/client-go/transport"
 )
 
-// Accepts asks the guest's API server whether it takes a token. It does not if the token is of another signing key, for
-// example. Everyone may read what is asked for, so that no permission is needed.
+// Accepts reports whether the guest's API server accepts a token. For example, it does not accept a token of another
+// signing key. It requests a path that every user is allowed to read, so it needs no permission.
 func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	c.mu.Lock()
 	config := c.current.config
@@ -19,7 +19,7 @@ func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	config = rest.AnonymousClientConfig(config)
 	config.BearerToken = token
 	if config.Proxy == nil {
-		config.Proxy = http.ProxyFromEnvironment // as for a session: it is not kept in client-go's cache of transports then
+		config.Proxy = http.ProxyFromEnvironment // as for a session: client-go does not cache this transport
 	}
 	config.WrapTransport = clienttransport.Wrappers(limitHeaders, config.WrapTransport)
 	client, err := rest.HTTPClientFor(config)
@@ -27,7 +27,7 @@ func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 		return false, fmt.Errorf("asking the guest whether it takes a token: %w", err)
 	}
 	defer utilnet.CloseIdleConnectionsFor(client.Transport)
-	// The token goes to the guest's API server, and nowhere that it redirects to.
+	// Send the token only to the guest's API server, and not to the target of a redirect.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
