@@ -369,8 +369,8 @@ func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.Part
 }
 
 // bodyAt returns the body of an apply that requires a resourceVersion. An object that has another version causes a
-// conflict. If there is no object, the API server drops the version (apiserver
-// pkg/registry/generic/registry/store.go, Store.Update). So the version that no object has (Absent) makes the apply a
+// conflict. If there is no object, the API server drops the version. See Store.Update in the file
+// pkg/registry/generic/registry/store.go of apiserver. So the version that no object has (Absent) makes the apply a
 // create.
 //
 // Server-side apply has no other way to express this. A read before each write would cost a request per object and

@@ -21,8 +21,8 @@ const pruneAttempts = 3
 // one outcome for each kind that is missing. keep must name everything that was applied to this cluster, by all calls
 // of Apply. An empty keep deletes all objects.
 //
-// The report has an outcome for each object that was deleted, that could not be deleted, that is still being deleted,
-// or that was written and deleted too often.
+// The report has an outcome for each object that was deleted, or that could not be deleted. It also has one for each
+// object that is still being deleted, or that was written and deleted too often.
 func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 	if missing := c.unsynced(); len(missing) > 0 {
 		return Report{outcomes: missing}

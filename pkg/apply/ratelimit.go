@@ -11,9 +11,9 @@ const (
 	// repairBurst is how many writes of one object can follow each other without a wait. An installation, an upgrade
 	// of every stage and a few accidents stay below it. A writer that reverts our writes exceeds it.
 	repairBurst = 10
-	// repairEvery is the interval at which an object can be written beyond the burst. A conflict between two writers
-	// then costs the API server six small requests a minute. After the other writer stops, the object is correct
-	// within ten seconds.
+	// repairEvery is the interval at which an object can be written beyond the burst. Two competing writers then cost
+	// the API server six small requests a minute. After the other writer stops, the object is correct within ten
+	// seconds.
 	repairEvery = 10 * time.Second
 )
 

@@ -77,8 +77,8 @@ func (c *Cluster) Synced() bool {
 	return true
 }
 
-// Known reports whether waiting brings no new knowledge. It is true if the watch of each kind has shown the objects
-// of the kind, or had a problem that is not transient, such as a missing permission.
+// Known reports whether waiting brings no new knowledge. Each kind is then known in one of two ways: its watch has
+// shown its objects, or had a problem that is not transient, such as a missing permission.
 //
 // An API server that cannot be reached or that rejects the credentials leaves a kind unknown. A kind that is known
 // stays known during the session.

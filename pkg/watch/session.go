@@ -6,8 +6,9 @@ import "context"
 type sessionKey struct{}
 
 // WithSession returns a context for watches of a cluster whose server can be replaced, for example by another
-// kubeconfig. number returns the session, and changes with each replacement. What a watch has shown in an earlier
-// session no longer counts as known, until the watch receives a list that began in the new session.
+// kubeconfig. number returns the session, and changes with each replacement. Objects that a watch has shown in an
+// earlier session no longer count as known. They count again after the watch receives a list that began in the new
+// session.
 func WithSession(ctx context.Context, number func() uint64) context.Context {
 	return context.WithValue(ctx, sessionKey{}, number)
 }

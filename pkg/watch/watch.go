@@ -91,8 +91,8 @@ type Options struct {
 	OnListed func(version string)
 	// OnTrouble is called when attempts begin to fail, fail for another reason, or work again. It can be nil.
 	OnTrouble func()
-	// Patience is how long to retry what the API server does not know at all (404), such as the objects of a CRD that
-	// was just created or deleted. Then Run ends. Zero means forever.
+	// Patience is how long to retry requests for what the API server does not know at all (404). Examples are the
+	// objects of a CRD that was just created or deleted. Afterwards, Run ends. Zero means forever.
 	Patience time.Duration
 	// Budget limits what is read and kept. Nil means no limit. The transport of List and Watch must call LimitBody.
 	Budget *Budget
