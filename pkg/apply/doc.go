@@ -37,7 +37,7 @@
 //   - A new session (watch.WithSession) starts with no knowledge. Each kind must be listed again in it.
 //   - Apply forces fields only on owned objects. For this rule, an object is owned if the watch shows the owner
 //     label, the tracker remembers its UID, or its managedFields name our manager. Any other collision is a conflict,
-//     and the object stays unchanged.
+//     and the object stays unchanged. AtVersion is the exception: it forces fields at the chosen version.
 //   - Objects of prunable kinds are never shared. Apply never writes an existing object that is not owned, because a
 //     later Prune would delete it. No watch shows such an object, so its removal causes no notification. The caller
 //     must try again later.

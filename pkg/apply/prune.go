@@ -14,8 +14,9 @@ import (
 // pruneAttempts is the maximum number of attempts to delete an object that changes at the same time.
 const pruneAttempts = 3
 
-// Prune deletes every owned object that is not in keep. It deletes only prunable kinds, one kind after the other, in
-// the reverse order of Kinds. Each object is deleted by the UID and resourceVersion that are known of it.
+// Prune deletes every member that is not in keep. A member carries the owner label, and Prune deletes it only if our
+// field manager applied fields to it. It deletes only prunable kinds, one kind after the other, in the reverse order of
+// Kinds. Each object is deleted by the UID and resourceVersion that are known of it.
 //
 // Prune deletes nothing until the watches of all prunable kinds have shown their objects. Until then, the report has
 // one outcome for each kind that is missing. keep must name everything that was applied to this cluster, by all calls
