@@ -42,7 +42,8 @@
 //     later Prune would delete it. No watch shows such an object, so its removal causes no notification. The caller
 //     must try again later.
 //   - Kinds that are not prunable are shared. A foreign object gets our fields where they do not collide.
-//   - An object whose version the caller chose (AtVersion) is written at that version or not at all.
+//   - An object whose version the caller chose (AtVersion) is written at that version or not at all. It is created
+//     if it is gone.
 //   - Prune deletes only members, by UID and resourceVersion. It starts only after the watches of all prunable kinds
 //     have shown their objects.
 //   - The rate of writes is limited, so another writer cannot cause endless writes. Each object gets a burst of writes
