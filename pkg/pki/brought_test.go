@@ -17,12 +17,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// selfSigned is a CA as istiod makes one for itself: root and issuing CA are one certificate.
+// selfSigned returns a CA as istiod creates it for itself: root and issuing CA are the same certificate.
 func selfSigned(t *testing.T, signer crypto.Signer, key []byte, isCA bool, now time.Time) pki.CA {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"cluster.local"}}, NotBefore: now, NotAfter: now.AddDate(10, 0, 0),
-		IsCA: isCA, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"cluster.local"}}, NotBefore: now,
+		NotAfter: now.AddDate(10, 0, 0),
+		IsCA:     isCA, BasicConstraintsValid: true,
 	}
 	if isCA {
 		template.KeyUsage = x509.KeyUsageCertSign
@@ -42,7 +43,7 @@ func pemBlock(kind string, der []byte, err error) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// TestACAThatSomebodyBrings may have any kind of key, in any of the usual forms.
+// TestACAThatSomebodyBrings checks that a CA from a user can have any type of key, in any common encoding.
 func TestACAThatSomebodyBrings(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Lifetimes. Istiod's serving certificate lives as long as the issuing CA at most, whatever it asks for.
+// Lifetimes. The lifetime of istiod's serving certificate is limited by that of the issuing CA, whatever istiod
+// requests.
 const (
 	rootLifetime    = 10 * 365 * 24 * time.Hour
 	issuingLifetime = 5 * 365 * 24 * time.Hour
@@ -25,15 +26,15 @@ const (
 
 // CA is the mesh CA, PEM encoded. The zero value means that there is none.
 type CA struct {
-	// Cert and Key are the issuing CA's; Chain leads from Cert to Root; Root is what everybody trusts. The root's own key is thrown away:
-	// nothing is signed with it again.
+	// Cert and Key are the certificate and the key of the issuing CA. Chain leads from Cert to Root. Root is what all
+	// clients trust. The root's private key is discarded after New, because nothing is signed with it again.
 	Cert, Key, Chain, Root []byte
 }
 
-// Exists says whether there is a CA.
+// Exists reports whether there is a CA.
 func (c CA) Exists() bool { return len(c.Root) > 0 }
 
-// New makes a root and an issuing CA, both ECDSA P-256, for one mesh.
+// New returns a new root and issuing CA for one mesh, both ECDSA P-256.
 func New(now time.Time) (CA, error) {
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -60,10 +61,14 @@ func New(now time.Time) (CA, error) {
 		return CA{}, fmt.Errorf("encoding the issuing CA's key: %w", err)
 	}
 	rootPEM, issuingPEM := encode("CERTIFICATE", rootDER), encode("CERTIFICATE", issuingDER)
-	return CA{Cert: issuingPEM, Key: encode("EC PRIVATE KEY", keyDER), Chain: bytes.Join([][]byte{issuingPEM, rootPEM}, nil), Root: rootPEM}, nil
+	return CA{
+		Cert: issuingPEM, Key: encode("EC PRIVATE KEY", keyDER),
+		Chain: bytes.Join([][]byte{issuingPEM, rootPEM}, nil), Root: rootPEM,
+	}, nil
 }
 
-// Check says whether the parts fit together: the key to the certificate, the certificate to the root, now within their lives.
+// Check returns an error unless the key belongs to the certificate, the root verifies the certificate, and both are
+// valid now.
 func (c CA) Check(now time.Time) error {
 	cert, err := parse(c.Cert)
 	if err != nil {
@@ -77,7 +82,9 @@ func (c CA) Check(now time.Time) error {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.Root)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if _, err := cert.Verify(x509.VerifyOptions{
+		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}); err != nil {
 		return fmt.Errorf("the issuing CA's certificate does not verify against the root: %w", err)
 	}
 	key, err := parseKey(c.Key)
@@ -117,12 +124,13 @@ func parse(data []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// publicKey is what all of crypto's public keys are.
+// publicKey is implemented by all public key types of package crypto.
 type publicKey interface {
 	Equal(crypto.PublicKey) bool
 }
 
-// parseKey reads the public half of a private key, in any form that a CA which somebody brings may have it in: Istio's own are RSA.
+// parseKey returns the public key of a private key. It accepts every encoding that a CA from a user can have. Istio's
+// own keys are RSA.
 func parseKey(data []byte) (publicKey, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {

@@ -1,6 +1,13 @@
-// Package pki makes the mesh CA: the root that gateways and the guest's API server trust, and the issuing CA with which istiod signs its own
-// serving certificate and those of the gateways.
+// Package pki creates the mesh CA. The root CA is trusted by gateways and by the guest's API server. With the issuing
+// CA, istiod signs its own serving certificate and the certificates of the gateways.
 //
-// It is pure but for the random numbers that keys need: the time is given, nothing is read or written. Where the CA is kept, and that it
-// stays on the management side, is decided elsewhere (packages desired and mgmt).
+// # Workflow
+//
+// New returns a CA. Step rotates it: it adds a new root, then switches to the new issuing CA, then removes the old
+// root.
+//
+// # Invariants
+//
+// The package is pure, except for the random numbers of keys: the time is an argument, and nothing is read or
+// written. Packages desired and mgmt decide where the CA is stored, and keep it on the management side.
 package pki

@@ -8,41 +8,47 @@ import (
 	"time"
 )
 
-// RotationPhase is where a rotation stands.
+// RotationPhase is the phase of a rotation.
 type RotationPhase string
 
 const (
-	// Steady: there is one root, and what it vouches for issues.
+	// Steady means that there is one root, and a CA that it verifies issues certificates.
 	Steady RotationPhase = ""
-	// Spreading: a new root is trusted beside the old one, which still issues: until everybody has heard of the new one.
+	// Spreading means that a new root is trusted in addition to the old one, and the old CA still issues. It lasts
+	// until all clients know the new root.
 	Spreading RotationPhase = "spreading"
-	// Settling: the new one issues, and the old root is still trusted: until everything that it vouched for is replaced.
+	// Settling means that the new CA issues, and the old root is still trusted. It lasts until all certificates of
+	// the old CA are replaced.
 	Settling RotationPhase = "settling"
 )
 
-// Rotation is what must be remembered of a rotation beside the CA that issues. The zero value is that of a CA that is not being rotated and
-// was never asked to be.
+// Rotation is the state of a rotation, without the issuing CA. The zero value belongs to a CA without a rotation or a
+// request for one.
 type Rotation struct {
 	Phase RotationPhase
-	// Since is when the phase began, Effective since when everybody can know what it brought; zero while that is not so. A phase lasts from then on.
+	// Since is when the phase began. Effective is when all clients were able to know its result, or zero before that.
+	// The duration of a phase is measured from Effective.
 	Since, Effective time.Time
-	// Next is, while Spreading, the CA that will issue; while Settling, its root alone.
+	// Next is the next issuing CA in phase Spreading. In phase Settling it is only the root of the new CA.
 	Next CA
 	// Request is the last request for a rotation that was followed.
 	Request string
 }
 
-// RotationOptions are what a step depends on beside the state and the time.
+// RotationOptions are the inputs of a step other than the state and the time.
 type RotationOptions struct {
 	// Overlap is how long both roots are trusted, before the switch and again after it.
 	Overlap time.Duration
-	// Request asks for a rotation by differing from the last request that was followed; empty asks for nothing.
+	// Request triggers a rotation if it differs from the last request that was followed. An empty request triggers
+	// nothing.
 	Request string
 }
 
-// Step does what is due: it begins a rotation that is asked for, or that the age of the CA asks for, and takes each of its steps in its time.
-// At most one step is taken, however much time has passed: whoever was away must not miss one. It returns the CA and the rotation as they are
-// then; both are unchanged when nothing is due. Written down in one piece, they are where a rotation goes on after a crash.
+// Step begins a rotation that is requested or due because of the age of the CA, or takes its next step if that is
+// due. It takes at most one step, however much time has passed, so that clients miss no phase after an outage.
+//
+// Step returns the new CA and rotation. Both are unchanged if nothing is due. Store them atomically, so that the
+// rotation continues after a crash.
 func (r Rotation) Step(ca CA, now time.Time, o RotationOptions) (CA, Rotation, error) {
 	switch r.Phase {
 	case Steady:
@@ -52,7 +58,7 @@ func (r Rotation) Step(ca CA, now time.Time, o RotationOptions) (CA, Rotation, e
 			return ca, r, nil
 		}
 		issuing := r.Next
-		issuing.Root = ca.Root // both
+		issuing.Root = ca.Root // both roots
 		return issuing, Rotation{Phase: Settling, Since: now, Next: CA{Root: r.Next.Root}, Request: r.Request}, nil
 	case Settling:
 		if !r.over(now, o) {
@@ -82,13 +88,13 @@ func (r Rotation) begin(ca CA, now time.Time, o RotationOptions) (CA, Rotation, 
 	return ca, Rotation{Phase: Spreading, Since: now, Next: next, Request: cmp.Or(o.Request, r.Request)}, nil
 }
 
-// over says that the phase has lasted long enough.
+// over reports whether the phase has lasted long enough.
 func (r Rotation) over(now time.Time, o RotationOptions) bool {
 	return !r.Effective.IsZero() && !now.Before(r.Effective.Add(o.Overlap))
 }
 
-// Due says whether there is anything to do or to wait for: a rotation is under way, asked for, or due for the age of the CA. If not, it says when
-// it will be.
+// Due reports whether a rotation is in progress, requested, or due because of the age of the CA. If not, it returns
+// when a rotation will be due.
 func (r Rotation) Due(ca CA, now time.Time, o RotationOptions) (bool, time.Time, error) {
 	if r.Phase != Steady || o.Request != "" && o.Request != r.Request {
 		return true, time.Time{}, nil
@@ -97,7 +103,7 @@ func (r Rotation) Due(ca CA, now time.Time, o RotationOptions) (bool, time.Time,
 	return err == nil && !now.Before(at), at, err
 }
 
-// Check says whether what is remembered fits the CA that issues.
+// Check returns an error unless the rotation matches the issuing CA.
 func (r Rotation) Check(ca CA, now time.Time) error {
 	switch r.Phase {
 	case Steady:
@@ -116,8 +122,8 @@ func (r Rotation) Check(ca CA, now time.Time) error {
 	return nil
 }
 
-// RotateAt is when a CA should be replaced for its age: after four fifths of the life of its certificate or of its shortest root, whichever
-// comes first.
+// RotateAt returns when a CA must be replaced because of its age. This is after four fifths of the lifetime of its
+// certificate or of its shortest-lived root, whichever comes first.
 func (c CA) RotateAt() (time.Time, error) {
 	var first time.Time
 	for _, data := range [][]byte{c.Cert, c.Root} {

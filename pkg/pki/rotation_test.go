@@ -22,7 +22,7 @@ func roots(t *testing.T, bundle []byte) int {
 	return n
 }
 
-// vouched says whether an issuing CA is trusted by whoever has a bundle.
+// vouched reports whether a client with the given bundle trusts an issuing CA.
 func vouched(t *testing.T, bundle []byte, by pki.CA, at time.Time) bool {
 	t.Helper()
 	block, _ := pem.Decode(by.Cert)
@@ -36,7 +36,7 @@ func vouched(t *testing.T, bundle []byte, by pki.CA, at time.Time) bool {
 	return err == nil
 }
 
-// step is one Step, after which everybody knows at once.
+// step calls Step, and treats the result as known to all clients immediately.
 func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string) (pki.CA, pki.Rotation) {
 	t.Helper()
 	was := r.Phase
@@ -56,8 +56,8 @@ func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string)
 	return ca, r
 }
 
-// TestARotationNeverIssuesWhatSomebodyDoesNotTrust: whoever is one phase behind trusts what issues now, and what issued a phase ago is trusted
-// by whoever is up to date.
+// TestARotationNeverIssuesWhatSomebodyDoesNotTrust checks trust between neighbouring phases. A client that is one
+// phase behind must trust the current issuing CA. An up-to-date client must trust the issuing CA of one phase ago.
 func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	old, err := pki.New(start)
@@ -92,7 +92,7 @@ func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
 	}
 }
 
-// TestWhoWasAwayMissesNoPhase: after a year, each phase still has its time.
+// TestWhoWasAwayMissesNoPhase checks that after a year each phase still has its full duration.
 func TestWhoWasAwayMissesNoPhase(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(start)
@@ -110,7 +110,8 @@ func TestWhoWasAwayMissesNoPhase(t *testing.T) {
 	}
 }
 
-// TestAPhaseLastsFromWhenItIsInEffect: while nobody could be told of a new root, no time for hearing of it has passed.
+// TestAPhaseLastsFromWhenItIsInEffect checks that the duration of a phase does not start before clients can know the
+// new root.
 func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(start)
@@ -120,7 +121,7 @@ func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
 	ca, r := step(t, pki.Rotation{}, ca, start, "please")
 	r.Effective = time.Time{}
 	if _, got, err := r.Step(ca, start.AddDate(1, 0, 0), pki.RotationOptions{Overlap: overlap}); err != nil || got.Phase != pki.Spreading {
-		t.Errorf("while nobody knows: phase %q, %v", got.Phase, err)
+		t.Errorf("before the phase is in effect: phase %q, %v", got.Phase, err)
 	}
 	r.Effective = start.Add(20 * time.Hour)
 	for at, want := range map[time.Time]pki.RotationPhase{start.Add(overlap): pki.Spreading, r.Effective.Add(overlap): pki.Settling} {
@@ -142,7 +143,7 @@ func TestAgeBeginsARotation(t *testing.T) {
 		t.Fatal(now, err)
 	}
 	if asked, _, err := (pki.Rotation{}).Due(ca, start, pki.RotationOptions{Request: "please"}); err != nil || !asked {
-		t.Errorf("asked for: %t, %v", asked, err)
+		t.Errorf("requested: due %t, %v", asked, err)
 	}
 	if years := due.Sub(start).Hours() / 24 / 365; years < 3.9 || years > 4.1 {
 		t.Errorf("due after %.1f years, want four fifths of five", years)
@@ -169,17 +170,20 @@ func TestASpoiledRotationIsNoted(t *testing.T) {
 		ca       pki.CA
 		rotation pki.Rotation
 	}{
-		"the next root is not trusted":  {ca, r},
-		"the next CA is lost":           {spreading, pki.Rotation{Phase: pki.Spreading}},
-		"the next root is lost":         {spreading, pki.Rotation{Phase: pki.Settling}},
-		"a phase from another version":  {spreading, pki.Rotation{Phase: "resting", Next: r.Next}},
-		"the next CA has another's key": {spreading, pki.Rotation{Phase: pki.Spreading, Next: pki.CA{Cert: r.Next.Cert, Root: r.Next.Root, Chain: r.Next.Chain, Key: ca.Key}}},
+		"the next root is not trusted": {ca, r},
+		"the next CA is lost":          {spreading, pki.Rotation{Phase: pki.Spreading}},
+		"the next root is lost":        {spreading, pki.Rotation{Phase: pki.Settling}},
+		"a phase from another version": {spreading, pki.Rotation{Phase: "resting", Next: r.Next}},
+		"the next CA has another's key": {
+			spreading,
+			pki.Rotation{Phase: pki.Spreading, Next: pki.CA{Cert: r.Next.Cert, Root: r.Next.Root, Chain: r.Next.Chain, Key: ca.Key}},
+		},
 	} {
 		if err := tc.rotation.Check(tc.ca, start); err == nil {
-			t.Errorf("%s: not noted", name)
+			t.Errorf("%s: no error", name)
 		}
 	}
 	if _, _, err := (pki.Rotation{Phase: "resting"}).Step(ca, start, pki.RotationOptions{}); err == nil {
-		t.Error("an unknown phase is taken for something")
+		t.Error("an unknown phase is accepted")
 	}
 }
