@@ -1,7 +1,16 @@
-// Package text makes strings that others wrote fit for a condition, a log line or a terminal.
+// Package text makes strings from other sources safe for a condition, a log line or a terminal.
 //
-// Names, versions, paths and messages of an API server may hold anything: line breaks, terminal escapes, characters that turn the
-// direction of writing, and megabytes. Each function here cuts its input before it copies it, so that the cost is that of the result.
+// Names, versions, paths and messages of an API server can contain anything: line breaks, terminal escapes,
+// characters that change the direction of writing, and megabytes of text.
+//
+// # Workflow
+//
+// Line, Plain and Quoted return one line of limited length. Lines keeps line breaks. Cut only limits the length.
+//
+// # Invariants
+//
+// Functions with a maximum length cut the input before they copy it, so that the cost depends on the size of the
+// result.
 package text
 
 import (
@@ -11,16 +20,18 @@ import (
 	"unicode/utf8"
 )
 
-// Ellipsis ends a text that was cut.
+// Ellipsis is the end of a text that was cut.
 const Ellipsis = "..."
 
-// Line is a text in one line of at most most bytes. What cannot be printed becomes a space: control characters, line breaks, characters
-// that turn the direction of writing or that are invisible. Bytes that are not UTF-8 become U+FFFD.
+// Line returns a text as one line of at most most bytes. A space replaces each character that is not printable:
+// control characters, line breaks, invisible characters, and characters that change the direction of writing. U+FFFD
+// replaces bytes that are not UTF-8.
 func Line(s string, most int) string {
 	return Cut(strings.Map(printable, head(s, most)), most)
 }
 
-// Plain is Line with round brackets in place of square ones. Conditions keep square brackets for what hypergate says to do next.
+// Plain is like Line, but replaces square brackets with round ones. In conditions, square brackets are reserved for
+// the next step that hypergate proposes.
 func Plain(s string, most int) string {
 	return Cut(strings.Map(func(r rune) rune {
 		switch r {
@@ -34,13 +45,13 @@ func Plain(s string, most int) string {
 	}, head(s, most)), most)
 }
 
-// Quoted is Plain in quotation marks that the text cannot end, so that it cannot pass for hypergate's own words. Without the quotation
-// marks and what they escape it has at most most bytes.
+// Quoted returns Plain in quotation marks that the text cannot end, so that the text cannot pass for hypergate's own
+// words. The limit of most bytes does not include the quotation marks and escape characters.
 func Quoted(s string, most int) string {
 	return strconv.Quote(strings.ReplaceAll(Plain(s, most), `"`, "'"))
 }
 
-// Lines is a text of several lines, none of which can do anything but be read: as Line, and line breaks stay.
+// Lines is like Line, but keeps line breaks and has no maximum length.
 func Lines(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
@@ -50,7 +61,7 @@ func Lines(s string) string {
 	}, s)
 }
 
-// Cut is a text of at most most bytes. One that is longer ends in Ellipsis.
+// Cut returns a text of at most most bytes. A longer text is cut and ends in Ellipsis.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -62,7 +73,8 @@ func Cut(s string, most int) string {
 	return s[:end] + Ellipsis[:min(len(Ellipsis), most)]
 }
 
-// head is as much of a text as one of most bytes is made from: one byte more, so that it is seen that there was more.
+// head returns as much of a text as a result of most bytes needs. It includes at least one byte more, so that Cut
+// detects that there was more.
 func head(s string, most int) string {
 	if len(s) <= most+utf8.UTFMax {
 		return s

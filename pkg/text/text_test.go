@@ -51,7 +51,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTheCostIsThatOfTheResult: a long text is cut before it is copied.
+// TestTheCostIsThatOfTheResult checks that a long text is cut before it is copied.
 func TestTheCostIsThatOfTheResult(t *testing.T) {
 	long := strings.Repeat("\x00[", 8<<20)
 	for name, f := range map[string]func(string, int) string{"Line": text.Line, "Plain": text.Plain, "Quoted": text.Quoted} {
@@ -68,9 +68,13 @@ func TestTheCostIsThatOfTheResult(t *testing.T) {
 	}
 }
 
-// FuzzText: whatever goes in, what comes out is short, valid, printable, and has no brackets where there must be none.
+// FuzzText checks that the output is short, valid and printable for any input. It also checks that Plain and Quoted
+// return no square brackets.
 func FuzzText(f *testing.F) {
-	for _, seed := range []string{"", "a[b]c", "\u202e\u2066\x1b]0;x\x07", "\xff\xf0\x9f", "\"\\\n\r\t", "\U000e0041", strings.Repeat("é", 60)} {
+	for _, seed := range []string{
+		"", "a[b]c", "\u202e\u2066\x1b]0;x\x07", "\xff\xf0\x9f", "\"\\\n\r\t", "\U000e0041",
+		strings.Repeat("é", 60),
+	} {
 		f.Add(seed, 40)
 	}
 	f.Fuzz(func(t *testing.T, in string, most int) {
@@ -78,8 +82,11 @@ func FuzzText(f *testing.F) {
 			t.Skip()
 		}
 		plain := text.Plain(in, most)
-		for name, out := range map[string]string{"Line": text.Line(in, most), "Plain": plain, "Quoted": text.Quoted(in, most), "Lines": text.Lines(in)} {
-			if !utf8.ValidString(out) || strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) && (name != "Lines" || r != '\n') }) {
+		for name, out := range map[string]string{
+			"Line": text.Line(in, most), "Plain": plain, "Quoted": text.Quoted(in, most), "Lines": text.Lines(in),
+		} {
+			bad := func(r rune) bool { return !unicode.IsPrint(r) && (name != "Lines" || r != '\n') }
+			if !utf8.ValidString(out) || strings.ContainsFunc(out, bad) {
 				t.Errorf("%s(%q) is %q", name, in, out)
 			}
 			if (name == "Plain" || name == "Quoted") && strings.ContainsAny(out, "[]") {
