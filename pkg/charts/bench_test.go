@@ -6,7 +6,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 )
 
-// BenchmarkRender renders both sides, warm. The bar is 30 ms.
+// BenchmarkRender renders both releases with loaded charts. The limit is 30 ms.
 func BenchmarkRender(b *testing.B) {
 	s := embedded(b)
 	mgmt, guest := releases(b)
@@ -17,7 +17,7 @@ func BenchmarkRender(b *testing.B) {
 	}
 }
 
-// BenchmarkEmbedded is what loading the charts for each rendering would cost.
+// BenchmarkEmbedded measures the cost of loading the charts for each rendering.
 func BenchmarkEmbedded(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -32,7 +32,10 @@ func BenchmarkCRDs(b *testing.B) {
 	s := embedded(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := s.CRDs([]string{"destinationrules.networking.istio.io", "envoyfilters.networking.istio.io", "wasmplugins.extensions.istio.io"})
+		_, err := s.CRDs([]string{
+			"destinationrules.networking.istio.io", "envoyfilters.networking.istio.io",
+			"wasmplugins.extensions.istio.io",
+		})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// CRDs are the CustomResourceDefinitions of Istio's API with the given names (such as destinationrules.networking.istio.io), sorted by name. The
-// caller may change them.
+// CRDs returns the CustomResourceDefinitions of Istio's API with the given names (such as
+// destinationrules.networking.istio.io), sorted by name. The caller can change them.
 //
-// All of them lie in one file of 0.9 MB. Only the documents in which a name occurs are parsed: parsing them all takes many times as long and
-// fills memory with what nobody asked for.
+// All of them are in one file of 0.9 MB. Only documents that contain one of the names are parsed. Parsing all of them
+// takes many times as long, and fills memory with unused objects.
 //
 // An error names the CRDs that the charts do not have.
 func (s *Source) CRDs(names []string) ([]*unstructured.Unstructured, error) {
@@ -43,7 +43,7 @@ func (s *Source) CRDs(names []string) ([]*unstructured.Unstructured, error) {
 		}
 		i, wanted := slices.BinarySearch(missing, u.GetName())
 		if !wanted {
-			continue // it only mentions the name
+			continue // the document only mentions the name
 		}
 		missing = slices.Delete(missing, i, i+1)
 		crds = append(crds, u)

@@ -11,11 +11,17 @@ import (
 func TestCRDs(t *testing.T) {
 	for version, s := range bothVersions(t) {
 		t.Run(version, func(t *testing.T) {
-			crds, err := s.CRDs([]string{"wasmplugins.extensions.istio.io", "envoyfilters.networking.istio.io", "wasmplugins.extensions.istio.io"})
+			crds, err := s.CRDs([]string{
+				"wasmplugins.extensions.istio.io", "envoyfilters.networking.istio.io",
+				"wasmplugins.extensions.istio.io",
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := []string{"CustomResourceDefinition /envoyfilters.networking.istio.io", "CustomResourceDefinition /wasmplugins.extensions.istio.io"}
+			want := []string{
+				"CustomResourceDefinition /envoyfilters.networking.istio.io",
+				"CustomResourceDefinition /wasmplugins.extensions.istio.io",
+			}
 			if diff := cmp.Diff(want, identities(crds)); diff != "" {
 				t.Errorf("CRDs (-want +got):\n%s", diff)
 			}
@@ -28,7 +34,7 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// These are all the kinds of Istio's API; --istio-resources may ask for any.
+// TestAllCRDsAreThere checks all kinds of Istio's API. Any of them can be in --istio-resources.
 func TestAllCRDsAreThere(t *testing.T) {
 	names := []string{
 		"authorizationpolicies.security.istio.io", "destinationrules.networking.istio.io", "envoyfilters.networking.istio.io",
@@ -65,7 +71,13 @@ func TestMissingCRDs(t *testing.T) {
 func TestOddCRDFiles(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: "
 	for _, tc := range []struct{ name, file, fault string }{
-		{"other documents mention the name", "# a.x.io\n---\n" + crd + "b.x.io\nspec: {about: a.x.io}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a.x.io\n---\n" + crd + "a.x.io\n", ""},
+		{
+			"other documents mention the name",
+			"# a.x.io\n---\n" + crd +
+				"b.x.io\nspec: {about: a.x.io}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " +
+				"a.x.io\n---\n" + crd + "a.x.io\n",
+			"",
+		},
 		{"the name is quoted", crd + `"a.x.io"` + "\n", ""},
 		{"another document is broken", "\ta: b\n---\n" + crd + "a.x.io\n", ""},
 		{"the document is broken", crd + "a.x.io\n\tb: c\n", "it is not YAML"},
@@ -88,9 +100,11 @@ func TestOddCRDFiles(t *testing.T) {
 	}
 }
 
-// Istio 1.23 and older have the CRDs elsewhere.
+// TestOldCRDFile checks the location of the CRDs in Istio 1.23 and older.
 func TestOldCRDFile(t *testing.T) {
-	fsys := tinyChart(map[string]string{"base/crds/crd-all.gen.yaml": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: a.x.io\n"})
+	fsys := tinyChart(map[string]string{
+		"base/crds/crd-all.gen.yaml": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: a.x.io\n",
+	})
 	delete(fsys, "base/files/crd-all.gen.yaml")
 	if _, err := fromFS(t, fsys, "dir").CRDs([]string{"a.x.io"}); err != nil {
 		t.Error(err)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// identity is what makes two objects the same one. The version is no part of it.
+// identity identifies an object. It does not include the API version.
 type identity struct {
 	kind schema.GroupKind
 	key  types.NamespacedName
@@ -26,7 +26,7 @@ func identityOf(u *unstructured.Unstructured) identity {
 	}
 }
 
-// String names the object: Kind namespace/name.
+// String returns the object as Kind namespace/name.
 func (id identity) String() string {
 	if id.key.Namespace == "" {
 		return id.kind.Kind + " " + id.key.Name
@@ -34,7 +34,7 @@ func (id identity) String() string {
 	return id.kind.Kind + " " + id.key.String()
 }
 
-// decode reads all objects of a YAML stream. Empty documents are skipped.
+// decode returns all objects of a YAML stream. It skips empty documents.
 func decode(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	number := 0
@@ -51,7 +51,8 @@ func decode(stream []byte) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// documents cuts a YAML stream at its "---" lines. Such a line cannot be part of a document: YAML forbids it even in block scalars.
+// documents splits a YAML stream at its "---" lines. Such a line cannot be part of a document: YAML forbids it even
+// in block scalars.
 func documents(stream []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		begin := 0
@@ -60,7 +61,7 @@ func documents(stream []byte) iter.Seq[[]byte] {
 				if !yield(stream[begin:at]) {
 					return
 				}
-				begin = at + len("---") // what follows on the line is part of the document
+				begin = at + len("---") // the rest of the line is part of the document
 			}
 			end := bytes.IndexByte(stream[at:], '\n')
 			if end < 0 {
@@ -77,23 +78,23 @@ func isMarker(line []byte) bool {
 	return found && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// decodeOne reads one object. It is nil where the document is empty.
+// decodeOne decodes one object. It returns nil if the document is empty.
 func decodeOne(doc []byte) (*unstructured.Unstructured, error) {
 	if isBlank(doc) {
-		return nil, nil //nolint:nilnil // an empty document is no fault and no object
+		return nil, nil //nolint:nilnil // an empty document is not an error and has no object
 	}
 	asJSON, err := yaml.YAMLToJSON(doc)
 	if err != nil {
 		return nil, fmt.Errorf("it is not YAML: %w", err)
 	}
 	var content any
-	// Not encoding/json: numbers must become int64, as everywhere in Kubernetes.
+	// encoding/json would decode numbers as float64. Kubernetes code expects int64.
 	if err := utiljson.Unmarshal(asJSON, &content); err != nil {
 		return nil, fmt.Errorf("it is not YAML: %w", err)
 	}
 	switch content := content.(type) {
 	case nil:
-		return nil, nil //nolint:nilnil // a document "null" is empty, too
+		return nil, nil //nolint:nilnil // the document "null" is also empty
 	case map[string]any:
 		u := &unstructured.Unstructured{Object: content}
 		return u, checkObject(u)
@@ -102,7 +103,8 @@ func decodeOne(doc []byte) (*unstructured.Unstructured, error) {
 	}
 }
 
-// isBlank says whether a document has nothing but blank lines and comments. Half of the chart's templates render to such.
+// isBlank reports whether a document has only blank lines and comments. Half of the chart's templates render to such
+// documents.
 func isBlank(doc []byte) bool {
 	for line := range bytes.Lines(doc) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
@@ -112,7 +114,7 @@ func isBlank(doc []byte) bool {
 	return true
 }
 
-// checkObject checks all that the rest of the program takes for granted about an object.
+// checkObject checks everything that other packages assume about an object.
 func checkObject(u *unstructured.Unstructured) error {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}} {
 		text, _, err := unstructured.NestedString(u.Object, path...)
@@ -130,7 +132,7 @@ func checkObject(u *unstructured.Unstructured) error {
 	if _, err := schema.ParseGroupVersion(u.GetAPIVersion()); err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	// A number or a bool here, for want of quotes, would make GetNamespace and GetLabels give nothing at all.
+	// With an unquoted number or bool here, GetNamespace and GetLabels would return nothing.
 	if _, _, err := unstructured.NestedString(u.Object, "metadata", "namespace"); err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}

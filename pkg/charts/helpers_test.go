@@ -33,7 +33,7 @@ func fromFS(tb testing.TB, fsys fs.FS, name string) *charts.Source {
 	return s
 }
 
-// bothVersions are the embedded charts and those of the release before, from a directory.
+// bothVersions returns the embedded charts, and the charts of the previous release from a directory.
 func bothVersions(tb testing.TB) map[string]*charts.Source {
 	tb.Helper()
 	dir := testcharts.Dir1282(tb)
@@ -53,7 +53,7 @@ func values(tb testing.TB, file string) map[string]any {
 	return out
 }
 
-// releases are the two renderings that hypergate makes.
+// releases returns the two releases that hypergate renders.
 func releases(tb testing.TB) (mgmt, guest charts.Release) {
 	tb.Helper()
 	return charts.Release{Name: "istiod", Namespace: "clusters-guest1", Values: values(tb, "values-mgmt.yaml")},
@@ -69,7 +69,7 @@ func render(tb testing.TB, s *charts.Source, r charts.Release) []*unstructured.U
 	return objects
 }
 
-// text is the JSON of all objects, in their order.
+// text returns the JSON of all objects, in their order.
 func text(tb testing.TB, objects []*unstructured.Unstructured) string {
 	tb.Helper()
 	var out strings.Builder
@@ -92,11 +92,14 @@ func identities(objects []*unstructured.Unstructured) []string {
 	return out
 }
 
-// tinyChart is a charts directory in sail-operator's layout with one template of its own. Nothing of Istio is in it.
+// tinyChart returns a charts directory in sail-operator's layout with one template of its own. It has nothing of
+// Istio.
 func tinyChart(files map[string]string) fstest.MapFS {
 	out := fstest.MapFS{
-		"istiod/Chart.yaml":            {Data: []byte("apiVersion: v2\nname: istiod\nversion: 9.9.9\nappVersion: 9.9.9\n")},
-		"istiod/values.yaml":           {Data: []byte("_internal_defaults_do_not_set:\n  env: {}\n  args: []\n  hub: h\n  proxy:\n    image: i\n")},
+		"istiod/Chart.yaml": {Data: []byte("apiVersion: v2\nname: istiod\nversion: 9.9.9\nappVersion: 9.9.9\n")},
+		"istiod/values.yaml": {Data: []byte(
+			"_internal_defaults_do_not_set:\n  env: {}\n  args: []\n  hub: h\n  proxy:\n    image: i\n",
+		)},
 		"base/files/crd-all.gen.yaml":  {Data: []byte("# none\n")},
 		"istiod/templates/NOTES.txt":   {Data: []byte("{{ fail \"notes are never rendered\" }}")},
 		"istiod/templates/_blank.tpl":  {Data: []byte("{{ define \"boom\" }}{{ fail \"boom\" }}{{ end }}")},
@@ -109,7 +112,7 @@ func tinyChart(files map[string]string) fstest.MapFS {
 	return out
 }
 
-// mustFail checks that there is an error which says all of the wanted.
+// mustFail checks that there is an error that contains all texts in want.
 func mustFail(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if err == nil {

@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// managedBy is the label app.kubernetes.io/managed-by of all objects, in place of Helm, which knows nothing of them. The chart takes it
-	// from .Release.Service.
+	// managedBy is the value of label app.kubernetes.io/managed-by on all objects. It replaces Helm, which does not
+	// manage them. The chart takes it from .Release.Service.
 	managedBy = "hypergate"
-	// kubeMinor is the Kubernetes version 1.N that templates see, on every cluster: what is rendered must not depend on one.
+	// kubeMinor is the Kubernetes version 1.N that templates see on every cluster. The output must not depend on the
+	// cluster.
 	kubeMinor = "33"
 )
 
 // Release is one rendering of the chart istio-discovery.
 type Release struct {
-	// Name is the release name; it ends up in labels.
+	// Name is the release name. It appears in labels.
 	Name string
 	// Namespace is the release namespace.
 	Namespace string
-	// Values are what YAML gives: tables are map[string]any, lists are []any. They are laid over the chart's and the profile's values, and
-	// are not changed.
+	// Values has the types of parsed YAML: tables are map[string]any, lists are []any. They override the values of
+	// the chart and of the profile. They are not changed.
 	Values map[string]any
 }
 
-// Render renders the chart istio-discovery (which Helm knows as istiod). The objects come sorted by group, version, kind, namespace and
-// name; the caller may change them.
+// Render renders the chart istio-discovery (istiod in Helm). The objects are sorted by group, version, kind,
+// namespace and name. The caller can change them.
 //
-// An error names the release, the charts, and the value or the template that is wrong.
+// An error names the release, the charts, and the value or template that is wrong.
 func (s *Source) Render(r Release) ([]*unstructured.Unstructured, error) {
 	objects, err := render(s.discovery, r)
 	if err != nil {
@@ -60,11 +61,13 @@ func render(c *chart.Chart, r Release) ([]*unstructured.Unstructured, error) {
 	return collect(files, c.Name())
 }
 
-// renderValues is what templates see. It is a deep copy: Istio's zzz_profile.yaml moves values about in place.
+// renderValues returns the values for the templates. They are a deep copy, because Istio's zzz_profile.yaml moves
+// values in place.
 func renderValues(c *chart.Chart, r Release) (chartutil.Values, error) {
 	top, err := chartutil.ToRenderValues(c, r.Values,
 		chartutil.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true},
-		// No API versions: Helm's default are those of whatever is linked into the program. Istio's charts ask for none.
+		// Pass no API versions. Helm's default is the versions that are linked into the program. Istio's charts check
+		// for none.
 		&chartutil.Capabilities{KubeVersion: chartutil.KubeVersion{Version: "v1." + kubeMinor + ".0", Major: "1", Minor: kubeMinor}})
 	if err != nil {
 		return nil, fmt.Errorf("merging values: %w", err)
@@ -77,7 +80,7 @@ func renderValues(c *chart.Chart, r Release) (chartutil.Values, error) {
 	return top, nil
 }
 
-// collect reads the objects in the rendered files and sorts them.
+// collect decodes and sorts the objects in the rendered files.
 func collect(files map[string]string, chartName string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	templates := map[identity]string{}
@@ -90,7 +93,10 @@ func collect(files map[string]string, chartName string) ([]*unstructured.Unstruc
 		for _, u := range found {
 			id := identityOf(u)
 			if first, taken := templates[id]; taken {
-				return nil, fmt.Errorf("%s is rendered twice, by %s and by %s: which of them counts is not to be guessed", id, first, template)
+				return nil, fmt.Errorf(
+					"%s is rendered twice, by %s and by %s: which of them counts is not to be guessed",
+					id, first, template,
+				)
 			}
 			templates[id] = template
 		}
@@ -100,7 +106,7 @@ func collect(files map[string]string, chartName string) ([]*unstructured.Unstruc
 	return objects, nil
 }
 
-// compare is a total order on objects of different identity.
+// compare is a total order on objects with different identities.
 func compare(a, b *unstructured.Unstructured) int {
 	x, y := a.GroupVersionKind(), b.GroupVersionKind()
 	return cmp.Or(
@@ -108,8 +114,9 @@ func compare(a, b *unstructured.Unstructured) int {
 		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// reason is Helm's error without the noise: the template and line that failed, the expression, and the cause. In a chain of included templates
-// it is the outermost place, which is the file whose object is missing, and the innermost cause.
+// reason returns Helm's error without noise: the template and line that failed, the expression, and the cause. In a
+// chain of included templates it returns the outermost place, which is the file whose object is missing, and the
+// innermost cause.
 func reason(text, chartName string) string {
 	place, cause := cutPlace(text)
 	if i := strings.LastIndex(cause, ": template: "); i >= 0 {
@@ -121,7 +128,7 @@ func reason(text, chartName string) string {
 		}
 	}
 	cause = strings.Join(strings.Fields(cause), " ")
-	const enough = 500 // "tpl" quotes the whole text it failed on
+	const enough = 500 // "tpl" quotes the whole text that failed
 	if len(cause) > enough {
 		cause = cause[:enough/2] + " … " + cause[len(cause)-enough/2:]
 	}
@@ -131,7 +138,7 @@ func reason(text, chartName string) string {
 	return strings.TrimPrefix(place, chartName+"/") + ": " + cause
 }
 
-// cutPlace cuts the place off an error of Helm's engine; the place is empty where there is none.
+// cutPlace splits the place off an error of Helm's engine. The place is empty if the error has none.
 func cutPlace(text string) (place, cause string) {
 	for _, lead := range []string{"execution error at (", "execution error in (", "parse error at (", "parse error in ("} {
 		if rest, found := strings.CutPrefix(text, lead); found {

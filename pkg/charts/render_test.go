@@ -82,7 +82,7 @@ func checkDeployment(t *testing.T, u *unstructured.Unstructured) {
 	if got, want := container["image"], "registry.example.com/pilot:test"; got != want {
 		t.Errorf("image %v, want %s: values were not merged", got, want)
 	}
-	// Kubernetes' own helpers know int64 only.
+	// Kubernetes' helper functions accept only int64.
 	if ports, _, err := unstructured.NestedSlice(container, "ports"); err != nil || len(ports) == 0 {
 		t.Errorf("ports: %v, %v", ports, err)
 	} else if port, _, err := unstructured.NestedInt64(ports[0].(map[string]any), "containerPort"); err != nil || port != 8080 {
@@ -95,7 +95,7 @@ func TestRenderIsDeterministic(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			mgmt, guest := releases(t)
 			first := text(t, render(t, s, mgmt))
-			// zzz_profile.yaml lays the profile into the defaults in place: a second rendering must not see it.
+			// zzz_profile.yaml merges the profile into the defaults in place. A second rendering must not see that.
 			remote := text(t, render(t, s, guest))
 			if again := text(t, render(t, s, mgmt)); again != first {
 				t.Errorf("the second rendering differs (-first +second):\n%s", cmp.Diff(first, again))
@@ -133,7 +133,7 @@ func TestRenderChangesNoInput(t *testing.T) {
 	mgmt, _ := releases(t)
 	before := values(t, "values-mgmt.yaml")
 	for _, u := range render(t, s, mgmt) {
-		clear(u.Object) // what a caller does to the result is nobody else's business
+		clear(u.Object) // changes to the result must not affect the Source or the values
 	}
 	if diff := cmp.Diff(before, mgmt.Values); diff != "" {
 		t.Errorf("values changed (-before +after):\n%s", diff)
@@ -143,7 +143,7 @@ func TestRenderChangesNoInput(t *testing.T) {
 	}
 }
 
-// Run with -race.
+// TestSourceMayBeShared is for -race.
 func TestSourceMayBeShared(t *testing.T) {
 	s := embedded(t)
 	mgmt, guest := releases(t)
@@ -158,7 +158,7 @@ func TestSourceMayBeShared(t *testing.T) {
 				return
 			}
 			if text(t, a)+text(t, b) != want {
-				t.Error("renderings disturb each other")
+				t.Error("concurrent renderings affect each other")
 			}
 		})
 	}
@@ -175,14 +175,26 @@ func TestBadValues(t *testing.T) {
 		{"text for a table", map[string]any{"meshConfig": "x"}, []string{"value meshConfig must be a table", "not a string"}},
 		{"text for a table below pilot", map[string]any{"pilot": map[string]any{"env": "x"}}, []string{"value pilot.env must be a table"}},
 		{"text for pilot", map[string]any{"pilot": "x"}, []string{"templates/zzy_descope_legacy.yaml:3", "got string"}},
-		{"list for a table", map[string]any{"global": map[string]any{"proxy": list}}, []string{"value global.proxy must be a table", "not a list"}},
+		{
+			"list for a table", map[string]any{"global": map[string]any{"proxy": list}},
+			[]string{"value global.proxy must be a table", "not a list"},
+		},
 		{"table for a list", map[string]any{"volumes": map[string]any{}}, []string{"value volumes must be a list", "not a table"}},
 		{"number for a list", map[string]any{"volumes": 1}, []string{"value volumes must be a list", "not a int"}},
-		{"Go type in a list", map[string]any{"volumes": []any{map[string]string{}}}, []string{"value volumes[0] is a Go map[string]string"}},
+		{
+			"Go type in a list", map[string]any{"volumes": []any{map[string]string{}}},
+			[]string{"value volumes[0] is a Go map[string]string"},
+		},
 		{"Go type in a table", map[string]any{"env": map[string]any{"a": []string{}}}, []string{"value env.a is a Go []string"}},
-		{"number for text", map[string]any{"revision": 7}, []string{"templates/validatingwebhookconfiguration.yaml:8", "incompatible types"}},
+		{
+			"number for text", map[string]any{"revision": 7},
+			[]string{"templates/validatingwebhookconfiguration.yaml:8", "incompatible types"},
+		},
 		{"unknown profile", map[string]any{"profile": "nope"}, []string{"templates/zzz_profile.yaml:", "unknown profile nope"}},
-		{"null for a table", map[string]any{"global": map[string]any{"proxy": nil}}, []string{"templates/", "at <.Values.global.proxy.", "nil pointer"}},
+		{
+			"null for a table", map[string]any{"global": map[string]any{"proxy": nil}},
+			[]string{"templates/", "at <.Values.global.proxy.", "nil pointer"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := embedded(t).Render(charts.Release{Name: "istiod", Namespace: "ns", Values: tc.values})
@@ -202,33 +214,48 @@ func TestBadTemplates(t *testing.T) {
 		{"fails", "\n{{ fail \"no hub\" }}", []string{"templates/bad.yaml:2:3: no hub"}},
 		{"fails in an included template", "{{ include \"boom\" . }}", []string{"templates/bad.yaml:1:3: boom"}},
 		{"value of nothing", "{{ .Values.a.b }}", []string{"templates/bad.yaml:1:", "at <.Values.a.b>: nil pointer"}},
-		{"tpl of a long text", `{{ tpl (printf "%s{{ .a.b }}" (repeat 9999 "x")) . }}`, []string{"templates/bad.yaml:1:3: ", "nil pointer"}},
+		{
+			"tpl of a long text", `{{ tpl (printf "%s{{ .a.b }}" (repeat 9999 "x")) . }}`,
+			[]string{"templates/bad.yaml:1:3: ", "nil pointer"},
+		},
 		{"not YAML", "---\n" + object + "x\n---\n\ta: b\n", []string{"templates/bad.yaml: document 3: it is not YAML", "yaml: line"}},
 		{"text", "hello", []string{"templates/bad.yaml: document 1: it is not a Kubernetes object", "string"}},
 		{"no apiVersion", "kind: ConfigMap\nmetadata: {name: x}\n", []string{"templates/bad.yaml: document 1", "has no apiVersion"}},
 		{"no kind", "apiVersion: v1\nmetadata: {name: x}\n", []string{"templates/bad.yaml: document 1", "has no kind"}},
-		{"no name", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x}\n", []string{"templates/bad.yaml: document 1", "has no name"}},
+		{
+			"no name", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x}\n",
+			[]string{"templates/bad.yaml: document 1", "has no name"},
+		},
 		{"name is a number", object + "7\n", []string{"templates/bad.yaml: document 1", "metadata.name"}},
-		{"apiVersion with two slashes", "apiVersion: a/b/c\nkind: X\nmetadata: {name: x}\n", []string{"templates/bad.yaml: document 1", "a/b/c"}},
+		{
+			"apiVersion with two slashes", "apiVersion: a/b/c\nkind: X\nmetadata: {name: x}\n",
+			[]string{"templates/bad.yaml: document 1", "a/b/c"},
+		},
 		{"label is a number", object + "x\n  labels: {rev: 1.28}\n", []string{"ConfigMap x: its labels must all be strings"}},
 		{"labels are text", object + "x\n  labels: rev\n", []string{"ConfigMap x: its labels must all be strings"}},
 		{"namespace is a bool", object + "x\n  namespace: y\n", []string{"ConfigMap x", "metadata.namespace", "bool"}},
 		{"List", "apiVersion: v1\nkind: List\nitems: []\n", []string{"templates/bad.yaml: document 1: it is a List", "one by one"}},
-		{"twice in one file", object + "x\n---\n" + object + "x\n", []string{"ConfigMap x is rendered twice, by templates/bad.yaml and by templates/bad.yaml"}},
-		{"twice in two files", object + "fine\n", []string{"ConfigMap fine is rendered twice, by templates/bad.yaml and by templates/object.yaml"}},
+		{
+			"twice in one file", object + "x\n---\n" + object + "x\n",
+			[]string{"ConfigMap x is rendered twice, by templates/bad.yaml and by templates/bad.yaml"},
+		},
+		{
+			"twice in two files", object + "fine\n",
+			[]string{"ConfigMap fine is rendered twice, by templates/bad.yaml and by templates/object.yaml"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := fromFS(t, tinyChart(map[string]string{"istiod/templates/bad.yaml": tc.template}), "/etc/charts")
 			_, err := s.Render(charts.Release{Name: "istiod"})
 			mustFail(t, err, append(tc.want, `rendering release istiod from charts directory "/etc/charts": chart istiod: `)...)
 			if len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {
-				t.Errorf("this is no one-line error: %s", err)
+				t.Errorf("not a short one-line error: %s", err)
 			}
 		})
 	}
 }
 
-// The same object in another version is the same object.
+// TestIdentityHasNoVersion checks that an object in another API version is the same object.
 func TestIdentityHasNoVersion(t *testing.T) {
 	hpa := func(version string) string {
 		return "apiVersion: autoscaling/" + version + "\nkind: HorizontalPodAutoscaler\nmetadata: {name: x, namespace: ns}\n"
@@ -245,15 +272,40 @@ func TestWhatIsNoFault(t *testing.T) {
 	}{
 		{"nothing", "", []string{"ConfigMap /fine"}},
 		{"unknown kind", "apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: x}\n", []string{"ConfigMap /fine", "Strange /x"}},
-		{"null labels", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n  labels:\n  annotations:\n", []string{"ConfigMap /fine", "Secret /x"}},
-		{"Windows line ends", "---\r\napiVersion: v1\r\nkind: Secret\r\nmetadata:\r\n  name: x\r\n---\r\n", []string{"ConfigMap /fine", "Secret /x"}},
-		{"comment on the marker", "--- # one\napiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n", []string{"ConfigMap /fine", "Secret /x"}},
+		{
+			"null labels", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n  labels:\n  annotations:\n",
+			[]string{"ConfigMap /fine", "Secret /x"},
+		},
+		{
+			"Windows line ends", "---\r\napiVersion: v1\r\nkind: Secret\r\nmetadata:\r\n  name: x\r\n---\r\n",
+			[]string{"ConfigMap /fine", "Secret /x"},
+		},
+		{
+			"comment on the marker", "--- # one\napiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n",
+			[]string{"ConfigMap /fine", "Secret /x"},
+		},
 		{"marker without line end", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n---", []string{"ConfigMap /fine", "Secret /x"}},
-		{"dashes in a block scalar", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\nstringData:\n  a: |\n    ---\n    b\n", []string{"ConfigMap /fine", "Secret /x"}},
+		{
+			"dashes in a block scalar",
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\nstringData:\n  a: |\n    ---\n    b\n",
+			[]string{"ConfigMap /fine", "Secret /x"},
+		},
 		{"dashes before a key", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n---x: y\n", []string{"ConfigMap /fine", "Secret /x"}},
-		{"same name, other namespace", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine, namespace: x}\n", []string{"ConfigMap /fine", "ConfigMap x/fine"}},
-		{"no cluster, no DNS", `{{ if or (lookup "v1" "Namespace" "" "") (getHostByName "localhost") .Capabilities.APIVersions }}{{ fail "saw the world" }}{{ end }}`, []string{"ConfigMap /fine"}},
-		{"an install, always", `{{ if or .Release.IsUpgrade (not .Release.IsInstall) (ne (int .Release.Revision) 1) }}{{ fail "not an install" }}{{ end }}`, []string{"ConfigMap /fine"}},
+		{
+			"same name, other namespace", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine, namespace: x}\n",
+			[]string{"ConfigMap /fine", "ConfigMap x/fine"},
+		},
+		{
+			"no cluster, no DNS",
+			`{{ if or (lookup "v1" "Namespace" "" "") (getHostByName "localhost") .Capabilities.APIVersions ` +
+				`}}{{ fail "saw the world" }}{{ end }}`,
+			[]string{"ConfigMap /fine"},
+		},
+		{
+			"an install, always",
+			`{{ if or .Release.IsUpgrade (not .Release.IsInstall) (ne (int .Release.Revision) 1) }}{{ fail "not an install" }}{{ end }}`,
+			[]string{"ConfigMap /fine"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := fromFS(t, tinyChart(map[string]string{"istiod/templates/more.yaml": tc.template}), "dir")
@@ -265,7 +317,7 @@ func TestWhatIsNoFault(t *testing.T) {
 	}
 }
 
-// A chart may have no values of its own, and keep its defaults at the top.
+// TestOtherCharts checks a chart without values, and a chart with its defaults at the top level.
 func TestOtherCharts(t *testing.T) {
 	bare := tinyChart(nil)
 	delete(bare, "istiod/values.yaml")

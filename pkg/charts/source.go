@@ -13,11 +13,11 @@ import (
 	"istio.io/istio/manifests"
 )
 
-// EmbeddedVersion is the Istio release whose charts are compiled in. It goes with the version of module istio.io/istio in go.mod, whose
-// pseudo-version does not tell.
+// EmbeddedVersion is the Istio release whose charts are compiled in. It must match the version of module
+// istio.io/istio in go.mod, which is a pseudo-version that does not contain the release.
 const EmbeddedVersion = "1.29.1"
 
-// placeholderVersion is in the Chart.yaml files of Istio's source tree; the release build puts the true version there.
+// placeholderVersion is the version in the Chart.yaml files of Istio's source tree. The release build replaces it.
 const placeholderVersion = "1.0.0"
 
 // Source is one version of Istio's charts.
@@ -25,15 +25,15 @@ type Source struct {
 	name      string
 	discovery *chart.Chart
 
-	// The CRDs stay where they are until they are asked for.
+	// The CRDs are read on demand.
 	fsys     fs.FS
 	crdsPath string
 }
 
-// layout is one way in which the charts lie in a directory.
+// layout is the location of the charts in a directory.
 type layout struct{ discovery, base string }
 
-// layouts are Istio's own (manifests/charts) and sail-operator's (resources/<version>/charts).
+// layouts returns Istio's layout (manifests/charts) and sail-operator's layout (resources/<version>/charts).
 func layouts() []layout {
 	return []layout{
 		{discovery: "istio-control/istio-discovery", base: "base"},
@@ -41,15 +41,15 @@ func layouts() []layout {
 	}
 }
 
-// chartRoots are the places in a given directory where the charts may lie: it is the charts directory itself; or Istio's manifests or
-// sail-operator's resources/<version>; or the whole tree of an Istio release.
+// chartRoots returns where the charts can be in a given directory. It can be the charts directory itself, Istio's
+// manifests or sail-operator's resources/<version>, or the whole tree of an Istio release.
 func chartRoots() []string { return []string{".", "charts", "manifests/charts"} }
 
-// crdFiles are the places of the CRDs in the chart base; the second is that of Istio 1.23 and older.
+// crdFiles returns the possible paths of the CRDs in the chart base. The second is that of Istio 1.23 and older.
 func crdFiles() []string { return []string{"files/crd-all.gen.yaml", "crds/crd-all.gen.yaml"} }
 
-// Embedded is the Source that is compiled in, of Istio EmbeddedVersion.
-// An error means that the program was built with a broken module istio.io/istio.
+// Embedded returns the compiled-in Source, of Istio EmbeddedVersion. An error means that the program was built with a
+// broken module istio.io/istio.
 func Embedded() (*Source, error) {
 	s, err := newSource(manifests.FS, "the embedded charts")
 	if err != nil {
@@ -59,10 +59,10 @@ func Embedded() (*Source, error) {
 	return s, nil
 }
 
-// FromFS is the Source in a directory, in Istio's layout (manifests/charts, or its parent) or sail-operator's (resources/<version>/charts,
-// or its parent). The name is what errors call the directory: its path.
+// FromFS returns the Source in a directory. The directory has Istio's layout (manifests/charts, or its parent) or
+// sail-operator's layout (resources/<version>/charts, or its parent). name is the path of the directory, for errors.
 //
-// The chart istiod is read at once and the CRDs when they are asked for. An error says which file is missing or broken.
+// FromFS reads the chart istiod. The CRDs are read on demand. An error names the file that is missing or broken.
 func FromFS(fsys fs.FS, name string) (*Source, error) {
 	s, err := newSource(fsys, "charts directory "+strconv.Quote(name))
 	if err != nil {
@@ -74,11 +74,11 @@ func FromFS(fsys fs.FS, name string) (*Source, error) {
 	return s, nil
 }
 
-// Version is the Istio version of the charts: the appVersion of the chart istiod. Charts of Istio's source tree do not tell theirs; then it is
-// the minor version alone, such as 1.28.
+// Version returns the Istio version of the charts, which is the appVersion of the chart istiod. Charts of Istio's
+// source tree do not have it. Then Version returns only the minor version, such as 1.28.
 func (s *Source) Version() string { return s.discovery.Metadata.AppVersion }
 
-// String names the charts, for messages.
+// String returns a name of the charts, for messages.
 func (s *Source) String() string { return s.name }
 
 func newSource(fsys fs.FS, name string) (*Source, error) {
@@ -97,7 +97,7 @@ func newSource(fsys fs.FS, name string) (*Source, error) {
 	return &Source{name: name, discovery: discovery, fsys: fsys, crdsPath: crds}, nil
 }
 
-// locate finds the directories of the charts istiod and base.
+// locate returns the directories of the charts istiod and base.
 func locate(fsys fs.FS) (discovery, base string, err error) {
 	if _, err := fs.Stat(fsys, "."); err != nil {
 		return "", "", fmt.Errorf("reading it: %w", err)
@@ -118,7 +118,7 @@ func locate(fsys fs.FS) (discovery, base string, err error) {
 		"in it, in charts and in manifests/charts; pass Istio's manifests/charts or sail-operator's resources/<version>/charts")
 }
 
-// firstFile is the path of the first of the files that is there.
+// firstFile returns the path of the first file that exists.
 func firstFile(fsys fs.FS, dir string, files []string) (string, error) {
 	for _, file := range files {
 		name := path.Join(dir, file)
@@ -133,7 +133,7 @@ func firstFile(fsys fs.FS, dir string, files []string) (string, error) {
 	return "", fmt.Errorf("there is no %s in %s", strings.Join(files, " nor "), dir)
 }
 
-// loadChart reads a chart, without what no template uses and no object comes from.
+// loadChart loads a chart without the files that no template uses and that produce no object.
 func loadChart(fsys fs.FS, dir string) (*chart.Chart, error) {
 	var files []*loader.BufferedFile
 	err := fs.WalkDir(fsys, dir, func(name string, entry fs.DirEntry, err error) error {
@@ -158,17 +158,17 @@ func loadChart(fsys fs.FS, dir string) (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Raw = nil // every file a second time; the engine does not look at it
+	c.Raw = nil // a copy of every file, which the engine does not use
 	return c, nil
 }
 
-// setVersion makes a chart of Istio's source tree look like the released one: both versions end up in labels.
+// setVersion sets both versions of a chart from Istio's source tree, as in a released chart. Both appear in labels.
 func setVersion(c *chart.Chart, version string) {
 	c.Metadata.Version, c.Metadata.AppVersion = version, version
 }
 
-// guessVersion is the minor version of a chart of Istio's source tree: a chart of 1.N has compatibility profiles up to 1.N-1. Without any,
-// the version stays the placeholder.
+// guessVersion returns the minor version of a chart from Istio's source tree: a chart of 1.N has compatibility
+// profiles up to 1.N-1. Without such profiles it returns the placeholder.
 func guessVersion(c *chart.Chart) string {
 	newest := -1
 	for _, file := range c.Files {

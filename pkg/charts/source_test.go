@@ -15,7 +15,8 @@ import (
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
-// The pseudo-version in go.mod does not tell the release, so nothing but this test notices when one is bumped without the other.
+// TestEmbeddedVersionGoesWithTheModule checks that EmbeddedVersion matches the module in go.mod. The pseudo-version
+// there does not contain the release, so that only this test detects a mismatch.
 func TestEmbeddedVersionGoesWithTheModule(t *testing.T) {
 	var major, minor, patch int
 	if _, err := fmt.Sscanf(charts.EmbeddedVersion, "%d.%d.%d", &major, &minor, &patch); err != nil {
@@ -65,7 +66,7 @@ func TestFromFSKnowsTheLayouts(t *testing.T) {
 	}
 }
 
-// The same chart in two layouts makes the same objects.
+// TestLayoutDoesNotMatter checks that the same chart renders the same objects in two layouts.
 func TestLayoutDoesNotMatter(t *testing.T) {
 	istio := os.DirFS(testcharts.Dir1282(t))
 	mgmt, guest := releases(t)
@@ -99,9 +100,18 @@ func TestBadChartsDir(t *testing.T) {
 			"no chart istiod", "istio-control/istio-discovery/Chart.yaml", "istiod/Chart.yaml", "pass Istio's manifests/charts",
 		}},
 		{"chart without Chart.yaml", without("istiod/Chart.yaml"), []string{"no chart istiod"}},
-		{"no CRDs", without("base/files/crd-all.gen.yaml"), []string{"no files/crd-all.gen.yaml nor crds/crd-all.gen.yaml in base", "chart base"}},
-		{"broken Chart.yaml", tinyChart(map[string]string{"istiod/Chart.yaml": "name: [x\n"}), []string{"loading the chart in istiod", "Chart.yaml", "yaml"}},
-		{"nameless chart", tinyChart(map[string]string{"istiod/Chart.yaml": "apiVersion: v2\n"}), []string{"loading the chart in istiod", "chart.metadata.name is required"}},
+		{
+			"no CRDs", without("base/files/crd-all.gen.yaml"),
+			[]string{"no files/crd-all.gen.yaml nor crds/crd-all.gen.yaml in base", "chart base"},
+		},
+		{
+			"broken Chart.yaml", tinyChart(map[string]string{"istiod/Chart.yaml": "name: [x\n"}),
+			[]string{"loading the chart in istiod", "Chart.yaml", "yaml"},
+		},
+		{
+			"nameless chart", tinyChart(map[string]string{"istiod/Chart.yaml": "apiVersion: v2\n"}),
+			[]string{"loading the chart in istiod", "chart.metadata.name is required"},
+		},
 		{"broken values.yaml", tinyChart(map[string]string{"istiod/values.yaml": "a: b: c\n"}), []string{"values.yaml", "yaml"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -112,13 +122,17 @@ func TestBadChartsDir(t *testing.T) {
 }
 
 func TestVersionOfAnUnknownSourceTree(t *testing.T) {
-	s := fromFS(t, tinyChart(map[string]string{"istiod/Chart.yaml": "apiVersion: v2\nname: istiod\nversion: 1.0.0\nappVersion: 1.0.0\n"}), "dir")
+	s := fromFS(
+		t,
+		tinyChart(map[string]string{"istiod/Chart.yaml": "apiVersion: v2\nname: istiod\nversion: 1.0.0\nappVersion: 1.0.0\n"}),
+		"dir",
+	)
 	if s.Version() != "1.0.0" {
 		t.Errorf("Version() = %s, want the chart's own", s.Version())
 	}
 }
 
-// sailLayout is the charts in sail-operator's layout, where Chart.yaml tells the true version.
+// sailLayout returns the charts in sail-operator's layout, where Chart.yaml has the actual version.
 func sailLayout(t *testing.T, istio fs.FS) fstest.MapFS {
 	t.Helper()
 	out := fstest.MapFS{}
@@ -130,7 +144,7 @@ func sailLayout(t *testing.T, istio fs.FS) fstest.MapFS {
 	return out
 }
 
-// below is the directory one or more folders down.
+// below returns the charts inside the given folder.
 func below(t *testing.T, fsys fs.FS, folder string) fstest.MapFS {
 	t.Helper()
 	out := fstest.MapFS{}

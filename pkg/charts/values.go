@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// chartDefaults is where Istio's charts keep their default values, so that a profile can go between them and the user's
-// (manifests/zzz_profile.yaml).
+// chartDefaults is the key under which Istio's charts keep their default values. A profile is merged between them and
+// the user's values (manifests/zzz_profile.yaml).
 const chartDefaults = "_internal_defaults_do_not_set"
 
 // descoped is a table of values that the chart moves one level up (templates/zzy_descope_legacy.yaml).
 const descoped = "pilot"
 
-// checkValues checks the shape of the caller's values: tables stay tables, and lists lists. The templates would find the fault as well, but in
-// their own words, and in a file that the caller does not know.
+// checkValues checks the form of the caller's values: a table must stay a table, and a list must stay a list. The
+// templates would also fail, but with unclear messages about a file that the caller does not know.
 func checkValues(chartValues, values map[string]any) error {
 	defaults, ok := chartValues[chartDefaults].(map[string]any)
 	if !ok {
@@ -39,13 +39,13 @@ func checkTable(path string, defaults, values map[string]any) error {
 	return nil
 }
 
-// checkValue checks one value against its default, which is nil where the chart has none.
+// checkValue checks one value against its default. The default is nil if the chart has none.
 func checkValue(path string, byDefault, value any) error {
 	defaultTable, wantTable := byDefault.(map[string]any)
 	_, wantList := byDefault.([]any)
 	switch v := value.(type) {
 	case nil:
-		return nil // it means something to Helm, whatever the default is
+		return nil // null has a meaning in Helm, whatever the default is
 	case map[string]any:
 		if wantList {
 			return shapeError(path, "list", "table")
