@@ -1,9 +1,16 @@
-// Package values reads what a user adds to the values of Istio's charts: pure, from a file's bytes.
+// Package values parses the chart values that a user adds to hypergate's own. It is pure: its input is the content of
+// a file.
+//
+// # Workflow
+//
+// Parse checks each value against the table of allowed values, and returns Values for istiod and for the gateway
+// classes.
 //
 // # Invariants
 //
-//   - Only what is in the table (table.go) may be given. Everything else of the charts' values decides which side an object goes to, what may be read
-//     there, or whom istiod trusts, and is hypergate's.
-//   - All that is wrong with a file is told, each with file, line, column, the value's path and its cause. A file that is partly wrong is refused whole.
-//   - YAML's anchors and aliases are refused, so that a small file stays a small value.
+//   - Only values in the table (table.go) are allowed. All other values of the charts belong to hypergate. They
+//     decide on which side an object is created, what can be read there, and whom istiod trusts.
+//   - An error lists all mistakes in a file (the first 20), each with file, line, column, path of the value, and
+//     cause. A file with any mistake is refused as a whole.
+//   - YAML anchors and aliases are refused, so that a small file cannot expand to a large value.
 package values

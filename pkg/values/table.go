@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// shape is what a value must look like: exactly one of the types below. The interface is sealed.
+// shape is the expected form of a value: exactly one of the types below. The interface is sealed.
 type shape interface{ isShape() }
 
 type (
 	// fields is a mapping with these keys.
 	fields map[string]shape
-	// each is a mapping whose keys are names, as key says what is wrong with one.
+	// each is a mapping with names as keys. key returns what is wrong with a name.
 	each struct {
 		key func(string) string
 		of  shape
 	}
-	// scalar is a single value: read makes it what the charts get, or says what it should be.
+	// scalar parses a single value. It returns the value for the charts, or a description of the expected value.
 	scalar func(*yaml.Node) (value any, wrong string)
 )
 
@@ -30,7 +30,7 @@ func (fields) isShape() {}
 func (each) isShape()   {}
 func (scalar) isShape() {}
 
-// table is all that a user may give, under the names that the charts have for it.
+// table returns all values that a user can set, under their names in the charts.
 func table() fields {
 	quantities := fields{"cpu": scalar(quantity), "memory": scalar(quantity)}
 	return fields{
@@ -42,15 +42,17 @@ func table() fields {
 		},
 		"gatewayClasses": each{className, fields{
 			"horizontalPodAutoscaler": fields{"spec": fields{"minReplicas": scalar(replicas), "maxReplicas": scalar(replicas)}},
-			"podDisruptionBudget":     fields{"spec": fields{"minAvailable": scalar(countOrPercent), "maxUnavailable": scalar(countOrPercent)}},
+			"podDisruptionBudget": fields{"spec": fields{
+				"minAvailable": scalar(countOrPercent), "maxUnavailable": scalar(countOrPercent),
+			}},
 		}},
 	}
 }
 
-// AllClasses is the key of gatewayClasses that is for each class.
+// AllClasses is the key of gatewayClasses that applies to each class.
 const AllClasses = "*"
 
-// className is a class's name as a label has it: the defaults of one are found by a label.
+// className checks that a class name is a valid label value, because the defaults of a class are selected by a label.
 func className(name string) string {
 	if problems := validation.IsValidLabelValue(name); name != AllClasses && (name == "" || len(problems) > 0) {
 		return "is neither the name of a GatewayClass nor " + strconv.Quote(AllClasses)
@@ -73,7 +75,7 @@ func boolean(n *yaml.Node) (any, string) {
 	return value, ""
 }
 
-// most is the most of anything that there may be.
+// most is the maximum of every number.
 const most = 1000
 
 func count(n *yaml.Node) (any, string) {
@@ -103,7 +105,7 @@ func countOrPercent(n *yaml.Node) (any, string) {
 	return nil, "should be a number from 0 to " + strconv.Itoa(most) + ", or a percentage such as 50%"
 }
 
-// quantity is of the API's. A whole number is one as well.
+// quantity parses a resource quantity of the Kubernetes API. Whole numbers are also quantities.
 func quantity(n *yaml.Node) (any, string) {
 	value, err := resource.ParseQuantity(n.Value)
 	if tag := n.ShortTag(); err != nil || value.Sign() < 0 || !slices.Contains([]string{"!!str", "!!int", "!!float"}, tag) {
@@ -114,7 +116,7 @@ func quantity(n *yaml.Node) (any, string) {
 
 var logLevels = regexp.MustCompile(`^[a-z]+:(none|error|warn|info|debug)(,[a-z]+:(none|error|warn|info|debug))*$`)
 
-// logLevel is what istiod's --log_output_level takes.
+// logLevel parses a value for istiod's flag --log_output_level.
 func logLevel(n *yaml.Node) (any, string) {
 	if n.ShortTag() != "!!str" || !logLevels.MatchString(n.Value) {
 		return nil, "should be <scope>:<level>,... such as default:info,ads:debug"

@@ -11,22 +11,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Values are what a user adds to the charts' values. The zero value is nothing.
+// Values are the chart values of a user. The zero value has none.
 type Values struct {
-	// Istiod is for istiod's release.
+	// Istiod has the values for istiod's release.
 	Istiod map[string]any
-	// Classes are the defaults of gateways, by their class, AllClasses among them.
+	// Classes has the defaults of gateways by class, including AllClasses.
 	Classes map[string]map[string]any
 }
 
-// largest is the size of a file that is read: whoever says more says something else.
+// largest is the maximum size of a file in bytes. A larger file is not a file of values.
 const largest = 64 << 10
 
-// tellAtMost is how many mistakes are told.
+// tellAtMost is the maximum number of reported mistakes.
 const tellAtMost = 20
 
-// Parse reads a file of values; name is the file's, for errors. An error is all that is wrong with it, each with file, line and column, and then there
-// are no Values.
+// Parse parses a file of values. name is the name of the file for errors. The error lists the mistakes in the file,
+// each with file, line and column. Parse returns no Values with an error.
 func Parse(name string, data []byte) (Values, error) {
 	if len(data) > largest {
 		return Values{}, fmt.Errorf("%s: it has %d bytes, and %d are read at most", name, len(data), largest)
@@ -60,13 +60,14 @@ func Parse(name string, data []byte) (Values, error) {
 	return out, nil
 }
 
-// The replicas of gateways where a user says nothing.
+// The default replicas of gateways.
 const (
 	UsualMinReplicas int64 = 2
 	UsualMaxReplicas int64 = 10
 )
 
-// checkReplicas holds the fewest and the most replicas of each class against each other, with what is said for all classes, and what nobody says.
+// checkReplicas compares the minimum and the maximum replicas of each class. It includes the values for all classes
+// and the defaults.
 func (r *reader) checkReplicas(read map[string]any) {
 	classes, _ := read["gatewayClasses"].(map[string]any)
 	replicas := func(name string, usual int64) map[string]int64 {
@@ -94,7 +95,13 @@ func (r *reader) checkReplicas(read map[string]any) {
 	for _, class := range slices.Sorted(maps.Keys(classes)) {
 		if low, high := of(fewest, class), of(largest, class); low > high {
 			path := "gatewayClasses." + class + ".horizontalPodAutoscaler.spec"
-			r.errs = append(r.errs, fmt.Errorf("%s:%d: %s: minReplicas would be %d and maxReplicas %d (they are %d and %d unless given): give both", r.file, r.lines[class], path, low, high, UsualMinReplicas, UsualMaxReplicas))
+			r.errs = append(
+				r.errs,
+				fmt.Errorf(
+					"%s:%d: %s: minReplicas would be %d and maxReplicas %d (they are %d and %d unless given): give both",
+					r.file, r.lines[class], path, low, high, UsualMinReplicas, UsualMaxReplicas,
+				),
+			)
 		}
 	}
 }
@@ -103,7 +110,7 @@ func (r *reader) checkReplicas(read map[string]any) {
 type reader struct {
 	file string
 	errs []error
-	// lines are where classes are.
+	// lines maps each class to its line.
 	lines map[string]int
 }
 
@@ -123,7 +130,7 @@ func (r *reader) err() error {
 	return errors.Join(r.errs...)
 }
 
-// read is a node as the charts get it.
+// read converts a node to the value for the charts.
 func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return r.wrong(n, path, "has an anchor or an alias: write it out")
@@ -155,7 +162,7 @@ func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 	return r.wrong(n, path, "is of a shape that nobody knows")
 }
 
-// mapping reads each value of a mapping by its key's shape.
+// mapping converts each value of a mapping with the shape for its key.
 func (r *reader) mapping(n *yaml.Node, path []string, of func(key string) (shape, string)) any {
 	if n.Kind != yaml.MappingNode {
 		return r.wrong(n, path, "should have keys and values")
@@ -178,7 +185,7 @@ func (r *reader) mapping(n *yaml.Node, path []string, of func(key string) (shape
 	return out
 }
 
-// short is a text as an error shows it.
+// short returns a text for an error, truncated to 60 bytes.
 func short(s string) string {
 	if len(s) > 60 {
 		return strings.ToValidUTF8(s[:60], "") + "..."

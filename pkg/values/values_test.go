@@ -35,14 +35,20 @@ func TestParse(t *testing.T) {
 	}
 	want := values.Values{
 		Istiod: map[string]any{
-			"resources": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "300Mi"}, "limits": map[string]any{"memory": "1Gi", "cpu": "2"}},
-			"global":    map[string]any{"logging": map[string]any{"level": "default:info,ads:debug"}, "logAsJson": true},
+			"resources": map[string]any{
+				"requests": map[string]any{"cpu": "50m", "memory": "300Mi"},
+				"limits":   map[string]any{"memory": "1Gi", "cpu": "2"},
+			},
+			"global": map[string]any{"logging": map[string]any{"level": "default:info,ads:debug"}, "logAsJson": true},
 			"meshConfig": map[string]any{
-				"accessLogFile": "", "accessLogEncoding": "JSON", "accessLogFormat": "[%START_TIME%]\n", "defaultConfig": map[string]any{"concurrency": int64(2)},
+				"accessLogFile": "", "accessLogEncoding": "JSON", "accessLogFormat": "[%START_TIME%]\n",
+				"defaultConfig": map[string]any{"concurrency": int64(2)},
 			},
 		},
 		Classes: map[string]map[string]any{
-			"*":                 {"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{"minReplicas": int64(1), "maxReplicas": int64(3)}}},
+			"*": {"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{
+				"minReplicas": int64(1), "maxReplicas": int64(3),
+			}}},
 			"openshift-default": {"podDisruptionBudget": map[string]any{"spec": map[string]any{"maxUnavailable": "50%"}}},
 		},
 	}
@@ -50,42 +56,77 @@ func TestParse(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, nothing := range []string{"", "# nothing\n", "---\n"} {
-		if got, err := values.Parse("v.yaml", []byte(nothing)); err != nil && !strings.Contains(err.Error(), "should have keys") || got.Istiod != nil {
+		got, err := values.Parse("v.yaml", []byte(nothing))
+		if err != nil && !strings.Contains(err.Error(), "should have keys") || got.Istiod != nil {
 			t.Errorf("%q: %v, %v", nothing, got, err)
 		}
 	}
 }
 
-// TestMistakes: each is told with file, line, column, path and cause.
+// TestMistakes checks that each mistake is reported with file, line, column, path and cause.
 func TestMistakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		want []string
 	}{
-		"no YAML":             {"resources: [", []string{"v.yaml: it is no YAML", "line 1"}},
-		"a list":              {"- a", []string{"v.yaml:1:1: the file should have keys and values"}},
-		"an unknown key":      {"resources: {}\npilot: {env: {A: b}}", []string{"v.yaml:2:1: pilot is no value that may be given; there are gatewayClasses, global, meshConfig, resources"}},
-		"one further down":    {"meshConfig:\n  defaultConfig:\n    discoveryAddress: evil.example.com:443", []string{"v.yaml:3:5: meshConfig.defaultConfig.discoveryAddress is no value that may be given; there are concurrency"}},
-		"no quantity":         {"resources: {requests: {cpu: lots}}", []string{`v.yaml:1:29: resources.requests.cpu is "lots", and should be a quantity such as 50m or 200Mi`}},
-		"less than nothing":   {"resources: {requests: {cpu: -1}}", []string{"should be a quantity"}},
-		"a tree for a value":  {"resources: {requests: {cpu: {a: b}}}", []string{"resources.requests.cpu should be a single value"}},
-		"a value for a tree":  {"resources: 5", []string{"v.yaml:1:12: resources should have keys and values"}},
-		"text for a switch":   {"global: {logAsJson: 'yes'}", []string{`is "yes", and should be true or false`}},
-		"a flag in a level":   {"global: {logging: {level: 'default:info\\n- --evil'}}", []string{"should be <scope>:<level>"}},
-		"a number for text":   {"meshConfig: {accessLogFile: 5}", []string{"should be text"}},
-		"no such word":        {"meshConfig: {accessLogEncoding: XML}", []string{`is "XML", and should be one of TEXT, JSON`}},
-		"no replicas":         {"gatewayClasses: {a: {horizontalPodAutoscaler: {spec: {minReplicas: 0}}}}", []string{"should be a number from 1 to 1000"}},
-		"too many percent":    {"gatewayClasses: {a: {podDisruptionBudget: {spec: {minAvailable: 101%}}}}", []string{"or a percentage such as 50%"}},
-		"fewer than usual":    {"gatewayClasses:\n  a: {horizontalPodAutoscaler: {spec: {maxReplicas: 1}}}", []string{"v.yaml:2: gatewayClasses.a.horizontalPodAutoscaler.spec: minReplicas would be 2 and maxReplicas 1 (they are 2 and 10 unless given)"}},
-		"more than for all":   {"gatewayClasses:\n  '*': {horizontalPodAutoscaler: {spec: {maxReplicas: 3}}}\n  a: {horizontalPodAutoscaler: {spec: {minReplicas: 4}}}", []string{"v.yaml:3: gatewayClasses.a.", "4 and maxReplicas 3"}},
-		"no class":            {"gatewayClasses: {'a b': {}}", []string{`v.yaml:1:18: gatewayClasses.a b is neither the name of a GatewayClass nor "*"`}},
-		"twice":               {"resources: {}\nresources: {}", []string{"v.yaml:2:1: resources is given twice"}},
-		"an anchor":           {"resources: &a {}\n", []string{"v.yaml:1:12: resources has an anchor or an alias: write it out"}},
-		"an alias":            {"resources: {requests: &a {cpu: 1}, limits: *a}", []string{"resources.requests has an anchor", "resources.limits has an anchor or an alias"}},
-		"a bomb":              {"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", []string{"a is no value", "b is no value", "c is no value"}},
-		"a merge":             {"resources: {requests: {<<: {cpu: 1}}}", []string{"resources.requests.<< is no value"}},
-		"two documents":       {"resources: {}\n---\nresources: {}", []string{"more than one document"}},
-		"all that is wrong":   {"resources: {requests: {cpu: a, memory: b}}", []string{"resources.requests.cpu", "resources.requests.memory"}},
+		"no YAML": {"resources: [", []string{"v.yaml: it is no YAML", "line 1"}},
+		"a list":  {"- a", []string{"v.yaml:1:1: the file should have keys and values"}},
+		"an unknown key": {
+			"resources: {}\npilot: {env: {A: b}}",
+			[]string{"v.yaml:2:1: pilot is no value that may be given; there are gatewayClasses, global, meshConfig, resources"},
+		},
+		"one further down": {
+			"meshConfig:\n  defaultConfig:\n    discoveryAddress: evil.example.com:443",
+			[]string{"v.yaml:3:5: meshConfig.defaultConfig.discoveryAddress is no value that may be given; there are concurrency"},
+		},
+		"no quantity": {
+			"resources: {requests: {cpu: lots}}",
+			[]string{`v.yaml:1:29: resources.requests.cpu is "lots", and should be a quantity such as 50m or 200Mi`},
+		},
+		"less than nothing":  {"resources: {requests: {cpu: -1}}", []string{"should be a quantity"}},
+		"a tree for a value": {"resources: {requests: {cpu: {a: b}}}", []string{"resources.requests.cpu should be a single value"}},
+		"a value for a tree": {"resources: 5", []string{"v.yaml:1:12: resources should have keys and values"}},
+		"text for a switch":  {"global: {logAsJson: 'yes'}", []string{`is "yes", and should be true or false`}},
+		"a flag in a level":  {"global: {logging: {level: 'default:info\\n- --evil'}}", []string{"should be <scope>:<level>"}},
+		"a number for text":  {"meshConfig: {accessLogFile: 5}", []string{"should be text"}},
+		"no such word":       {"meshConfig: {accessLogEncoding: XML}", []string{`is "XML", and should be one of TEXT, JSON`}},
+		"no replicas": {
+			"gatewayClasses: {a: {horizontalPodAutoscaler: {spec: {minReplicas: 0}}}}",
+			[]string{"should be a number from 1 to 1000"},
+		},
+		"too many percent": {
+			"gatewayClasses: {a: {podDisruptionBudget: {spec: {minAvailable: 101%}}}}",
+			[]string{"or a percentage such as 50%"},
+		},
+		"fewer than usual": {
+			"gatewayClasses:\n  a: {horizontalPodAutoscaler: {spec: {maxReplicas: 1}}}",
+			[]string{
+				"v.yaml:2: gatewayClasses.a.horizontalPodAutoscaler.spec: minReplicas would be 2 and " +
+					"maxReplicas 1 (they are 2 and 10 unless given)",
+			},
+		},
+		"more than for all": {
+			"gatewayClasses:\n  '*': {horizontalPodAutoscaler: {spec: {maxReplicas: 3}}}\n  a: " +
+				"{horizontalPodAutoscaler: {spec: {minReplicas: 4}}}",
+			[]string{"v.yaml:3: gatewayClasses.a.", "4 and maxReplicas 3"},
+		},
+		"no class": {
+			"gatewayClasses: {'a b': {}}",
+			[]string{`v.yaml:1:18: gatewayClasses.a b is neither the name of a GatewayClass nor "*"`},
+		},
+		"twice":     {"resources: {}\nresources: {}", []string{"v.yaml:2:1: resources is given twice"}},
+		"an anchor": {"resources: &a {}\n", []string{"v.yaml:1:12: resources has an anchor or an alias: write it out"}},
+		"an alias": {
+			"resources: {requests: &a {cpu: 1}, limits: *a}",
+			[]string{"resources.requests has an anchor", "resources.limits has an anchor or an alias"},
+		},
+		"a bomb":        {"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", []string{"a is no value", "b is no value", "c is no value"}},
+		"a merge":       {"resources: {requests: {<<: {cpu: 1}}}", []string{"resources.requests.<< is no value"}},
+		"two documents": {"resources: {}\n---\nresources: {}", []string{"more than one document"}},
+		"all that is wrong": {
+			"resources: {requests: {cpu: a, memory: b}}",
+			[]string{"resources.requests.cpu", "resources.requests.memory"},
+		},
 		"a key that is a map": {"{a: b}: c", []string{"v.yaml:1:1:"}},
 		"too much":            {"#" + strings.Repeat("x", 65<<10), []string{"65536 are read at most"}},
 		"a long name":         {strings.Repeat("k", 999) + ": 1", []string{"kkk... is no value"}},
@@ -93,7 +134,7 @@ func TestMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := values.Parse("v.yaml", []byte(tc.text))
 			if err == nil || got.Istiod != nil || got.Classes != nil {
-				t.Fatalf("it is taken: %v", got)
+				t.Fatalf("the file is accepted: %v", got)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
@@ -111,7 +152,7 @@ func TestMistakesWithoutEnd(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever it says, it is refused or read, and what is read is no more than may be given.
+// FuzzParse checks that any input is either refused or parsed, and that the result has only allowed values.
 func FuzzParse(f *testing.F) {
 	f.Add(all)
 	f.Add("resources: &a {requests: *a}")
