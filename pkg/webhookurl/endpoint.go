@@ -13,25 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Endpoint is where webhooks that a chart renders for a service are really served. Only NewEndpoint makes a usable one.
+// Endpoint is where the webhooks that a chart renders for a service are actually served. Only NewEndpoint returns a
+// usable Endpoint.
 type Endpoint struct {
 	service types.NamespacedName
 	ports   []int32
 	base    string
 	at      address
-	// caBundle is in the form that an object's JSON holds it in.
+	// caBundle is base64, as in the JSON of an object.
 	caBundle string
 }
 
-// NewEndpoint takes the service that a chart's webhooks name, the URL to use in its place, the CA certificates (PEM)
-// that the URL's server is verified by, and the ports of the service that are served there: at least one, and 443 for
-// webhooks that name none.
+// NewEndpoint returns an Endpoint. service is the service in a chart's webhooks, and base is the URL that replaces
+// it. caBundle has the CA certificates (PEM) that verify the URL's server. ports are the ports of the service that
+// are served there: at least one, and 443 for webhooks without a port.
 //
-// base has no path; see ValidateURL for the rest. It is written in front of every path as it is given, so give the port
-// if it shall show. Of caBundle only the certificates are kept, in their order; each must be a CA's. Their validity in
-// time is not looked at.
+// base has no path. See ValidateURL for the other rules. It becomes the literal prefix of every URL, so include the
+// port if URLs must have it. Only the certificates of caBundle are kept, in their order. Each must be a CA
+// certificate. Their validity period is not checked.
 //
-// The error joins everything that is wrong; it wraps ErrEndpoint, ErrInvalidURL, ErrCABundle or ErrSecretMaterial.
+// The error joins all problems. It wraps ErrEndpoint, ErrInvalidURL, ErrCABundle or ErrSecretMaterial.
 func NewEndpoint(service types.NamespacedName, base string, caBundle []byte, ports ...int32) (Endpoint, error) {
 	var errs []error
 	if len(validation.IsDNS1123Label(service.Name)) > 0 || len(validation.IsDNS1123Label(service.Namespace)) > 0 {
@@ -52,10 +53,11 @@ func NewEndpoint(service types.NamespacedName, base string, caBundle []byte, por
 	return Endpoint{service, slices.Clone(ports), base, at, base64.StdEncoding.EncodeToString(certificates)}, nil
 }
 
-// Base returns what every URL begins with: scheme, host and, where it was given, port.
+// Base returns the prefix of every URL: the scheme, the host and, if it was given, the port.
 func (e Endpoint) Base() string { return e.base }
 
-// onlyCACertificates encodes the certificates anew: text between blocks, where a damaged key could be, is lost.
+// onlyCACertificates encodes the certificates again. This drops text between the blocks, which could contain a
+// damaged key.
 func onlyCACertificates(bundle []byte) ([]byte, error) {
 	if bytes.Contains(bundle, []byte("PRIVATE KEY")) {
 		return nil, fmt.Errorf("%w: there is a private key; give only the certificates", ErrSecretMaterial)
@@ -76,7 +78,7 @@ func onlyCACertificates(bundle []byte) ([]byte, error) {
 		}
 		certificates = append(certificates, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 	}
-	// The decoder skips what it cannot read; a CA would be missing without a word.
+	// The decoder skips unreadable blocks. Without this check, a CA could be missing silently.
 	if begun := bytes.Count(bundle, []byte("-----BEGIN")); count == 0 || count != begun {
 		return nil, fmt.Errorf("%w: %d of %d PEM blocks can be read; give at least one certificate, all whole", ErrCABundle, count, begun)
 	}

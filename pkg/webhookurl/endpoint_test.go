@@ -45,7 +45,7 @@ func TestNewEndpointRefuses(t *testing.T) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}
 			if endpoint.Base() != "" {
-				t.Errorf("got a usable endpoint %q beside the error", endpoint.Base())
+				t.Errorf("got a usable endpoint %q together with the error", endpoint.Base())
 			}
 		})
 	}
@@ -76,14 +76,16 @@ func TestNewEndpointKeepsNoReferenceToItsArguments(t *testing.T) {
 	}
 }
 
-// TestCABundle looks at what an endpoint publishes of each bundle.
+// TestCABundle checks what an endpoint publishes of each bundle.
 func TestCABundle(t *testing.T) {
 	first := caPEM(t)
 	second, key := newCertificate(t, true)
 	leaf, _ := newCertificate(t, false)
 	damagedKey := bytes.Replace(key, []byte("-----END"), []byte("--END"), 1)
 	broken := bytes.Replace(second, []byte("-----\n"), []byte("-----\n***"), 1)
-	withHeader := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"Note": "secret"}, Bytes: mustDecode(t, first)})
+	withHeader := pem.EncodeToMemory(&pem.Block{
+		Type: "CERTIFICATE", Headers: map[string]string{"Note": "secret"}, Bytes: mustDecode(t, first),
+	})
 
 	for name, test := range map[string]struct {
 		bundle []byte
@@ -91,32 +93,41 @@ func TestCABundle(t *testing.T) {
 		err    error
 		text   string
 	}{
-		"one":                   {bundle: first, want: first},
-		"two, order kept":       {bundle: slices.Concat(second, first), want: slices.Concat(second, first)},
-		"twice the same":        {bundle: slices.Concat(first, first), want: slices.Concat(first, first)},
-		"text goes away":        {bundle: slices.Concat([]byte("# subject=CN: a, password: b\n"), first, []byte("\r\n  ")), want: first},
-		"headers go away":       {bundle: withHeader, want: first},
-		"windows line ends":     {bundle: bytes.ReplaceAll(first, []byte("\n"), []byte("\r\n")), want: first},
-		"nil":                   {err: webhookurl.ErrCABundle, text: "0 of 0"},
-		"no PEM":                {bundle: []byte("hello"), err: webhookurl.ErrCABundle, text: "0 of 0"},
-		"DER":                   {bundle: mustDecode(t, first), err: webhookurl.ErrCABundle, text: "0 of 0"},
-		"base64 twice":          {bundle: []byte(base64.StdEncoding.EncodeToString(first)), err: webhookurl.ErrCABundle, text: "0 of 0"},
-		"cut off":               {bundle: first[:len(first)/2], err: webhookurl.ErrCABundle, text: "0 of 1"},
-		"second cut off":        {bundle: slices.Concat(first, second[:len(second)-10]), err: webhookurl.ErrCABundle, text: "1 of 2"},
-		"second broken":         {bundle: slices.Concat(first, broken), err: webhookurl.ErrCABundle, text: "1 of 2"},
-		"first broken":          {bundle: slices.Concat(broken, first), err: webhookurl.ErrCABundle, text: "1 of 2"},
-		"no certificate inside": {bundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), err: webhookurl.ErrCABundle, text: "block 1"},
+		"one":               {bundle: first, want: first},
+		"two, order kept":   {bundle: slices.Concat(second, first), want: slices.Concat(second, first)},
+		"twice the same":    {bundle: slices.Concat(first, first), want: slices.Concat(first, first)},
+		"text goes away":    {bundle: slices.Concat([]byte("# subject=CN: a, password: b\n"), first, []byte("\r\n  ")), want: first},
+		"headers go away":   {bundle: withHeader, want: first},
+		"windows line ends": {bundle: bytes.ReplaceAll(first, []byte("\n"), []byte("\r\n")), want: first},
+		"nil":               {err: webhookurl.ErrCABundle, text: "0 of 0"},
+		"no PEM":            {bundle: []byte("hello"), err: webhookurl.ErrCABundle, text: "0 of 0"},
+		"DER":               {bundle: mustDecode(t, first), err: webhookurl.ErrCABundle, text: "0 of 0"},
+		"base64 twice":      {bundle: []byte(base64.StdEncoding.EncodeToString(first)), err: webhookurl.ErrCABundle, text: "0 of 0"},
+		"cut off":           {bundle: first[:len(first)/2], err: webhookurl.ErrCABundle, text: "0 of 1"},
+		"second cut off":    {bundle: slices.Concat(first, second[:len(second)-10]), err: webhookurl.ErrCABundle, text: "1 of 2"},
+		"second broken":     {bundle: slices.Concat(first, broken), err: webhookurl.ErrCABundle, text: "1 of 2"},
+		"first broken":      {bundle: slices.Concat(broken, first), err: webhookurl.ErrCABundle, text: "1 of 2"},
+		"no certificate inside": {
+			bundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}),
+			err:    webhookurl.ErrCABundle, text: "block 1",
+		},
 		"two in one block": {
 			bundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: slices.Concat(mustDecode(t, first), mustDecode(t, second))}),
 			err:    webhookurl.ErrCABundle, text: "block 1",
 		},
-		"leaf":            {bundle: slices.Concat(first, leaf), err: webhookurl.ErrCABundle, text: "certificate 2"},
-		"key after":       {bundle: slices.Concat(first, key), err: webhookurl.ErrSecretMaterial, text: "private key"},
-		"key before":      {bundle: slices.Concat(key, first), err: webhookurl.ErrSecretMaterial, text: "private key"},
-		"key alone":       {bundle: key, err: webhookurl.ErrSecretMaterial, text: "private key"},
-		"damaged key":     {bundle: slices.Concat(first, damagedKey), err: webhookurl.ErrSecretMaterial, text: "private key"},
-		"other block":     {bundle: slices.Concat(first, pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte("x")})), err: webhookurl.ErrSecretMaterial, text: `"EC PARAMETERS"`},
-		"trusted by type": {bundle: bytes.ReplaceAll(first, []byte("CERTIFICATE"), []byte("TRUSTED CERTIFICATE")), err: webhookurl.ErrSecretMaterial, text: `"TRUSTED CERTIFICATE"`},
+		"leaf":        {bundle: slices.Concat(first, leaf), err: webhookurl.ErrCABundle, text: "certificate 2"},
+		"key after":   {bundle: slices.Concat(first, key), err: webhookurl.ErrSecretMaterial, text: "private key"},
+		"key before":  {bundle: slices.Concat(key, first), err: webhookurl.ErrSecretMaterial, text: "private key"},
+		"key alone":   {bundle: key, err: webhookurl.ErrSecretMaterial, text: "private key"},
+		"damaged key": {bundle: slices.Concat(first, damagedKey), err: webhookurl.ErrSecretMaterial, text: "private key"},
+		"other block": {
+			bundle: slices.Concat(first, pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte("x")})),
+			err:    webhookurl.ErrSecretMaterial, text: `"EC PARAMETERS"`,
+		},
+		"trusted by type": {
+			bundle: bytes.ReplaceAll(first, []byte("CERTIFICATE"), []byte("TRUSTED CERTIFICATE")),
+			err:    webhookurl.ErrSecretMaterial, text: `"TRUSTED CERTIFICATE"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint, err := webhookurl.NewEndpoint(service, base, test.bundle, 443)

@@ -10,7 +10,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 )
 
-// FuzzRewrite gives any JSON object to Rewrite: it is refused by name, or comes out sound.
+// FuzzRewrite passes any JSON object to Rewrite, and checks that it is either refused with an error, or rewritten
+// correctly.
 func FuzzRewrite(f *testing.F) {
 	endpoint := newEndpoint(f, base)
 	f.Fuzz(func(t *testing.T, data []byte) {

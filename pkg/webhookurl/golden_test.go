@@ -11,8 +11,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 )
 
-// TestGolden rewrites testdata/rewrite/in, where "istio-1.29-*" are what Istio's chart renders for a guest, with a
-// service or with the URLs and CA bundles of its values, and compares with testdata/rewrite/out.
+// TestGolden rewrites testdata/rewrite/in and compares with testdata/rewrite/out. The files "istio-1.29-*" are the
+// output of Istio's chart for a guest, with a service or with the URLs and CA bundles of its values.
 func TestGolden(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/rewrite/in/*.yaml")
 	if err != nil || len(inputs) == 0 {

@@ -23,7 +23,7 @@ const base = "https://istiod-openshift-gateway:443"
 
 var service = types.NamespacedName{Namespace: "openshift-ingress", Name: "istiod-openshift-gateway"}
 
-// caPEM is a CA certificate that never changes, as goldens hold it.
+// caPEM returns a CA certificate that never changes, as in the golden files.
 func caPEM(tb testing.TB) []byte {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/ca.pem")
@@ -38,7 +38,7 @@ func caBase64(tb testing.TB) string {
 	return base64.StdEncoding.EncodeToString(caPEM(tb))
 }
 
-// newEndpoint accepts the service ports 443 and 8443.
+// newEndpoint returns an endpoint that accepts the service ports 443 and 8443.
 func newEndpoint(tb testing.TB, base string) webhookurl.Endpoint {
 	tb.Helper()
 	endpoint, err := webhookurl.NewEndpoint(service, base, caPEM(tb), 443, 8443)
@@ -48,7 +48,7 @@ func newEndpoint(tb testing.TB, base string) webhookurl.Endpoint {
 	return endpoint
 }
 
-// newCertificate makes a self-signed certificate and its key, both PEM.
+// newCertificate returns a new self-signed certificate and its key, both as PEM.
 func newCertificate(tb testing.TB, isCA bool) (certificate, key []byte) {
 	tb.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -64,10 +64,12 @@ func newCertificate(tb testing.TB, isCA bool) (certificate, key []byte) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{
+		Type: "EC PRIVATE KEY", Bytes: keyDER,
+	})
 }
 
-// parse decodes YAML as apimachinery does, integers to int64.
+// parse decodes YAML as apimachinery does, with integers as int64.
 func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	tb.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -81,14 +83,14 @@ func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	return obj
 }
 
-// validating is a ValidatingWebhookConfiguration "config" with one webhook "first", whose clientConfig is given as YAML.
+// validating returns a ValidatingWebhookConfiguration "config" with one webhook "first". clientConfig is YAML.
 func validating(tb testing.TB, clientConfig string) *unstructured.Unstructured {
 	tb.Helper()
 	return parse(tb, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: config},
   webhooks: [{name: first, clientConfig: `+clientConfig+`}]}`)
 }
 
-// wantRefused checks that err is a RefusedError about this object and returns its problems.
+// wantRefused checks that err is a RefusedError about this object, and returns its problems.
 func wantRefused(tb testing.TB, err error, kind, name string) []webhookurl.Problem {
 	tb.Helper()
 	refused, isRefused := errors.AsType[*webhookurl.RefusedError](err)

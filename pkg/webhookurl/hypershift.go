@@ -2,20 +2,21 @@ package webhookurl
 
 import "strings"
 
-// Service is a Service of a hosted control plane's namespace, as HyperShift's webhook validation sees it.
+// Service is a Service in a control plane namespace, as HyperShift's webhook validation sees it.
 type Service struct {
 	Name string
-	// Labelled is true if the label key hypershift.openshift.io/allow-guest-webhooks is there, with any value.
+	// Labelled reports whether the Service has the label hypershift.openshift.io/allow-guest-webhooks, with any
+	// value.
 	Labelled bool
 }
 
-// ForbiddenBy returns the names of the Services, in their order, because of which HyperShift deletes the whole
-// configuration of an admission webhook with this URL: those that are not labelled and whose "https://<name>" is
-// anywhere in the URL. So an unlabelled Service "istiod" forbids "https://istiod-gateway:443" as well.
+// ForbiddenBy returns the names of the Services, in their order, for which HyperShift deletes the whole configuration
+// of an admission webhook with this URL. These are the Services that are not labelled and whose "https://<name>" is
+// anywhere in the URL. For example, an unlabelled Service "istiod" also forbids "https://istiod-gateway:443".
 //
 // HyperShift (control-plane-operator/hostedclusterconfigoperator/controllers/webhookvalidation/webhookvalidation.go)
-// also looks for "https://<name>.<namespace>.svc" and that with ".cluster.local"; a URL that contains these contains the
-// short form too.
+// also searches for "https://<name>.<namespace>.svc", with and without ".cluster.local". A URL that contains one of
+// these also contains the short form.
 func ForbiddenBy(webhookURL string, services []Service) []string {
 	var names []string
 	for _, service := range services {

@@ -46,14 +46,17 @@ func TestForbiddenBy(t *testing.T) {
 	}
 }
 
-// TestForbiddenByIsHyperShiftsRule holds the one form that is looked for against the three that HyperShift looks for.
+// TestForbiddenByIsHyperShiftsRule compares the single form that ForbiddenBy searches for with the three forms of
+// HyperShift.
 func TestForbiddenByIsHyperShiftsRule(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	word := func() string { return strings.Repeat("ab", 1+random.IntN(2))[:1+random.IntN(2)] }
 	seen := map[bool]int{}
 	for range 5000 {
 		name, namespace := word(), word()
-		target := "https://" + []string{word(), word() + "." + word() + ".svc", word() + "." + word() + ".svc.cluster.local"}[random.IntN(3)] + "/" + word()
+		target := "https://" + []string{
+			word(), word() + "." + word() + ".svc", word() + "." + word() + ".svc.cluster.local",
+		}[random.IntN(3)] + "/" + word()
 		want := false
 		for _, form := range []string{"https://%s", "https://%[1]s.%[2]s.svc", "https://%[1]s.%[2]s.svc.cluster.local"} {
 			disallowed := fmt.Sprintf(form, name, namespace)

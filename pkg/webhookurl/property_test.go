@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 )
 
-// wantSound checks everything that must hold of any object that was rewritten, without the package's own reading of it.
+// wantSound checks the properties of every rewritten object, independently of how the package itself reads objects.
 func wantSound(tb testing.TB, in, out *unstructured.Unstructured, endpoint webhookurl.Endpoint) {
 	tb.Helper()
 	if err := webhookurl.Check(out, endpoint); err != nil {
@@ -52,7 +52,8 @@ func wantSound(tb testing.TB, in, out *unstructured.Unstructured, endpoint webho
 	}
 }
 
-// typedClientConfigs decodes an object with the API's own types and back, and returns its client configurations.
+// typedClientConfigs decodes an object with the API's own types and encodes it again. It returns its client
+// configurations.
 func typedClientConfigs(obj *unstructured.Unstructured) ([]admissionregistrationv1.WebhookClientConfig, error) {
 	data, err := obj.MarshalJSON()
 	if err != nil {
@@ -86,8 +87,8 @@ func typedClientConfigs(obj *unstructured.Unstructured) ([]admissionregistration
 	return configs, err
 }
 
-// decodeBothWays decodes data into a typed object, encodes that, and wants the same when it is decoded again. It decodes
-// as API servers do: field names are case-sensitive.
+// decodeBothWays decodes data into a typed object, encodes that, and checks that decoding it again gives the same. It
+// decodes as API servers do: field names are case-sensitive.
 func decodeBothWays[T any](data []byte, typed *T) error {
 	if err := json.Unmarshal(data, typed); err != nil {
 		return err
@@ -106,7 +107,7 @@ func decodeBothWays[T any](data []byte, typed *T) error {
 	return nil
 }
 
-// withoutTargets copies an object without the three fields that Rewrite writes, where it writes them.
+// withoutTargets copies an object without the three fields that Rewrite writes, at the places where it writes them.
 func withoutTargets(obj *unstructured.Unstructured) map[string]any {
 	out := obj.DeepCopy().Object
 	strip := func(holder any) {
@@ -131,14 +132,17 @@ func withoutTargets(obj *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// generator makes client configurations and knows, from how it made them, what must become of each.
+// generator creates client configurations together with the expected result for each.
 type generator struct{ *rand.Rand }
 
 func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
 
 func (g generator) path() (path string, sound bool) {
 	if g.IntN(4) == 0 {
-		return pick(g, "validate", "/a?b", "/a#b", "/../a", "/a/..", "/./a", "//", "/a//b", "/%61", "/a b", "/ß", "/a\\b", "@h/", "/\x00"), false
+		return pick(
+			g, "validate", "/a?b", "/a#b", "/../a", "/a/..", "/./a", "//", "/a//b", "/%61", "/a b", "/ß", "/a\\b",
+			"@h/", "/\x00",
+		), false
 	}
 	path = "/"
 	for range g.IntN(4) {
@@ -158,7 +162,7 @@ func (g generator) port() (port any, sound bool) {
 	return pick[any](g, nil, int64(443), int64(8443), float64(443)), true
 }
 
-// config returns a client configuration and the URL that it must get, or "" where it must be refused.
+// config returns a client configuration and the expected URL, or "" if it must be refused.
 func (g generator) config() (config map[string]any, want string) {
 	config = map[string]any{}
 	if g.IntN(2) == 0 {
@@ -173,13 +177,19 @@ func (g generator) config() (config map[string]any, want string) {
 	}
 	switch g.IntN(8) {
 	case 0, 1, 2: // a URL
-		origin := pick(g, base, "https://istiod-openshift-gateway", "https://istiod-openshift-gateway:8443", "https://evil.example", "http://istiod-openshift-gateway")
+		origin := pick(
+			g, base, "https://istiod-openshift-gateway", "https://istiod-openshift-gateway:8443",
+			"https://evil.example", "http://istiod-openshift-gateway",
+		)
 		config["url"] = origin + path
 		if !pathSound || !strings.HasPrefix(base, origin) || path != "" && path[0] != '/' {
 			return config, ""
 		}
-	case 3: // nothing that can be used
-		return pick(g, config, map[string]any{"url": "https://a/", "service": map[string]any{"name": "b"}}, map[string]any{"service": nil}, nil), ""
+	case 3: // nothing usable
+		return pick(
+			g, config, map[string]any{"url": "https://a/", "service": map[string]any{"name": "b"}},
+			map[string]any{"service": nil}, nil,
+		), ""
 	default:
 		port, portSound := g.port()
 		reference := map[string]any{"namespace": service.Namespace, "name": service.Name, "port": port}
@@ -201,7 +211,7 @@ func (g generator) config() (config map[string]any, want string) {
 	return config, base + path
 }
 
-// object returns an object and the one that it must become, and the names of the webhooks that must be refused.
+// object returns an object, the expected result, and the names of the webhooks that must be refused.
 func (g generator) object(ca string) (in, want *unstructured.Unstructured, refused []string) {
 	holder := func(config map[string]any) map[string]any {
 		if config == nil {
@@ -250,8 +260,8 @@ func (g generator) object(ca string) (in, want *unstructured.Unstructured, refus
 	return in, want, refused
 }
 
-// TestAnyObject rewrites generated objects: each is refused, with exactly its bad webhooks named, or comes out as the
-// generator says.
+// TestAnyObject rewrites generated objects. Each must either be refused with exactly its bad webhooks, or give the
+// expected result.
 func TestAnyObject(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(29, 29))}
 	endpoint, ca := newEndpoint(t, base), caBase64(t)
@@ -290,8 +300,8 @@ func TestAnyObject(t *testing.T) {
 	}
 }
 
-// TestPathIsWhatKubeAPIServerCalls asks kube-apiserver's own webhook client where it would send a request, for the
-// service and for the URL that it becomes.
+// TestPathIsWhatKubeAPIServerCalls uses kube-apiserver's own webhook client. It compares the request path for a
+// service with the request path for the URL that replaces it.
 func TestPathIsWhatKubeAPIServerCalls(t *testing.T) {
 	manager, err := apiserverwebhook.NewClientManager(nil)
 	if err != nil {
@@ -329,14 +339,17 @@ func TestPathIsWhatKubeAPIServerCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asService := called(apiserverwebhook.ClientConfig{Service: &apiserverwebhook.ClientConfigService{Namespace: service.Namespace, Name: service.Name, Path: path}})
+		asService := called(apiserverwebhook.ClientConfig{Service: &apiserverwebhook.ClientConfigService{
+			Namespace: service.Namespace, Name: service.Name, Path: path,
+		}})
 		if asURL := called(apiserverwebhook.ClientConfig{URL: *configs[0].URL}); asURL != asService {
 			t.Errorf("path %q: called as %q by service, as %q by URL", path, asService, asURL)
 		}
 	}
 }
 
-// TestServicePathsOfKubeAPIServerAreAccepted: no chart that an API server takes is refused because of its path.
+// TestServicePathsOfKubeAPIServerAreAccepted checks that each path that kube-apiserver accepts for a service is
+// accepted here.
 func TestServicePathsOfKubeAPIServerAreAccepted(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	endpoint := newEndpoint(t, base)

@@ -10,20 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Rewrite returns a copy of obj, whose values are those that JSON decoding makes, in which every webhook leads to the
-// endpoint: its clientConfig has the URL and CA bundle and no service. obj itself is left alone.
+// Rewrite returns a copy of obj in which every webhook leads to the endpoint: its clientConfig has the URL and the CA
+// bundle, and no service. obj has values as JSON decoding creates them. It is not changed.
 //
-// A service must be the endpoint's, with an accepted port (443 where it names none); its path is kept exactly, and is
-// "/" where there is none, which is what kube-apiserver calls then. A URL that is there already must be the endpoint's
-// too, with or without the default port, and is written in the endpoint's form. A CA bundle that is there already is
-// replaced, whatever it holds: the endpoint's server decides it, not the chart.
+// A service must be the endpoint's, with an accepted port (443 if it has none). Its path is kept exactly. Without a
+// path it is "/", which kube-apiserver also uses then.
 //
-// The error is a *RefusedError that lists what is wrong with each webhook; then there is no object.
+// An existing URL must also be the endpoint's, with or without the default port. It is written in the endpoint's
+// form. An existing CA bundle is replaced, whatever its content: the endpoint's server determines it, not the chart.
+//
+// The error is a *RefusedError that lists the problems of each webhook. Rewrite returns no object then.
 func Rewrite(obj *unstructured.Unstructured, endpoint Endpoint) (*unstructured.Unstructured, error) {
 	out := obj.DeepCopy()
 	err := eachWebhook(out, endpoint, endpoint.rewrite)
 	if err == nil {
-		// It cannot fail unless this package is wrong; then nothing leaves it.
+		// This fails only if there is a bug in this package. The object is not returned then.
 		err = Check(out, endpoint)
 	}
 	if err != nil {
@@ -32,13 +33,14 @@ func Rewrite(obj *unstructured.Unstructured, endpoint Endpoint) (*unstructured.U
 	return out, nil
 }
 
-// Check tells whether every webhook of obj is as Rewrite leaves it: no service, a URL in the endpoint's own form, and
-// the endpoint's CA bundle. The error is a *RefusedError that lists what is wrong with each webhook.
+// Check returns an error unless every webhook of obj is in the form that Rewrite writes: no service, a URL in the
+// endpoint's own form, and the endpoint's CA bundle. The error is a *RefusedError that lists the problems of each
+// webhook.
 func Check(obj *unstructured.Unstructured, endpoint Endpoint) error {
 	return eachWebhook(obj, endpoint, endpoint.check)
 }
 
-// eachWebhook calls visit with every clientConfig of obj and gathers what is wrong.
+// eachWebhook calls visit with every clientConfig of obj, and collects the problems.
 func eachWebhook(obj *unstructured.Unstructured, endpoint Endpoint, visit func(config map[string]any) error) error {
 	if obj == nil {
 		obj = &unstructured.Unstructured{}
@@ -66,13 +68,13 @@ func eachWebhook(obj *unstructured.Unstructured, endpoint Endpoint, visit func(c
 	return nil
 }
 
-// reference is one webhook of an object; clientConfig is nil where there is none.
+// reference is one webhook of an object. clientConfig is nil if the webhook has none.
 type reference struct {
 	name         string
 	clientConfig any
 }
 
-// webhooks finds every place where an object can hold a clientConfig, by its kind.
+// webhooks returns every place where an object of its kind can have a clientConfig.
 func webhooks(obj *unstructured.Unstructured) ([]reference, error) {
 	kind, version := obj.GetKind(), obj.GetAPIVersion()
 	switch {
@@ -87,7 +89,10 @@ func webhooks(obj *unstructured.Unstructured) ([]reference, error) {
 	case kind != "" && !obj.IsList():
 		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: apiVersion %q, kind %q; give single objects, webhooks and CRDs in version v1", ErrUnsupported, version, kind)
+	return nil, fmt.Errorf(
+		"%w: apiVersion %q, kind %q; give single objects, webhooks and CRDs in version v1", ErrUnsupported, version,
+		kind,
+	)
 }
 
 func admissionWebhooks(obj map[string]any) ([]reference, error) {
@@ -97,7 +102,7 @@ func admissionWebhooks(obj map[string]any) ([]reference, error) {
 	}
 	found := make([]reference, len(items))
 	for i, item := range items {
-		// An item that is no object has no clientConfig, which is an error anyway.
+		// An item that is not an object has no clientConfig, which is an error anyway.
 		fields, _ := item.(map[string]any)
 		found[i] = reference{name: fmt.Sprintf("webhooks[%d]", i), clientConfig: fields["clientConfig"]}
 		if name, _ := fields["name"].(string); name != "" {
@@ -142,7 +147,7 @@ func (e Endpoint) check(config map[string]any) error {
 	return err
 }
 
-// path returns the path at which a webhook is served, if it is the endpoint's.
+// path returns the path of a webhook if it leads to the endpoint.
 func (e Endpoint) path(config map[string]any) (path string, err error) {
 	service, rawURL := config["service"], config["url"]
 	switch {
@@ -192,8 +197,8 @@ func (e Endpoint) pathOfService(value any) (string, error) {
 	return path, errors.Join(append(errs, checkPath(path))...)
 }
 
-// accepts compares as float64, which holds every port exactly: apimachinery decodes a number to an int64, encoding/json
-// to a float64.
+// accepts compares ports as float64, which represents every port exactly: apimachinery decodes a number as int64,
+// encoding/json as float64.
 func (e Endpoint) accepts(port any) bool {
 	number := float64(defaultPort)
 	switch value := port.(type) {
@@ -208,7 +213,7 @@ func (e Endpoint) accepts(port any) bool {
 	return slices.ContainsFunc(e.ports, func(accepted int32) bool { return float64(accepted) == number })
 }
 
-// serviceName reads what it can of a service reference; what is missing or no string is empty.
+// serviceName returns the namespace and name of a service reference. A part that is missing or not a string is empty.
 func serviceName(value any) types.NamespacedName {
 	service, _ := value.(map[string]any)
 	namespace, _ := service["namespace"].(string)

@@ -13,15 +13,15 @@ import (
 
 const (
 	scheme = "https://"
-	// defaultPort is what kube-apiserver takes for a service and for a URL that name none
-	// (k8s.io/apiserver, pkg/util/webhook/client.go, hookClientConfig).
+	// defaultPort is the port that kube-apiserver uses for a service or a URL without a port (k8s.io/apiserver,
+	// pkg/util/webhook/client.go, hookClientConfig).
 	defaultPort = 443
-	// plainInPath is what a URL's path may hold: what needs no escape there. "%" is not among it: kube-apiserver
-	// decodes the path of a URL but not that of a service, so the two would differ.
+	// plainInPath has the characters that need no escape in a URL's path. "%" is not one of them: kube-apiserver
+	// decodes the path of a URL but not that of a service, so that the two would differ.
 	plainInPath = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:@"
 )
 
-// address is a webhook URL in its parts.
+// address has the parts of a webhook URL.
 type address struct {
 	// host is a lower-case DNS name, an IPv4 address, or an IPv6 address in brackets.
 	host string
@@ -30,14 +30,18 @@ type address struct {
 	path string
 }
 
-// ValidateURL tells whether a webhook may have this URL; the error wraps ErrInvalidURL and does not repeat user
-// information.
+// ValidateURL returns an error unless a webhook can have this URL. The error wraps ErrInvalidURL and does not repeat
+// user information.
 //
 // It accepts nothing that kube-apiserver refuses (k8s.io/apiserver, pkg/util/webhook/validation.go,
-// ValidateWebhookURL: https, a host, no user information, fragment or query). It refuses more, so that the text has one
-// reading for everyone who compares it, HyperShift's substring match included: the scheme and host are in lower case,
-// the host is a DNS name (no trailing dot, no Unicode; IDNs as "xn--") or an IP address in canonical form, the port is
-// not empty, there is no "?" or "#" even with nothing behind, and the path has no escapes, empty or dot segments.
+// ValidateWebhookURL: https, a host, no user information, fragment or query). It refuses more, so that all programs
+// that compare the text agree about it, including HyperShift's substring match:
+//
+//   - The scheme and host are in lower case.
+//   - The host is a DNS name (no trailing dot, no Unicode; IDNs as "xn--") or an IP address in canonical form.
+//   - The port is not empty.
+//   - The URL does not contain "?" or "#", not even as the last character.
+//   - The path has no escapes, empty segments or dot segments.
 func ValidateURL(rawURL string) error {
 	_, err := parseURL(rawURL)
 	return err
@@ -46,7 +50,7 @@ func ValidateURL(rawURL string) error {
 func parseURL(rawURL string) (address, error) {
 	parsed, err := url.Parse(rawURL)
 	if parseErr, isParseErr := errors.AsType[*url.Error](err); isParseErr {
-		// url.Error repeats the URL, and with it a password.
+		// url.Error repeats the URL, which can include a password.
 		return address{}, fmt.Errorf("%w: %w", ErrInvalidURL, parseErr.Err)
 	}
 	path, plain := strings.CutPrefix(rawURL, scheme+parsed.Host)
@@ -87,7 +91,7 @@ func checkHost(host string) error {
 			return fmt.Errorf("%w: host %q is no DNS name or IP address: %s", ErrInvalidURL, host, msgs[0])
 		}
 	}
-	// Some resolvers take a name that ends in a number for an address.
+	// Some resolvers parse a name that ends in a number as an address.
 	if strings.Trim(labels[len(labels)-1], "0123456789") == "" || len(host) > validation.DNS1123SubdomainMaxLength {
 		return fmt.Errorf("%w: host %q ends in a number or is too long", ErrInvalidURL, host)
 	}
@@ -95,8 +99,8 @@ func checkHost(host string) error {
 }
 
 // checkPath accepts every path that kube-apiserver accepts for a service (k8s.io/apiserver,
-// pkg/util/webhook/validation.go, ValidateWebhookService), and those that only a URL can have, such as istiod's
-// "/inject/:ENV:cluster=a:ENV:net=b".
+// pkg/util/webhook/validation.go, ValidateWebhookService). It also accepts paths that only a URL can have, such as
+// istiod's "/inject/:ENV:cluster=a:ENV:net=b".
 func checkPath(path string) error {
 	if path == "" || path == "/" {
 		return nil
@@ -107,7 +111,7 @@ func checkPath(path string) error {
 	}
 	for segment := range strings.SplitSeq(strings.TrimSuffix(relative, "/"), "/") {
 		if segment == "" || segment == "." || segment == ".." {
-			// kube-apiserver would clean them away: the server would see another path than the object shows.
+			// kube-apiserver would remove these segments: the server would get another path than the object has.
 			return fmt.Errorf(`%w: path %q has an empty, "." or ".." segment`, ErrInvalidURL, path)
 		}
 		if odd := strings.Trim(segment, plainInPath); odd != "" {

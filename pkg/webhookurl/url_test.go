@@ -81,7 +81,7 @@ func TestValidateURLRefuses(t *testing.T) {
 		"https://a_b":                 `host "a_b"`,
 		"https://*.b":                 `host "*.b"`,
 		"https://bücher.example":      "no DNS name",
-		"https://istіod":              "no DNS name", // a Cyrillic letter
+		"https://istіod":              "no DNS name", // with a Cyrillic letter
 		"https://b%C3%BCcher.example": "without escapes",
 		"https://h%61":                "invalid URL escape",
 		"https://a b":                 "invalid character",
@@ -139,7 +139,7 @@ func TestValidateURLRefuses(t *testing.T) {
 	}
 }
 
-// FuzzValidateURL holds ValidateURL against kube-apiserver's own validation and against net/url's reading.
+// FuzzValidateURL compares ValidateURL with kube-apiserver's own validation and with the parser of net/url.
 func FuzzValidateURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		err := webhookurl.ValidateURL(text)
@@ -165,7 +165,7 @@ func FuzzValidateURL(f *testing.F) {
 	})
 }
 
-// kubeAPIServerRefuses is what the API server says of a webhook's URL on a write.
+// kubeAPIServerRefuses returns the API server's errors when a webhook with this URL is written.
 func kubeAPIServerRefuses(text string) field.ErrorList {
 	return apiserverwebhook.ValidateWebhookURL(field.NewPath("url"), text, true)
 }
