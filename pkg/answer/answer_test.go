@@ -25,7 +25,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// server answers as a test says, behind the limit.
+// server starts a server with the given handler. It returns a config for it with the limit.
 func server(t *testing.T, answers http.HandlerFunc) *rest.Config {
 	t.Helper()
 	s := httptest.NewTLSServer(answers)
@@ -36,10 +36,11 @@ func server(t *testing.T, answers http.HandlerFunc) *rest.Config {
 	return config
 }
 
-// status is a failure as kube-apiserver writes it: what is long comes before what is needed.
+// status returns a failure in the field order of kube-apiserver. Long fields come before the ones that are needed.
 func status(code int, message string, causes int) string {
 	s := metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: message, Reason: metav1.StatusReasonConflict,
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Message: message, Reason: metav1.StatusReasonConflict,
 		Details: &metav1.StatusDetails{Name: "x"}, Code: int32(code),
 	}
 	for i := range causes {
@@ -55,7 +56,8 @@ func configMaps() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 }
 
-// TestFailuresAreCutAndStayReadable: the code and the beginning of the message are there, however long a message is and wherever it is cut.
+// TestFailuresAreCutAndStayReadable checks that the code and the beginning of the message are kept, for any length of
+// the message and any position of the cut.
 func TestFailuresAreCutAndStayReadable(t *testing.T) {
 	t.Parallel()
 	const said = `admission webhook "evil.example.com" denied the request: `
@@ -69,18 +71,26 @@ func TestFailuresAreCutAndStayReadable(t *testing.T) {
 		"a long message":      {"application/json", status(409, said+strings.Repeat("z", 40<<10), 2), 2, metav1.StatusReasonConflict, said},
 		"a very long message": {"application/json", status(409, said+strings.Repeat("z", 1<<20), 2), -1, "", said},
 		"escapes":             {"application/json", status(409, said+strings.Repeat("\x01\"\\\n<", 64<<10), 2), -1, "", said},
-		"all escapes":         {"application/json", status(409, said+strings.Repeat("\x01", 5000), 2), 2, metav1.StatusReasonConflict, said},
-		"many causes":         {"application/json", status(409, said, 1<<13), -1, metav1.StatusReasonConflict, said},
-		"endless brackets":    {"application/json", `{"kind":"Status","details":` + strings.Repeat("[", 1<<20), -1, metav1.StatusReasonConflict, ""},
-		"no end":              {"application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + said[:9], -1, "", said[:9]},
-		"text":                {"text/plain", strings.Repeat("y", 1<<20), -1, metav1.StatusReasonConflict, ""},
-		"protobuf":            {"application/vnd.kubernetes.protobuf", "k8s\x00" + strings.Repeat("y", 1<<20), -1, metav1.StatusReasonConflict, ""},
+		"all escapes": {
+			"application/json", status(409, said+strings.Repeat("\x01", 5000), 2), 2, metav1.StatusReasonConflict, said,
+		},
+		"many causes": {"application/json", status(409, said, 1<<13), -1, metav1.StatusReasonConflict, said},
+		"endless brackets": {
+			"application/json", `{"kind":"Status","details":` + strings.Repeat("[", 1<<20), -1, metav1.StatusReasonConflict, "",
+		},
+		"no end": {
+			"application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + said[:9], -1, "", said[:9],
+		},
+		"text": {"text/plain", strings.Repeat("y", 1<<20), -1, metav1.StatusReasonConflict, ""},
+		"protobuf": {
+			"application/vnd.kubernetes.protobuf", "k8s\x00" + strings.Repeat("y", 1<<20), -1, metav1.StatusReasonConflict, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := server(t, func(w http.ResponseWriter, r *http.Request) {
 				if strings.Contains(r.Header.Get("Accept"), "protobuf") {
-					t.Errorf("protobuf is asked for: %s", r.Header.Get("Accept"))
+					t.Errorf("the request accepts protobuf: %s", r.Header.Get("Accept"))
 				}
 				w.Header().Set("Content-Type", tc.contentType)
 				w.WriteHeader(http.StatusConflict)
@@ -90,14 +100,15 @@ func TestFailuresAreCutAndStayReadable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = client.Resource(configMaps()).Namespace("n").Patch(t.Context(), "x", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{FieldManager: "me"})
+			_, err = client.Resource(configMaps()).Namespace("n").
+				Patch(t.Context(), "x", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{FieldManager: "me"})
 			got, is := errors.AsType[*apierrors.StatusError](err)
 			if !is {
 				t.Fatal(err)
 			}
 			s := got.ErrStatus
 			if !strings.HasPrefix(s.Message, tc.message) || len(s.Message) > 3<<10 || s.Size() > 20<<10 {
-				t.Errorf("%d bytes of message, %d in all: %.200s", len(s.Message), s.Size(), s.Message)
+				t.Errorf("the message has %d bytes, the Status %d: %.200s", len(s.Message), s.Size(), s.Message)
 			}
 			if !apierrors.IsConflict(err) || tc.reason != "" && s.Reason != tc.reason {
 				t.Errorf("reason %q, code %d", s.Reason, s.Code)
@@ -109,7 +120,8 @@ func TestFailuresAreCutAndStayReadable(t *testing.T) {
 	}
 }
 
-// TestAHostileFailureCostsLittle: of an answer that does not end, little is read, and the rest is never sent.
+// TestAHostileFailureCostsLittle checks that only little of an endless response is read, and that the rest is not
+// sent.
 func TestAHostileFailureCostsLittle(t *testing.T) {
 	t.Parallel()
 	ended := make(chan int, 1)
@@ -139,7 +151,7 @@ func TestAHostileFailureCostsLittle(t *testing.T) {
 	}
 }
 
-// TestSuccessesAreLimitedByWhatIsAskedFor: one byte beyond the limit is an error that says so.
+// TestSuccessesAreLimitedByWhatIsAskedFor checks that one byte beyond the limit is a TooLongError.
 func TestSuccessesAreLimitedByWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	size := func(n int) string {
@@ -153,7 +165,8 @@ func TestSuccessesAreLimitedByWhatIsAskedFor(t *testing.T) {
 		"what is applied": {512 << 10, func(ctx context.Context, c *rest.Config) error {
 			client, err := metadata.NewForConfig(c)
 			if err == nil {
-				_, err = client.Resource(configMaps()).Namespace("n").Patch(ctx, "x", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{FieldManager: "me"})
+				_, err = client.Resource(configMaps()).Namespace("n").
+					Patch(ctx, "x", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{FieldManager: "me"})
 			}
 			return err
 		}},
@@ -189,7 +202,8 @@ func TestSuccessesAreLimitedByWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestAnswersAreLimitedByTheirMemory: a short answer may take a hundred times its bytes once it is decoded.
+// TestAnswersAreLimitedByTheirMemory checks the limit for the decoded size, which can be a hundred times the size of
+// the response.
 func TestAnswersAreLimitedByTheirMemory(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -220,7 +234,7 @@ func TestAnswersAreLimitedByTheirMemory(t *testing.T) {
 	}
 }
 
-// TestOnlyJSONIsDecoded: what another format takes in memory cannot be estimated.
+// TestOnlyJSONIsDecoded checks that other formats are rejected, because their decoded size cannot be estimated.
 func TestOnlyJSONIsDecoded(t *testing.T) {
 	t.Parallel()
 	for contentType, refused := range map[string]bool{
@@ -235,7 +249,7 @@ func TestOnlyJSONIsDecoded(t *testing.T) {
 	} {
 		config := server(t, func(w http.ResponseWriter, r *http.Request) {
 			if got := r.Header.Get("Accept"); got != "application/json" {
-				t.Errorf("asked for %s", got)
+				t.Errorf("Accept = %s", got)
 			}
 			w.Header()["Content-Type"] = []string{contentType}
 			_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1"}`)
@@ -252,7 +266,8 @@ func TestOnlyJSONIsDecoded(t *testing.T) {
 	}
 }
 
-// TestWatchesAreNotLimited: they have no end. One that fails is a failure, whatever its code.
+// TestWatchesAreNotLimited checks that a watch is not limited, because it has no end. A watch with any other code
+// than 200 is limited like a failure.
 func TestWatchesAreNotLimited(t *testing.T) {
 	t.Parallel()
 	const long = 20 << 20
@@ -300,7 +315,7 @@ func TestBrief(t *testing.T) {
 	}
 	wrapped := fmt.Errorf("applying: %w", short)
 	for _, same := range []error{nil, errors.New("short"), short, wrapped} {
-		if got := answer.Brief(same); got != same { //nolint:errorlint // the very same
+		if got := answer.Brief(same); got != same { //nolint:errorlint // the identical error
 			t.Errorf("%v became %v", same, got)
 		}
 	}
@@ -319,7 +334,7 @@ func TestBrief(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, len(got.Error()))
 		}
 		if apierrors.IsConflict(got) != tc.conflict || tc.is != nil && !errors.Is(got, tc.is) {
-			t.Errorf("%s: it is another error", name)
+			t.Errorf("%s: the kind of error changed", name)
 		}
 		if s, is := errors.AsType[*apierrors.StatusError](got); is && s.ErrStatus.Size() > 16<<10 {
 			t.Errorf("%s: %d bytes are kept", name, s.ErrStatus.Size())
@@ -335,7 +350,7 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// FuzzFailure: whatever a failure holds, what is handed on is short; and what was valid and short stays the same.
+// FuzzFailure checks that the result is short for any failure, and that short and valid JSON stays unchanged.
 func FuzzFailure(f *testing.F) {
 	f.Add(status(403, "denied", 2), "application/json")
 	f.Add(`{"message":"`+strings.Repeat(`\u202e`, 9000), "application/json")
@@ -343,7 +358,9 @@ func FuzzFailure(f *testing.F) {
 	f.Add("plain", "text/plain")
 	f.Fuzz(func(t *testing.T, body, contentType string) {
 		transport := answer.Limit("it")(roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+			return &http.Response{
+				StatusCode: 403, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
 		}))
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://guest/api/v1/pods", nil)
 		response, err := transport.RoundTrip(request)

@@ -10,17 +10,18 @@ import (
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// What is kept of an error.
+// Limits for the parts of an error that are kept.
 const (
-	// messageKept is how much of its text is kept. Conditions show 512 bytes, and a log line has 4 KiB.
+	// messageKept is how many bytes of the error text are kept. Conditions show 512 bytes, and a log line has 4 KiB.
 	messageKept = 1 << 10
-	// causesKept is how many causes of a Status are kept, and causeKept how much of each text in them. Messages name three fields.
+	// causesKept is how many causes of a Status are kept. causeKept is how many bytes of each text in them are kept.
+	// Messages name three fields.
 	causesKept = 16
 	causeKept  = 256
 )
 
-// Brief is an error of which little is kept, whatever an API server has put into it: its text in one line and cut, its Status cut, and
-// whether a context ended it. An error that is short already stays what it is.
+// Brief returns an error of limited size, whatever an API server put into err. It keeps the text on one line and cut,
+// the Status cut, and whether a context ended the request. A short error is returned unchanged.
 func Brief(err error) error {
 	if err == nil {
 		return nil
@@ -43,7 +44,7 @@ func Brief(err error) error {
 	return &briefError{text: text.Line(message, 2*messageKept), is: cut}
 }
 
-// BriefStatus is a Status of which little is kept. A watch shows one in an event of type ERROR.
+// BriefStatus returns a Status of limited size. A watch sends a Status in an event of type ERROR.
 func BriefStatus(s metav1.Status) metav1.Status {
 	if isBrief(s) {
 		return s
@@ -51,13 +52,15 @@ func BriefStatus(s metav1.Status) metav1.Status {
 	short := func(s string) string { return text.Line(s, causeKept) }
 	out := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   short(s.Status), Message: text.Line(s.Message, messageKept), Reason: metav1.StatusReason(short(string(s.Reason))), Code: s.Code,
+		Status:   short(s.Status), Message: text.Line(s.Message, messageKept),
+		Reason: metav1.StatusReason(short(string(s.Reason))), Code: s.Code,
 	}
 	if s.Details == nil {
 		return out
 	}
 	out.Details = &metav1.StatusDetails{
-		Name: short(s.Details.Name), Group: short(s.Details.Group), Kind: short(s.Details.Kind), RetryAfterSeconds: s.Details.RetryAfterSeconds,
+		Name: short(s.Details.Name), Group: short(s.Details.Group), Kind: short(s.Details.Kind),
+		RetryAfterSeconds: s.Details.RetryAfterSeconds,
 	}
 	for _, c := range s.Details.Causes[:min(len(s.Details.Causes), causesKept)] {
 		out.Details.Causes = append(out.Details.Causes, metav1.StatusCause{
@@ -67,10 +70,10 @@ func BriefStatus(s metav1.Status) metav1.Status {
 	return out
 }
 
-// isBrief reports whether there is nothing to cut.
+// isBrief reports whether the Status is small enough to stay as it is.
 func isBrief(s metav1.Status) bool { return s.Size() <= messageKept }
 
-// contextError is what ended the request, if that was a context.
+// contextError returns the context error that ended the request, or nil.
 func contextError(err error) error {
 	for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, ended) {
@@ -80,14 +83,14 @@ func contextError(err error) error {
 	return nil
 }
 
-// briefError is what is kept of a long error.
+// briefError is the part of a long error that is kept.
 type briefError struct {
 	text string
 	is   error
 }
 
-// Error is the beginning of its text.
+// Error returns the beginning of the error text.
 func (e *briefError) Error() string { return e.text }
 
-// Unwrap is what it is by its kind: a Status, or the end of a context; nil if neither.
+// Unwrap returns the cut Status or the context error, or nil if the error was neither.
 func (e *briefError) Unwrap() error { return e.is }

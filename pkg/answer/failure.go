@@ -7,19 +7,21 @@ import (
 	"strings"
 )
 
-// How much of an answer that is not a success is read, and handed on.
+// Limits for reading and passing on an unsuccessful response.
 const (
-	// failureRead is how much is read. Honest failures have a few KiB; a webhook's denial may have any length.
+	// failureRead is how many bytes are read. Normal failures have a few KiB; the denial of a webhook can have any
+	// length.
 	failureRead = 64 << 10
-	// failureKept is how much of that is handed on. A Status of this size names a hundred fields.
+	// failureKept is how many bytes of that are passed on. A Status of this size names a hundred fields.
 	failureKept = 16 << 10
-	// literalKept is how much of one text in it is handed on. Who denied a request, and what RBAC lacks, stands in its first KiB.
+	// literalKept is how much of one string in it is passed on. An escape sequence counts as one. Who denied a
+	// request, and which RBAC permission is missing, is in the first KiB.
 	literalKept = 2 << 10
-	// otherKept is how much is handed on of what is not JSON. client-go shows 2 KiB of plain text.
+	// otherKept is how many bytes are passed on of a response that is not JSON. client-go shows 2 KiB of plain text.
 	otherKept = 2 << 10
 )
 
-// failureBody is the body of an answer that is not a success, bounded.
+// failureBody returns the limited body of an unsuccessful response.
 func failureBody(response *http.Response) io.ReadCloser {
 	if !strings.Contains(response.Header.Get("Content-Type"), "json") {
 		return readCloser{io.LimitReader(response.Body, otherKept), response.Body}
@@ -32,25 +34,25 @@ type readCloser struct {
 	io.Closer
 }
 
-// cutJSON reads JSON with its long texts cut. Where the source ends within a text, or more was handed on than failureKept, it closes what
-// is open, so that the beginning of a Status is one, and says the code.
+// cutJSON reads JSON and cuts its long strings. If the source ends within a string, or if failureKept is reached, it
+// closes the open brackets and adds the code. The beginning of a Status is then a valid Status.
 type cutJSON struct {
 	source io.Reader
 	code   int
 
 	raw  [4 << 10]byte
-	out  []byte // what is ready
-	sent int    // how much was handed on, or is ready
-	err  error  // what the source ended with
+	out  []byte // bytes that are ready to read
+	sent int    // number of bytes that were read or are ready
+	err  error  // error with which the source ended
 
-	open    []byte // the brackets that are open, each as the one that closes it
-	text    bool   // within a text
-	length  int    // of the text so far
-	escape  []byte // the escape sequence that has begun; it is kept whole, or not at all
-	escaped int    // how many bytes of it are missing
+	open    []byte // closing brackets of the open brackets
+	text    bool   // within a string
+	length  int    // length of the current string, in bytes and escape sequences
+	escape  []byte // current escape sequence; it is kept whole, or not at all
+	escaped int    // missing bytes of the escape sequence
 }
 
-// Read reads what is left of the JSON.
+// Read reads the cut JSON.
 func (c *cutJSON) Read(p []byte) (int, error) {
 	for len(c.out) == 0 {
 		if c.err != nil {
@@ -83,7 +85,7 @@ func (c *cutJSON) putByte(b byte) {
 	c.sent++
 }
 
-// take takes one byte of the source.
+// take processes one byte of the source.
 func (c *cutJSON) take(b byte) {
 	if c.text {
 		c.takeText(b)
@@ -102,16 +104,16 @@ func (c *cutJSON) take(b byte) {
 	c.putByte(b)
 }
 
-// takeText takes one byte within a text.
+// takeText processes one byte within a string.
 func (c *cutJSON) takeText(b byte) {
 	switch {
 	case c.escaped == 0 && b == '"':
 		c.endText()
 		return
 	case c.escaped == 0 && b == '\\':
-		c.escaped = 2 // itself, and what it escapes
+		c.escaped = 2 // the backslash and the escaped byte
 	case c.escaped == 1 && b == 'u' && len(c.escape) == 1:
-		c.escaped = 5 // itself, and four digits
+		c.escaped = 5 // the u and four digits
 	}
 	if c.escape = append(c.escape, b); c.escaped > 0 {
 		c.escaped--
@@ -134,7 +136,7 @@ func (c *cutJSON) endText() {
 	c.text, c.escape, c.escaped = false, nil, 0
 }
 
-// finish closes what is open. It is valid JSON if a value ended here, or was a text.
+// finish closes the open brackets. The result is valid JSON if the source ended after a value or within a string.
 func (c *cutJSON) finish() {
 	if len(c.open) == 0 {
 		return

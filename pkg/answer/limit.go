@@ -11,36 +11,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 )
 
-// How much of a successful answer is read. What goes beyond is a TooLongError.
+// Limits for reading a successful response. A longer response is a TooLongError.
 const (
-	// writeLimit is for the answer to a write, which is the object as it is then. An API server takes 256 KiB of
-	// annotations, and with labels, managedFields and conditions an honest object stays below half of this. Eight such
-	// answers are read at once.
+	// writeLimit is for the response to a write, which is the resulting object. An API server accepts 256 KiB of
+	// annotations. With labels, managedFields and conditions, a normal object stays below half of this limit.
+	// hypergate reads eight such responses at once.
 	writeLimit = 512 << 10
-	// writeMemory bounds what such an answer takes once it is decoded, as a Scanner estimates it.
+	// writeMemory limits the decoded size of such a response, as estimated by a Scanner.
 	writeMemory = 2 << 20
-	// objectLimit is for one whole object: etcd takes 1.5 MiB, so that nothing that can be stored is refused.
+	// objectLimit is for one whole object. etcd accepts 1.5 MiB, so any stored object can be read.
 	objectLimit = 2 << 20
-	// listLimit is for one page of a list. Callers ask for pages, and for smaller ones where a page is longer.
+	// listLimit is for one page of a list. Callers request pages, and smaller ones if a page is too long.
 	listLimit = 8 << 20
-	// readMemory bounds what an object or a page takes once it is decoded.
+	// readMemory limits the decoded size of an object or a page.
 	readMemory = 16 << 20
 )
 
-// jsonType is the only content type that a successful answer is read in. What it takes in memory can be estimated from
-// JSON alone: an empty object has two bytes in Protobuf, and a hundred in memory.
+// jsonType is the only accepted content type of a successful response. Only for JSON can the decoded size be
+// estimated: an empty object has two bytes in Protobuf, and a hundred in memory.
 const jsonType = "application/json"
 
-// TooLongError is that an answer is longer than what is read.
+// TooLongError reports that a response exceeds its limit.
 type TooLongError struct {
 	server, request string
-	// Limit is how many bytes are read.
+	// Limit is the exceeded limit in bytes.
 	Limit int64
-	// decoded: the answer is short enough, but takes more than Limit once it is decoded.
+	// decoded: Limit applies to the decoded size.
 	decoded bool
 }
 
-// Error names the request.
+// Error names the request and the limit.
 func (e *TooLongError) Error() string {
 	decoded := ""
 	if e.decoded {
@@ -50,13 +50,13 @@ func (e *TooLongError) Error() string {
 		e.server, e.request, e.Limit>>10, decoded)
 }
 
-// IsTooLong reports whether an error is that of an answer which is longer than what is read.
+// IsTooLong reports whether an error is or wraps a TooLongError.
 func IsTooLong(err error) bool {
 	_, is := errors.AsType[*TooLongError](err)
 	return is
 }
 
-// limited is a transport that hands on no more of an answer than is asked for.
+// limited is a transport that limits the size of responses.
 type limited struct {
 	server string
 	next   http.RoundTripper
@@ -64,12 +64,12 @@ type limited struct {
 
 var _ net.RoundTripperWrapper = limited{}
 
-// Limit wraps transports, for rest.Config.Wrap. server is who answers, for errors.
+// Limit returns a wrapper for rest.Config.Wrap. server names the API server in errors.
 func Limit(server string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return limited{server, next} }
 }
 
-// RoundTrip sends a request, and bounds its answer. Errors: an answer that is a success and not JSON.
+// RoundTrip sends a request, and limits its response. It returns an error for a successful response that is not JSON.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(inJSON(r))
 	if err != nil {
@@ -92,10 +92,10 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper is the transport inside: client-go looks there for idle connections to close.
+// WrappedRoundTripper returns the inner transport. client-go uses it to close idle connections.
 func (l limited) WrappedRoundTripper() http.RoundTripper { return l.next }
 
-// inJSON is a request that asks for nothing but JSON.
+// inJSON returns a copy of a request that accepts only JSON.
 func inJSON(r *http.Request) *http.Request {
 	var kept []string
 	for offer := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
@@ -117,7 +117,7 @@ func isJSON(response *http.Response) bool {
 	return err == nil && kind == jsonType
 }
 
-// limitsOf are the bytes and the memory of the answer to a request.
+// limitsOf returns the limits for the response to a request: the bytes, and the decoded size.
 func limitsOf(r *http.Request) (size, memory int64) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -129,8 +129,8 @@ func limitsOf(r *http.Request) (size, memory int64) {
 	}
 }
 
-// isObject reports whether a path is of one object and not of a list:
-// /api/v1/[namespaces/NAMESPACE/]RESOURCE/NAME or /apis/GROUP/VERSION/..., after whatever the server's URL begins with.
+// isObject reports whether a path refers to one object and not to a list. The path has the form
+// /api/v1/[namespaces/NAMESPACE/]RESOURCE/NAME or /apis/GROUP/VERSION/..., after any prefix of the server's URL.
 func isObject(path string) bool {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i, part := range parts {
@@ -157,7 +157,7 @@ type limitedBody struct {
 	err          TooLongError
 }
 
-// Read reads up to the limit. One byte beyond it is an error.
+// Read reads up to the limit. One more byte is an error.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, &b.err
@@ -170,7 +170,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 		return n - 1, &b.err
 	}
 	for rest := p[:n]; len(rest) > 0; {
-		taken, _ := b.scanned.Scan(rest) // the sum is what counts, should there be more than one value
+		taken, _ := b.scanned.Scan(rest) // with several values, their sum counts
 		rest = rest[taken:]
 	}
 	if b.scanned.Memory() > b.memory {

@@ -2,28 +2,29 @@ package answer
 
 import "bytes"
 
-// Estimates of what JSON takes in memory, measured with Go's maps, slices and the structs of apimachinery.
+// Estimated sizes of decoded JSON, measured with Go maps, slices and the structs of apimachinery.
 const (
 	objectCost = 320
 	arrayCost  = 96
 	commaCost  = 64
 )
 
-// Scanner counts the bytes of a JSON value, and estimates what it takes in memory once it is decoded: "{}," has three
-// bytes, and takes a hundred times that as a struct or a map. The zero Scanner is ready for a value.
+// Scanner counts the bytes of a JSON value, and estimates its decoded size. For example, "{}," has three bytes, and
+// takes a hundred times that as a struct or a map. The zero Scanner is ready for a value.
 type Scanner struct {
-	// Size is the bytes of the value so far, Cost the estimate beside them.
+	// Size is the number of bytes of the value so far. Cost is the estimate in addition to them.
 	Size, Cost int64
-	// depth, quoted and escaped are where in the value the reader is.
+	// depth, quoted and escaped are the position within the value.
 	depth           int
 	quoted, escaped bool
 }
 
-// Memory is the estimate, in bytes: the value's own bytes, and what its structure costs.
+// Memory returns the estimated size in bytes: the bytes of the value plus the cost of its structure.
 func (s *Scanner) Memory() int64 { return s.Size + s.Cost }
 
-// Scan takes the next bytes of a stream of values, up to the end of a value or of p. It returns how many it took, and
-// whether a value ended there. The caller then sets the Scanner to zero.
+// Scan processes the next bytes of a stream of values, up to the end of a value or of p. It returns the number of
+// processed bytes, and whether a value ended there. After the end of a value, the caller sets the Scanner to zero,
+// unless it needs the sum of several values.
 func (s *Scanner) Scan(p []byte) (n int, ended bool) {
 	for n < len(p) && !ended {
 		if s.quoted {
@@ -37,7 +38,7 @@ func (s *Scanner) Scan(p []byte) (n int, ended bool) {
 	return n, ended
 }
 
-// structure takes one byte outside texts, and reports whether the value ends with it.
+// structure processes one byte outside of strings, and reports whether the value ends with it.
 func (s *Scanner) structure(char byte) (ended bool) {
 	switch char {
 	case '"':
@@ -54,8 +55,8 @@ func (s *Scanner) structure(char byte) (ended bool) {
 	return false
 }
 
-// text takes bytes within a text, up to its end or that of p, and returns how many. Most bytes of an answer are text, and
-// each is looked at at most twice, whatever the text is.
+// text processes bytes within a string, up to the end of the string or of p, and returns their number. Most bytes of
+// a response are in strings. text reads each of them at most twice.
 func (s *Scanner) text(p []byte) int {
 	i := 0
 	if s.escaped {
@@ -74,13 +75,13 @@ func (s *Scanner) text(p []byte) int {
 			s.escaped = true
 			return len(p)
 		}
-		if i > end { // that quotation mark was the escaped one
+		if i > end { // that quotation mark was escaped
 			end = quoteIn(p, i)
 		}
 	}
 }
 
-// quoteIn is where the first quotation mark from an index on is in p; its length if there is none.
+// quoteIn returns the index of the first quotation mark in p at or after from, or len(p) if p has none.
 func quoteIn(p []byte, from int) int {
 	if i := bytes.IndexByte(p[from:], '"'); i >= 0 {
 		return from + i

@@ -9,8 +9,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// FuzzMessages checks that the cost of a stream does not depend on where it is cut into reads, that each byte is counted, and
-// that a stream of JSON objects has as many messages as objects.
+// FuzzMessages checks three properties:
+//
+//   - The cost of a stream does not depend on how reads divide it.
+//   - Each byte is counted.
+//   - A stream of JSON objects has as many messages as objects.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED","object":{"a":[1,"}"],"b":"\\\"{"}}{"type":"BOOKMARK"}`), 20)
 	f.Add([]byte(`]]}}"{`), 3)
@@ -27,7 +30,7 @@ func FuzzMessages(f *testing.F) {
 			bytesOf += m[0]
 		}
 		if bytesOf != int64(len(data)) {
-			t.Errorf("%d bytes are counted of %d", bytesOf, len(data))
+			t.Errorf("counted %d of %d bytes", bytesOf, len(data))
 		}
 		if n, ok := objects(data); ok && len(whole)-1 != n {
 			t.Errorf("%d messages in %d objects", len(whole)-1, n)
@@ -35,7 +38,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// messages are size and cost of each message, and of what follows the last.
+// messages returns the size and cost of each message, and of the rest after the last one.
 func messages(reads ...[]byte) (out [][2]int64) {
 	var message answer.Scanner
 	for _, p := range reads {
@@ -51,7 +54,7 @@ func messages(reads ...[]byte) (out [][2]int64) {
 	return append(out, [2]int64{message.Size, message.Cost})
 }
 
-// objects is how many JSON objects a stream has, if it has nothing else.
+// objects returns the number of JSON objects in a stream. ok is false if the stream contains anything else.
 func objects(data []byte) (n int, ok bool) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	for decoder.More() {
@@ -61,7 +64,7 @@ func objects(data []byte) (n int, ok bool) {
 		}
 		n++
 	}
-	// More is false also before a bracket that closes nothing.
+	// More also returns false before an unmatched closing bracket.
 	rest := make([]byte, 1)
 	if k, _ := decoder.Buffered().Read(rest); k > 0 {
 		return 0, false
