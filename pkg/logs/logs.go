@@ -1,7 +1,19 @@
-// Package logs is where log lines go: whatever they are about, each is short and readable, and there are not too many of them.
+// Package logs bounds the log: each line is short and readable, and the number of lines is limited.
 //
-// A large part of what hypergate logs is what an API server answered, and how often that happens is up to the other side as well. So the
-// bounds are here, where every line comes by, and not only where it is written: see Bounded.
+// A large part of hypergate's log consists of answers of API servers, and the other side also decides how often they
+// occur. All lines pass through this package. It therefore applies the limits here, and not only at the places that
+// log. See Bounded.
+//
+// # Workflow
+//
+// New and Handler build a logger with Bounded around a text handler. Bounded first applies the rate limit of the
+// message. It then cuts the message and the values, and passes the line on.
+//
+// # Invariants
+//
+//   - A line has at most LineLimit bytes, on one line, without unprintable characters.
+//   - A place in the code logs at most messageBurst lines in a row for each cluster, and then one line per
+//     messageEvery. The next line has the number of lines that were left out.
 package logs
 
 import (
@@ -21,40 +33,45 @@ import (
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// How long a line is. Each value of it gets its share: what is short stays whole, what is long is cut.
+// Limits for the length of a line. Each value gets a share. Short values stay whole, and long ones are cut.
 const (
-	// LineLimit is the longest line that is logged, in bytes.
+	// LineLimit is the maximum length of a line in bytes.
 	LineLimit = 4 << 10
-	// messageLimit is the longest message. Those of hypergate are constant; those of libraries may hold values.
+	// messageLimit is the maximum length of a message. Messages of hypergate are constant; those of libraries can
+	// contain values.
 	messageLimit = 512
-	// fieldLimit is how many key-value pairs a line has; more are left out. keyLimit is the longest key.
+	// fieldLimit is the maximum number of key-value pairs of a line. Others are left out. keyLimit is the maximum
+	// length of a key.
 	fieldLimit = 32
 	keyLimit   = 64
-	// overhead is what a line has besides: time, level, and the count of what was left out.
+	// overhead is the space for the rest of a line: time, level, and the number of lines left out.
 	overhead = 128
 )
 
-// How often a message is logged, by the place in the code that logs it. What a guest can cause is one or two of them at a time; a line that
-// comes more often says less than that it does. An outage of an API server is a line for each watch, about thirty.
+// Rate limit of a message, for each place in the code that logs. A guest can cause one or two messages at a time.
+// More repetitions of a line add no information beyond their number. An outage of an API server causes one line for
+// each watch, about thirty.
 const (
 	// messageBurst is how many lines of one message are logged in a row.
 	messageBurst = 60
-	// messageEvery is the time between them afterwards. The next line has the count of those that were left out.
+	// messageEvery is the interval after that. The next line has the number of lines that were left out.
 	messageEvery = 30 * time.Second
 )
 
-// New is a logger of lines of text, each within the bounds of Bounded. verbosity is 0 for what is done, and more for why.
+// New returns a logger that writes lines of text within the limits of Bounded. verbosity 0 logs what hypergate does;
+// higher values also log why.
 func New(w io.Writer, verbosity int) logr.Logger {
 	return logr.FromSlogHandler(Handler(w, verbosity))
 }
 
-// Handler is the same for package slog.
+// Handler is like New, but returns a handler for package slog.
 func Handler(w io.Writer, verbosity int) slog.Handler {
 	return Bounded(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-verbosity)}))
 }
 
-// Bounded hands on what is logged with all texts in one line, without characters that cannot be printed, and cut so that the line that a
-// text handler makes of it has at most LineLimit bytes. A message that comes too often is counted instead.
+// Bounded returns a handler that passes lines on to next. It puts each text on one line, and removes unprintable
+// characters. It cuts the texts so that a text handler writes at most LineLimit bytes. A message that occurs too
+// often is counted instead.
 func Bounded(next slog.Handler) slog.Handler {
 	return handler{next: next, turns: &turns{of: map[place]*turn{}}}
 }
@@ -64,7 +81,7 @@ type handler struct {
 	turns  *turns
 	prefix string
 	fields []slog.Attr
-	// cluster is the side that the lines are about: what one side causes leaves no line of the other out.
+	// cluster is the side that the lines are about. Lines about one side do not consume the rate limit of the other.
 	cluster string
 }
 
@@ -73,7 +90,7 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// WithAttrs is the handler for lines that have these key-value pairs.
+// WithAttrs returns a handler that adds these key-value pairs to its lines.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	h.fields = slices.Clip(h.fields)
 	for _, a := range attrs {
@@ -85,7 +102,7 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h
 }
 
-// WithGroup is the handler for lines whose keys begin with a name.
+// WithGroup returns a handler that adds a prefix to its keys.
 func (h handler) WithGroup(name string) slog.Handler {
 	h.prefix = text.Line(h.prefix+name+".", keyLimit)
 	return h
@@ -110,7 +127,8 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, line)
 }
 
-// bounded are fields with one more, whose text is in one line and no longer than a line. A group is as many as it has.
+// bounded returns fields with one more field. Its text is on one line, and no longer than a line. A group becomes one
+// field for each of its members.
 func bounded(fields []slog.Attr, prefix string, a slog.Attr) []slog.Attr {
 	value := a.Value.Resolve()
 	key := text.Line(prefix+a.Key, keyLimit)
@@ -135,7 +153,7 @@ func bounded(fields []slog.Attr, prefix string, a slog.Attr) []slog.Attr {
 	return append(fields, slog.Attr{Key: key, Value: value})
 }
 
-// written is a value as a text handler writes it.
+// written returns a value as a text handler writes it.
 func written(value any) string {
 	if marshaler, is := value.(encoding.TextMarshaler); is {
 		if data, err := marshaler.MarshalText(); err == nil {
@@ -145,7 +163,7 @@ func written(value any) string {
 	return fmt.Sprintf("%+v", value)
 }
 
-// fit are fields that take up no more than some bytes.
+// fit cuts the values of fields so that all fields together take at most room bytes.
 func fit(fields []slog.Attr, room int) []slog.Attr {
 	costs := make([]int, len(fields))
 	for i, f := range fields {
@@ -161,7 +179,8 @@ func fit(fields []slog.Attr, room int) []slog.Attr {
 	return fields
 }
 
-// shareOf is how much each may have where not all can have what they cost: those that cost less leave more to the others.
+// shareOf returns the maximum cost of each value if the values together exceed room. Values with a lower cost leave
+// more room for the others.
 func shareOf(costs []int, room int) int {
 	sorted := slices.Sorted(slices.Values(costs))
 	for i, c := range sorted {
@@ -174,10 +193,11 @@ func shareOf(costs []int, room int) int {
 	return LineLimit
 }
 
-// cost is how many bytes a text of one line takes up at most: in quotation marks, and what they escape twice.
+// cost returns the maximum length of a text in a line, in bytes. It includes the quotation marks around the text and
+// the escaping of characters in it.
 func cost(s string) int { return len(s) + strings.Count(s, `"`) + strings.Count(s, `\`) + len(`""`) }
 
-// withinCost is a text in one line that takes up no more than some bytes.
+// withinCost returns s on one line, cut to a cost of most bytes.
 func withinCost(s string, most int) string {
 	out := text.Line(s, max(most-len(`""`), 0))
 	for len(out) > 0 && cost(out) > most {
@@ -186,11 +206,11 @@ func withinCost(s string, most int) string {
 	return out
 }
 
-// clusterKey is the key of the side that a logger's lines are about. It has few values, and a guest decides none of them.
+// clusterKey is the key of the side that a logger's lines are about. It has few values, and a guest cannot add any.
 const clusterKey = "cluster"
 
-// turns are how often each message may be logged, by the place in the code where that is done and the side that it is
-// about: so there are not more of them than places, whatever a message says.
+// turns has the rate limits of the messages, by the place in the code that logs and by the side. The number of limits
+// is therefore bounded, whatever the messages contain.
 type turns struct {
 	mu sync.Mutex
 	of map[place]*turn
@@ -206,7 +226,8 @@ type turn struct {
 	leftOut int
 }
 
-// take reports whether a line may be logged, and how many of its kind were left out since the one before.
+// take reports whether a line can be logged. leftOut is the number of lines of the same place and side that were left
+// out before it.
 func (t *turns) take(cluster string, r slog.Record) (leftOut int, may bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,8 +23,8 @@ func TestALineIsWhatItWas(t *testing.T) {
 	for _, h := range []slog.Handler{slog.NewTextHandler(&plain, nil), logs.Handler(&bounded, 0)} {
 		h = h.WithAttrs([]slog.Attr{slog.String("cluster", "guest")})
 		r := slog.NewRecord(time.Unix(0, 0), slog.LevelError, "It failed", 1)
-		r.AddAttrs(slog.Any("err", errors.New(`he said "no"`)), slog.Int("n", 5), slog.Duration("took", time.Second), slog.Any("list", []string{"a", "b"}),
-			slog.Any("nothing", nil), slog.Group("g", slog.Bool("in", true)))
+		r.AddAttrs(slog.Any("err", errors.New(`he said "no"`)), slog.Int("n", 5), slog.Duration("took", time.Second),
+			slog.Any("list", []string{"a", "b"}), slog.Any("nothing", nil), slog.Group("g", slog.Bool("in", true)))
 		if err := h.Handle(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,8 @@ func TestALineIsWhatItWas(t *testing.T) {
 	}
 }
 
-// TestLinesAreShort: whatever is logged, a line has at most 4 KiB, no character that cannot be printed, and begins and ends as it should.
+// TestLinesAreShort checks that any line begins with the time and has at most 4 KiB. It has no unprintable character,
+// and one line break at its end.
 func TestLinesAreShort(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -62,7 +63,8 @@ func TestLinesAreShort(t *testing.T) {
 		}
 		log.WithName(hostile(50)).WithValues("a", hostile(5000)).Error(errors.New(hostile(9000)), hostile(1000), pairs...)
 		line := out.String()
-		if len(line) > logs.LineLimit || !strings.HasPrefix(line, "time=") || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+		if len(line) > logs.LineLimit || !strings.HasPrefix(line, "time=") ||
+			strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
 			t.Fatalf("%d bytes: %q", len(line), line)
 		}
 		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -74,17 +76,20 @@ func TestLinesAreShort(t *testing.T) {
 func TestWhatIsShortStaysWhole(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	logs.New(&out, 0).Error(errors.New(strings.Repeat("x", 1<<20)), "It failed", "class", strings.Repeat("c", 500), "resource", "gatewayclasses")
+	logs.New(&out, 0).Error(errors.New(strings.Repeat("x", 1<<20)), "It failed",
+		"class", strings.Repeat("c", 500), "resource", "gatewayclasses")
 	line := out.String()
-	if !strings.Contains(line, "class="+strings.Repeat("c", 500)) || !strings.Contains(line, "resource=gatewayclasses") || !strings.Contains(line, "xxx...") {
+	if !strings.Contains(line, "class="+strings.Repeat("c", 500)) ||
+		!strings.Contains(line, "resource=gatewayclasses") || !strings.Contains(line, "xxx...") {
 		t.Error(line)
 	}
 	if len(line) < logs.LineLimit-200 {
-		t.Errorf("the line has %d bytes, and there is room for more", len(line))
+		t.Errorf("the line has only %d bytes", len(line))
 	}
 }
 
-// TestAMessageThatComesTooOftenIsCounted, by the place that logs it, whatever it says; another place is not held up.
+// TestAMessageThatComesTooOftenIsCounted checks the rate limit by the place in the code, for any text. Other places
+// are not affected.
 func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -99,7 +104,7 @@ func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
 		log(1, fmt.Sprint("flood ", i))
 	}
 	if got := strings.Count(out.String(), "flood"); got != 60 {
-		t.Errorf("%d lines of 1000, want 60", got)
+		t.Errorf("logged %d lines of 1000, want 60", got)
 	}
 	log(2, "another")
 	if !strings.Contains(out.String(), "another") {
@@ -118,11 +123,12 @@ func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
 		log(1, "flood")
 	}
 	if got := strings.Count(out.String(), "flood"); got != 60 {
-		t.Errorf("%d lines after an hour of quiet, want 60", got)
+		t.Errorf("logged %d lines after an hour without lines, want 60", got)
 	}
 }
 
-// TestOneSideLeavesNothingOfTheOtherOut: they log in the same place, and a guest decides how often its watches fail.
+// TestOneSideLeavesNothingOfTheOtherOut checks that the two sides have separate rate limits. They log in the same
+// place, and a guest decides how often its watches fail.
 func TestOneSideLeavesNothingOfTheOtherOut(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -140,7 +146,7 @@ func TestOneSideLeavesNothingOfTheOtherOut(t *testing.T) {
 	}
 }
 
-// TestEachPartOfALineIsShort: the message, the keys and their number have bounds of their own.
+// TestEachPartOfALineIsShort checks the limits for the message, the keys, and their number.
 func TestEachPartOfALineIsShort(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
