@@ -129,8 +129,8 @@ func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 // types.
 func (c *Cluster) Conditions(class string) []metav1.Condition { return c.classes.conditions(class) }
 
-// ApplyConditions writes the given conditions of a GatewayClass with server-side apply. Conditions of other types
-// stay as they are.
+// ApplyConditions writes the given conditions of a GatewayClass with server-side apply, by their types. It does not
+// change conditions that belong only to other field managers.
 func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
