@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// FuzzParse checks any content of a Secret. Parse must accept only a kubeconfig that reads no file, runs no program, and
-// verifies its server.
+// FuzzParse checks any content of a Secret. Parse must accept only a kubeconfig that reads no file, runs no program
+// and verifies its server.
 func FuzzParse(f *testing.F) {
 	const whole = `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "https://api.example.com:6443", certificate-authority-data: YQ==}}], ` +
