@@ -47,9 +47,11 @@ const Absent = "1"
 // AtVersion is Apply for a caller that read objects, owned or not, and decided to write them. at holds the
 // resourceVersion that the caller saw of each object, or Absent.
 //
-// Such an object is written if it still has that version. Its fields are taken from any other manager, and the object is
-// owned from then on. An object that is gone is created, whatever version the caller saw. An object that changed stays
-// unchanged and is Waiting. The caller must read it again when its own watch shows the change.
+// Such an object is written if it still has that version. Its fields are taken from any other manager, and the object
+// is owned from then on. An object that is gone is created, whatever version the caller saw.
+//
+// An object that changed stays unchanged and is Waiting. The caller must read it again when its own watch shows the
+// change.
 func AtVersion[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]string) Report {
 	jobs := make([]job, 0, len(objs))
 	for _, o := range objs {
