@@ -209,7 +209,7 @@ func TestTheHostedControlPlaneGoesBeforeTheCluster(t *testing.T) {
 		api.Put(theClusters("v1beta1"), cluster("infra1", "", paused))
 	})
 	f.Expect(f.observed().ControlPlane).To(gomega.And(
-		gomega.HaveField("Name", "guest1"), gomega.HaveField("By", desired.HyperShift),
+		gomega.HaveField("Name", "guest1"), gomega.HaveField("ReportedBy", desired.HyperShift),
 		gomega.HaveField("PausedUntil", ""),
 	))
 	f.api.Put(theControlPlanes)
