@@ -273,27 +273,41 @@ func checkDefinition(d crds.Definition) error {
 	return nil
 }
 
-// later schedules a retry with backoff. If the error is not transient and has changed, the CRD counts as unreadable,
-// with the cause. A cause is logged when it changes.
+// later schedules a retry with backoff. If the error is not transient, the CRD counts as unreadable, with the cause. A
+// cause is logged when it changes.
 func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 	r.mu.Lock()
 	before := r.retries[item.Name]
 	now := retry{delay: min(max(2*before.delay, firstReadDelay), maxReadDelay)}
 	now.at = time.Now().Add(now.delay)
-	var told bool
+	var isNew, changed bool
 	if err != nil {
 		cause := apply.Classify(err, "list", crdResource().GroupResource())
 		now.text = cause.String()
-		if told = now.text != before.text; told && !cause.Class().IsTransient() {
-			r.readings[item.Name] = reading{uid: item.UID, generation: item.Generation, content: crds.Unreadable, why: cause.String()}
+		isNew = now.text != before.text
+		if !cause.Class().IsTransient() {
+			changed = r.setUnreadable(item, now.text)
 		}
 	}
 	r.retries[item.Name] = now
 	r.mu.Unlock()
-	if told {
-		logr.FromContextOrDiscard(ctx).Info("A CRD could not be read, and is tried again", "crd", item.Name, "err", err.Error())
+	if isNew {
+		logr.FromContextOrDiscard(ctx).Info("Reading a CRD failed, retrying with backoff", "crd", item.Name, "err", err.Error())
+	}
+	if isNew || changed {
 		r.changed()
 	}
+}
+
+// setUnreadable records that a CRD cannot be read, and reports whether that is new for this generation of it. The caller
+// holds r.mu.
+func (r *crdReader) setUnreadable(item crdItem, why string) bool {
+	known := r.readings[item.Name]
+	if known.content == crds.Unreadable && known.uid == item.UID && known.generation == item.Generation && known.why == why {
+		return false
+	}
+	r.readings[item.Name] = reading{uid: item.UID, generation: item.Generation, content: crds.Unreadable, why: why}
+	return true
 }
 
 // weigh returns the facts about a CRD that are kept.

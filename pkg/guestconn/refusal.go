@@ -22,13 +22,14 @@ type refusal struct {
 }
 
 // answered records whether the guest accepts the credentials in use. An API group can be served by an aggregated API
-// server of the guest's admin, so a 401 for such a path proves nothing. Any other status proves that the guest's own
-// API server accepted the credentials, because it authenticates first.
+// server of the guest's admin, so a 401 for such a path proves nothing. A status of 5xx can be from a proxy in front of
+// the API server, or from one that starts or stops, and proves nothing either. Any other status proves that the guest's
+// own API server accepted the credentials, because it authenticates first.
 func (c *Conn) answered(s *session, path string, code int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case s != c.current:
+	case s != c.current, code >= http.StatusInternalServerError:
 	case code != http.StatusUnauthorized:
 		c.refusal.certain, c.refusal.doubtful = false, false
 	case strings.HasPrefix(path, "/apis/"):
