@@ -319,7 +319,7 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []de
 		e.outcome.guest = report
 		return desired.OwnershipError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
 	}
-	holders := e.observed.mgmt.Holders(e.config)
+	holders := desired.Holders(e.config, e.observed.mgmt)
 	if len(holders) == 0 {
 		return desired.OwnershipError{Verb: "create", Err: fmt.Errorf("the identity of the management namespace is not known yet")}
 	}

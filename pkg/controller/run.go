@@ -107,7 +107,7 @@ const shortOverlap = 24 * time.Hour
 
 // weakened are the settings that weaken what hypergate promises. The log names them; a class's condition says how many there are.
 func (o Options) weakened() []string {
-	out := o.Config.InsecureSettings()
+	out := desired.InsecureSettings(o.Config)
 	if o.CAOverlap < shortOverlap {
 		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than that after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
 	}

@@ -2,14 +2,17 @@ package desired
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // ControlPlane is what HyperShift's HostedControlPlane of the management namespace says, as far as it concerns hypergate, or Cluster API's Cluster
@@ -181,14 +184,38 @@ func (c ControlPlane) Warnings() []string {
 		out = append(out, fmt.Sprintf("spec.controllerAvailabilityPolicy is %q, which this hypergate does not know: as HyperShift does, it takes that for %s",
 			c.Availability, HighlyAvailable))
 	}
-	_, withheld := c.podLabels()
+	_, withheld := c.PodLabels()
 	return append(out, withheld...)
 }
 
-// ownerReference makes the HostedControlPlane, or the Cluster, the owner of an object, so that it goes when the owner goes. The owner's deletion does not wait for
+// SetOwner makes the HostedControlPlane, or the Cluster, the owner of an object, so that it goes when the owner goes. The owner's deletion does not wait for
 // it (blockOwnerDeletion): asking for that would need a permission on the owner's finalizers where OpenShift checks it.
-func (c ControlPlane) ownerReference(u *unstructured.Unstructured) {
+func (c ControlPlane) SetOwner(u *unstructured.Unstructured) {
 	if c.Owns() {
 		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: c.apiVersion(), Kind: c.Kind(), Name: c.Name, UID: c.UID, Controller: new(true)}})
 	}
+}
+
+// hyperShiftDomain is the domain of HyperShift's labels.
+const hyperShiftDomain = "hypershift.openshift.io"
+
+// PodLabels are the labels that the HostedControlPlane gives each pod, but for those that it must not give istiod's: what the Deployment selects by, what
+// HyperShift, Istio and hypergate themselves go by, and what is no label. Each of these is told.
+func (c ControlPlane) PodLabels() (kept map[string]string, withheld []string) {
+	kept = map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		value := c.Labels[key]
+		problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
+		domain, _, _ := strings.Cut(key, "/")
+		reserved := key == "app" || domain == hyperShiftDomain || domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain == "gateway.hypergate.dev"
+		switch {
+		case len(problems) > 0:
+			withheld = append(withheld, fmt.Sprintf("spec.labels: %s=%s is no label, and istiod's pods do not get it: %s", key, value, strings.Join(problems, "; ")))
+		case reserved:
+			withheld = append(withheld, fmt.Sprintf("spec.labels: istiod's pods do not get %s=%s: they are told from others by this label", key, value))
+		default:
+			kept[key] = value
+		}
+	}
+	return kept, withheld
 }

@@ -42,14 +42,14 @@ func TestCRDPolicyOfNothingIsNone(t *testing.T) {
 func TestCRDPolicyIsForTheGuest(t *testing.T) {
 	cfg := policyConfig()
 	for _, u := range crdPolicy(cfg, []string{"a.example.com"}, nil) {
-		o, err := newGuestObject(u, cfg)
+		o, err := NewGuestObject(u, cfg)
 		if err != nil {
 			t.Error(err)
 		}
 		if HoldsRoots(o.GVK()) {
 			t.Errorf("%s would hold up a rotation of the CA", o)
 		}
-		if _, err := newMgmtObject(u, cfg); err == nil {
+		if _, err := NewMgmtObject(u, cfg); err == nil {
 			t.Errorf("%s may stand on the management side", o)
 		}
 	}

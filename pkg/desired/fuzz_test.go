@@ -32,7 +32,7 @@ func FuzzCompute(f *testing.F) {
 
 		recorded := &recordingSource{ChartSource: source}
 		state, err := desired.Compute(cfg, recorded, hosted, guest)
-		if invalid := cfg.Validate(); invalid != nil {
+		if invalid := desired.Validate(cfg); invalid != nil {
 			if err == nil {
 				t.Fatalf("there is a plan for flags that are invalid: %v", invalid)
 			}

@@ -3,12 +3,10 @@ package desired
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // What follows makes istiod's pod one of a hosted control plane's, as HyperShift's control plane operator does with the pods of its own
@@ -17,7 +15,6 @@ import (
 
 // Names that HyperShift gives.
 const (
-	hyperShiftDomain      = "hypershift.openshift.io"
 	hostedControlPlane    = hyperShiftDomain + "/hosted-control-plane"
 	controlPlane          = hyperShiftDomain + "/control-plane"
 	controlPlaneComponent = hyperShiftDomain + "/control-plane-component"
@@ -70,7 +67,7 @@ func controlPlaneTransforms() []transform {
 // (hypershift-operator/controllers/hostedcluster/network_policies.go).
 func markControlPlane(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, _ GuestObservation) error {
 	c := hosted.ControlPlane
-	custom, _ := c.podLabels()
+	custom, _ := c.PodLabels()
 	ours := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
 	annotations := map[string]string{
 		releaseImage: c.ReleaseImage,
@@ -110,27 +107,6 @@ func versionOf(cfg Config, c ControlPlane) map[string]string {
 	default:
 		return nil
 	}
-}
-
-// podLabels are the labels that the HostedControlPlane gives each pod, but for those that it must not give istiod's: what the Deployment selects by, what
-// HyperShift, Istio and hypergate themselves go by, and what is no label. Each of these is told.
-func (c ControlPlane) podLabels() (kept map[string]string, withheld []string) {
-	kept = map[string]string{}
-	for _, key := range sortedKeys(c.Labels) {
-		value := c.Labels[key]
-		problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
-		domain, _, _ := strings.Cut(key, "/")
-		reserved := key == "app" || domain == hyperShiftDomain || domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain == "gateway.hypergate.dev"
-		switch {
-		case len(problems) > 0:
-			withheld = append(withheld, fmt.Sprintf("spec.labels: %s=%s is no label, and istiod's pods do not get it: %s", key, value, strings.Join(problems, "; ")))
-		case reserved:
-			withheld = append(withheld, fmt.Sprintf("spec.labels: istiod's pods do not get %s=%s: they are told from others by this label", key, value))
-		default:
-			kept[key] = value
-		}
-	}
-	return kept, withheld
 }
 
 // placeControlPlane says on which nodes istiod's pods run, and what for they may push others away. What the chart tolerates goes: HyperShift replaces
@@ -194,7 +170,7 @@ func affinity(cfg Config, c ControlPlane) map[string]any {
 // spread keeps the pods apart, by nodes and by zones. On OpenStack and KubeVirt there may be but one zone. The pods are those that the Deployment selects;
 // HyperShift names all of their labels, which would let those of another version stand beside them.
 func spread(cfg Config, c ControlPlane) map[string]any {
-	zones, hosts := podTerm("topology.kubernetes.io/zone", istiodPods(cfg)), podTerm("kubernetes.io/hostname", istiodPods(cfg))
+	zones, hosts := podTerm("topology.kubernetes.io/zone", cfg.IstiodPods()), podTerm("kubernetes.io/hostname", cfg.IstiodPods())
 	if c.Platform == "OpenStack" || c.Platform == "KubeVirt" {
 		return map[string]any{
 			"preferredDuringSchedulingIgnoredDuringExecution": []any{weighted(zones)},

@@ -112,6 +112,14 @@ func (c Config) IstiodName() string { return "istiod-" + c.Revision }
 // other Service is not. With the longest revision it is as long as a Service's name may be.
 func (c Config) WebhookService() string { return "gw-webhook-" + c.Revision }
 
+// WebhookPort is the port of istiod's Service that leads to its webhooks (15017 in the pod).
+const WebhookPort = 443
+
+// IstiodPods returns the labels by which the chart selects istiod's pods.
+func (c Config) IstiodPods() map[string]any {
+	return map[string]any{"app": "istiod", "istio.io/rev": c.Revision}
+}
+
 // TrustBundleName is the name of the ConfigMap that istiod puts into each namespace of the guest, with the roots that gateways trust.
 func (c Config) TrustBundleName() string { return c.Revision + "-ca-cert" }
 

@@ -8,7 +8,7 @@ import (
 // InsecureSettings are the settings that are allowed and weaken a rule of docs/security.md, or make istiod easier to reach or to misuse than it need be.
 // Each is a sentence that begins with its flag. They are for whoever runs hypergate: the guest is told no more than that there are some, because
 // they say what to try. Standalone there is no boundary between two sides to weaken.
-func (c Config) InsecureSettings() []string {
+func InsecureSettings(c Config) []string {
 	var out []string
 	add := func(weak bool, format string, args ...any) {
 		if weak {
@@ -26,10 +26,10 @@ func (c Config) InsecureSettings() []string {
 	own := c.WebhookHost == c.WebhookService() || strings.HasPrefix(c.WebhookHost, c.WebhookService()+".")
 	add(!own, "--webhook-host=%s: this is no name of the Service %s; where it begins like the name of a Service of the namespace that lacks the label %s, "+
 		"HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks)
-	peers, fenced := c.hasNetworkPolicies()
+	peers, fenced := c.Fence()
 	add(!fenced, "--network-policies=false: unless other policies stand around istiod's pod, any pod of the management cluster can try its ports, "+
 		"and a guest can make istiod dial any address that the management network leads to")
-	for _, use := range peers.uses() {
+	for _, use := range usesOf(peers) {
 		for _, p := range use.peers {
 			block, is := p.(BlockPeer)
 			add(is && block.Prefix.Bits() == 0, "--%s=%s: that is every address", use.flag, p)

@@ -48,7 +48,7 @@ func TestWeakened(t *testing.T) {
 			cfg := config(desired.TopologyHosted)
 			tc.change(&cfg)
 			var got []string
-			for _, w := range cfg.InsecureSettings() {
+			for _, w := range desired.InsecureSettings(cfg) {
 				flag, why, _ := strings.Cut(w, ": ")
 				if why == "" {
 					t.Errorf("%q does not say what it costs", w)

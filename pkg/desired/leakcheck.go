@@ -2,7 +2,6 @@ package desired
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -10,28 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// refuseLeaks refuses a plan that would write into the guest what is the management side's own. It is the last gate: whatever the charts, the
-// flags and this package do, what it finds is not applied. An error says where and what kind of thing, and never the thing itself.
-//
-// CRDs that the Planner remembers are left out. They are a megabyte and made of the charts alone: no secret goes into making one.
-func (p *draft) refuseLeaks() error {
-	if p.cfg.Topology != TopologyHosted {
-		return nil // one cluster has no other side to tell of
-	}
-	secrets, errs := secretsOf(p.cfg, p.hosted, p.guest), []error{}
-	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
-		if _, remembered := p.crds[o.Key().Name]; remembered && o.gvk.Kind == crdKind {
-			continue
-		}
-		errs = append(errs, secrets.refuse(o, p.cfg))
-	}
-	return errors.Join(errs...)
+// Object is an object that is looked through.
+type Object interface {
+	fmt.Stringer
+	GVK() schema.GroupVersionKind
+	Key() types.NamespacedName
+	JSON() []byte
 }
-
-const crdKind = "CustomResourceDefinition"
 
 // confidential is something that the guest must not be able to read.
 type confidential struct {
@@ -102,18 +92,18 @@ func addressForms(server string, cfg Config) []string {
 	return forms
 }
 
-// refuse says where an object of the guest holds a secret.
-func (s confidentials) refuse(o GuestObject, cfg Config) error {
-	for _, name := range []string{o.key.Namespace, o.key.Name} {
+// Refuse returns an error that says where an object of the guest holds a secret.
+func (s confidentials) Refuse(o Object, cfg Config) error {
+	for _, name := range []string{o.Key().Namespace, o.Key().Name} {
 		if what := s.in(name); what != "" {
-			return fmt.Errorf("a %s would tell the guest %s by its name; %s", o.gvk.Kind, what, leakAdvice)
+			return fmt.Errorf("a %s would tell the guest %s by its name; %s", o.GVK().Kind, what, leakAdvice)
 		}
 	}
 	var decoded any
-	if err := json.Unmarshal(o.json, &decoded); err != nil {
+	if err := json.Unmarshal(o.JSON(), &decoded); err != nil {
 		return fmt.Errorf("looking through %s: %w", o, err)
 	}
-	if l := s.walk(decoded, nil, "https://"+HostPort{Host: cfg.WebhookHost, Port: webhookPort}.String()); l != nil {
+	if l := s.walk(decoded, nil, "https://"+HostPort{Host: cfg.WebhookHost, Port: WebhookPort}.String()); l != nil {
 		return fmt.Errorf("%s would tell the guest %s in %s; %s", o, l.what, l.where, leakAdvice)
 	}
 	return nil
@@ -174,4 +164,9 @@ func path(at []string) string {
 		}
 	}
 	return out.String()
+}
+
+// namesNamespace says that a host gives the management namespace away.
+func namesNamespace(cfg Config, host string) bool {
+	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= shortest && containsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, GuestObservation{})
 }

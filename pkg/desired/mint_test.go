@@ -46,9 +46,9 @@ func TestMint(t *testing.T) {
 			u, cfg := parse(t, tc.object), config(desired.TopologyHosted)
 			var err error
 			if tc.side == mgmt {
-				_, err = desired.MintMgmt(u, cfg)
+				_, err = desired.NewMgmtObject(u, cfg)
 			} else {
-				_, err = desired.MintGuest(u, cfg)
+				_, err = desired.NewGuestObject(u, cfg)
 			}
 			if tc.want == nil {
 				if err != nil {
@@ -66,7 +66,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u, resourceVersion: "7",
 		creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
 	u := parse(t, text)
-	o, err := desired.MintGuest(u, config(desired.TopologyHosted))
+	o, err := desired.NewGuestObject(u, config(desired.TopologyHosted))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +112,12 @@ func FuzzMint(f *testing.F) {
 		cfg := config(desired.TopologyHosted)
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name}}}
 		if mgmt {
-			if o, err := desired.MintMgmt(u, cfg); err == nil {
+			if o, err := desired.NewMgmtObject(u, cfg); err == nil {
 				checkSide(t, []anObject{o}, desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
 			}
 			return
 		}
-		if o, err := desired.MintGuest(u, cfg); err == nil {
+		if o, err := desired.NewGuestObject(u, cfg); err == nil {
 			checkSide(t, []anObject{o}, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
 		}
 	})

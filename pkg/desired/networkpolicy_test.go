@@ -111,9 +111,9 @@ func TestNetworkPolicyFlags(t *testing.T) {
 func TestNetworkPolicyRefusals(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	cfg.NetworkPolicies = nil
-	mustFail(t, cfg.Validate(), "--network-policies")
+	mustFail(t, desired.Validate(cfg), "--network-policies")
 	cfg.NetworkPolicies = desired.Peers{}
-	mustFail(t, cfg.Validate(), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
+	mustFail(t, desired.Validate(cfg), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
 	for _, server := range []string{"https://kube-apiserver:0", "https://kube-apiserver:70000", "https://kube apiserver"} {
 		guest := withForeignCRDs(asking("openshift-default"))
 		guest.API.Server = server

@@ -197,14 +197,19 @@ func (c Config) namespaceOn(side Side, kind Kind) string {
 	}
 }
 
-// newMgmtObject makes a MgmtObject, or says why the object must not stand on the management side.
-func newMgmtObject(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
-	o, err := newObject(u, SideMgmt, cfg, cfg.MgmtKinds())
-	return MgmtObject{o}, err
-}
-
-// newGuestObject makes a GuestObject, or says why the object must not stand in the guest.
-func newGuestObject(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
+// NewGuestObject makes a GuestObject, or says why the object must not stand in the guest.
+func NewGuestObject(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
 	o, err := newObject(u, SideGuest, cfg, GuestKinds())
 	return GuestObject{o}, err
+}
+
+// NewMgmtObject returns an object of the management side. An error says why the object must not be there.
+func NewMgmtObject(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
+	return NewMgmtObjectOf(u, cfg, cfg.MgmtKinds())
+}
+
+// NewMgmtObjectOf is NewMgmtObject for other kinds than Config.MgmtKinds, such as routes.
+func NewMgmtObjectOf(u *unstructured.Unstructured, cfg Config, kinds []Kind) (MgmtObject, error) {
+	o, err := newObject(u, SideMgmt, cfg, kinds)
+	return MgmtObject{o}, err
 }

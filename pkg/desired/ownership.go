@@ -8,13 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/hypergate/hypergate/pkg/text"
 )
-
-// OwnershipLabel is on the Leases in the guest that say which hypergate the guest belongs to. Its value is empty.
-const OwnershipLabel = "gateway.hypergate.dev/claim"
 
 // OwnershipLease is something of a guest that one hypergate alone can have.
 type OwnershipLease struct {
@@ -22,9 +17,9 @@ type OwnershipLease struct {
 	Name, Purpose string
 }
 
-// OwnershipLeases are what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
+// LeasesOf returns what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
 // the controller name, since two would serve the same GatewayClasses, and the revision, which is in the names of all that hypergate makes.
-func (c Config) OwnershipLeases() []OwnershipLease {
+func LeasesOf(c Config) []OwnershipLease {
 	return []OwnershipLease{
 		{Name: "hypergate-claim-controller-" + digest(8, c.ControllerName), Purpose: "the controller name " + c.ControllerName},
 		{Name: "hypergate-claim-revision-" + c.Revision, Purpose: "the revision " + c.Revision},
@@ -43,7 +38,7 @@ const holderDigits = 32
 // Holders are the names under which this installation holds claims; it takes new ones by the first. They say nothing of the management side that
 // the guest could not say itself: what is hashed is random, or the guest's own. The cluster ID goes before the namespace's UID, since a hosted cluster that is moved or
 // restored brings the claims in its etcd along; both count, since the HostedControlPlane may be there, or readable, only later.
-func (h ManagementObservation) Holders(cfg Config) []string {
+func Holders(cfg Config, h ManagementObservation) []string {
 	var out []string
 	add := func(kind, id string) {
 		if id != "" {
@@ -55,21 +50,6 @@ func (h ManagementObservation) Holders(cfg Config) []string {
 	}
 	add("namespace", string(h.NamespaceUID))
 	return out
-}
-
-// ObservedLeases are what a guest shows of claims.
-type ObservedLeases struct {
-	// Held are those that somebody has, sorted by name.
-	Held []HeldLease
-	// Unknown is why there is no telling; Held is then empty.
-	Unknown error
-}
-
-// HeldLease is a claim that somebody has.
-type HeldLease struct {
-	Name, Holder string
-	UID          types.UID
-	Since        time.Time
 }
 
 // Ownership is to whom belongs what an installation needs of a guest: Vacant, Held, Taken or Unclear.
@@ -103,10 +83,10 @@ func OwnershipOf(cfg Config, hosted ManagementObservation, seen ObservedLeases) 
 	if seen.Unknown != nil {
 		return OwnershipUnknown{seen.Unknown}
 	}
-	holders := hosted.Holders(cfg)
+	holders := Holders(cfg, hosted)
 	var missing []OwnershipLease
 	var taken []LeaseOfOther
-	for _, claim := range cfg.OwnershipLeases() {
+	for _, claim := range LeasesOf(cfg) {
 		i := slices.IndexFunc(seen.Held, func(h HeldLease) bool { return h.Name == claim.Name && h.Holder != "" })
 		switch {
 		case i < 0:
@@ -127,9 +107,9 @@ func OwnershipOf(cfg Config, hosted ManagementObservation, seen ObservedLeases) 
 
 // OwnLeases are the claims of a guest that this installation has.
 func OwnLeases(cfg Config, hosted ManagementObservation, seen ObservedLeases) []HeldLease {
-	holders := hosted.Holders(cfg)
+	holders := Holders(cfg, hosted)
 	return slices.DeleteFunc(slices.Clone(seen.Held), func(h HeldLease) bool {
-		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(cfg.OwnershipLeases(), func(c OwnershipLease) bool { return c.Name == h.Name })
+		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(LeasesOf(cfg), func(c OwnershipLease) bool { return c.Name == h.Name })
 	})
 }
 
@@ -211,8 +191,3 @@ func (e OwnershipError) Error() string {
 
 // Unwrap is why.
 func (e OwnershipError) Unwrap() error { return e.Err }
-
-// Namespace is what is planned of the guest's namespace, in which the claims are: it comes before them.
-func (s Plan) Namespace() []GuestObject {
-	return slices.DeleteFunc(slices.Clone(s.Guest), func(o GuestObject) bool { return o.GVK().Kind != "Namespace" })
-}

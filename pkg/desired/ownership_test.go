@@ -22,7 +22,7 @@ func hostedWithID(clusterID string) desired.ManagementObservation {
 func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
 	base := config(desired.TopologyHosted)
 	leases := func(cfg desired.Config) (out []string) {
-		for _, c := range cfg.OwnershipLeases() {
+		for _, c := range desired.LeasesOf(cfg) {
 			out = append(out, c.Name)
 		}
 		return out
@@ -50,7 +50,7 @@ func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
 func TestAHolderSaysNothingOfTheManagementSide(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	for _, h := range []desired.ManagementObservation{hostedWithID(""), hostedWithID("0b1c2d3e-cluster")} {
-		for _, holder := range h.Holders(cfg) {
+		for _, holder := range desired.Holders(cfg, h) {
 			for _, secret := range []string{cfg.MgmtNamespace, namespaceUID, "0b1c2d3e"} {
 				if strings.Contains(holder, secret) {
 					t.Errorf("holder %q has %q in it", holder, secret)
@@ -65,13 +65,13 @@ func TestAHolderSaysNothingOfTheManagementSide(t *testing.T) {
 
 func TestHolders(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
-	bare, named := hostedWithID("").Holders(cfg), hostedWithID("a-cluster").Holders(cfg)
+	bare, named := desired.Holders(cfg, hostedWithID("")), desired.Holders(cfg, hostedWithID("a-cluster"))
 	if len(bare) != 1 || len(named) != 2 || named[1] != bare[0] || named[0] == bare[0] {
 		t.Errorf("without a HostedControlPlane %v, with one %v: want the namespace's, too, and the cluster's first", bare, named)
 	}
 	moved := hostedWithID("a-cluster")
 	moved.NamespaceUID = "another"
-	if moved.Holders(cfg)[0] != named[0] {
+	if desired.Holders(cfg, moved)[0] != named[0] {
 		t.Error("a hosted cluster that is moved is another installation")
 	}
 	if none := (desired.ManagementObservation{}).Holders(cfg); len(none) != 0 {
@@ -79,7 +79,7 @@ func TestHolders(t *testing.T) {
 	}
 	other := cfg
 	other.Revision = "other"
-	if hostedWithID("").Holders(other)[0] == bare[0] {
+	if XXX(other)[0] == bare[0] {
 		t.Error("two revisions are one installation")
 	}
 	standalone := config(desired.TopologyStandalone)
@@ -91,7 +91,7 @@ func TestHolders(t *testing.T) {
 func TestTenure(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	hosted := hostedWithID("a-cluster")
-	claims, holders := cfg.OwnershipLeases(), hosted.Holders(cfg)
+	claims, holders := desired.LeasesOf(cfg), desired.Holders(cfg, hosted)
 	held := func(i int, holder string) desired.HeldLease {
 		return desired.HeldLease{Name: claims[i].Name, Holder: holder}
 	}
@@ -125,7 +125,7 @@ func TestTenure(t *testing.T) {
 func TestOwnClaimsAreNobodyElses(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	hosted := hostedWithID("")
-	claims, holder := cfg.OwnershipLeases(), hosted.Holders(cfg)[0]
+	claims, holder := desired.LeasesOf(cfg), desired.Holders(cfg, hosted)[0]
 	ours := desired.HeldLease{Name: claims[1].Name, Holder: holder}
 	seen := desired.ObservedLeases{Held: []desired.HeldLease{
 		{Name: claims[0].Name, Holder: "x"}, ours, {Name: "hypergate-claim-revision-other", Holder: holder},
@@ -139,7 +139,7 @@ func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	by := desired.HeldLease{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	err := desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
-		By: []desired.LeaseOfOther{{Claim: cfg.OwnershipLeases()[0], HeldLease: by}, {Claim: cfg.OwnershipLeases()[1], HeldLease: by}},
+		By: []desired.LeaseOfOther{{Claim: desired.LeasesOf(cfg)[0], HeldLease: by}, {Claim: desired.LeasesOf(cfg)[1], HeldLease: by}},
 	}}
 	text := err.Error()
 	for _, part := range []string{

@@ -243,8 +243,8 @@ func (p *draft) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) error 
 	if err := transformAll(mgmtTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
-	p.hosted.ControlPlane.ownerReference(u)
-	o, err := newMgmtObject(u, p.cfg)
+	p.hosted.ControlPlane.SetOwner(u)
+	o, err := NewMgmtObject(u, p.cfg)
 	if err == nil {
 		*list = append(*list, o)
 	}
@@ -255,7 +255,7 @@ func (p *draft) addGuest(list *[]GuestObject, u *unstructured.Unstructured) erro
 	if err := transformAll(guestTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
-	o, err := newGuestObject(u, p.cfg)
+	o, err := NewGuestObject(u, p.cfg)
 	if err == nil {
 		*list = append(*list, o)
 	}
@@ -278,7 +278,7 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 	}
 	endpoint, err := webhookurl.NewEndpoint(
 		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
-		"https://"+HostPort{Host: p.cfg.WebhookHost, Port: webhookPort}.String(), p.hosted.CA.Root, webhookPort)
+		"https://"+HostPort{Host: p.cfg.WebhookHost, Port: WebhookPort}.String(), p.hosted.CA.Root, WebhookPort)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func (p *draft) addOwn() error {
 			return err
 		}
 	}
-	way, err := p.cfg.StrategyFor(p.hosted.ControlPlane)
+	way, err := StrategyFor(p.cfg, p.hosted.ControlPlane)
 	by, _ := strategyOf(way) // without a row, Publication has refused the plan
 	if err := errors.Join(err, p.addNetworkPolicies(by), p.addWebhookService(), p.addRoutes(by, p.plan.Endpoint)); err != nil {
 		return err
@@ -313,7 +313,7 @@ func (p *draft) addCA() error {
 	if p.hosted.CAOwner == Theirs {
 		return nil
 	}
-	return p.addMgmt(&p.plan.Mgmt, caSecret(p.cfg, p.hosted.CA, p.hosted.Rotation))
+	return p.addMgmt(&p.plan.Mgmt, CASecret(p.cfg, p.hosted.CA, p.hosted.Rotation))
 }
 
 // refuseDuplicates refuses a plan with two objects of one identity on one cluster: which of them counts is not to be guessed, and standalone the two
@@ -321,22 +321,22 @@ func (p *draft) addCA() error {
 func (p *draft) refuseDuplicates() error {
 	seen := map[string]bool{}
 	var errs []error
-	add := func(side Side, o object) {
+	add := func(side Side, o Object) {
 		cluster := string(side)
 		if p.cfg.Topology == TopologyStandalone {
 			cluster = "" // one for both
 		}
-		id := cluster + " " + o.gvk.GroupKind().String() + " " + o.key.String()
+		id := cluster + " " + o.GVK().GroupKind().String() + " " + o.Key().String()
 		if seen[id] {
 			errs = append(errs, fmt.Errorf("%s is planned twice for one cluster: the chart renders an object that hypergate makes itself, or another --revision is needed", o))
 		}
 		seen[id] = true
 	}
 	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
-		add(SideGuest, o.object)
+		add(SideGuest, o)
 	}
 	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Routes, p.plan.Workload) {
-		add(SideMgmt, o.object)
+		add(SideMgmt, o)
 	}
 	return errors.Join(errs...)
 }
@@ -344,18 +344,23 @@ func (p *draft) refuseDuplicates() error {
 // sort gives every list a total order: by kind in the order of the side's kinds, then by key.
 func (s *Plan) sort() {
 	for _, list := range [][]GuestObject{s.CRDs, s.Adopted, s.Protection, s.Guest, s.Admission} {
-		slices.SortFunc(list, func(a, b GuestObject) int { return order(GuestKinds(), a.object, b.object) })
+		slices.SortFunc(list, func(a, b GuestObject) int { return order(GuestKinds(), a, b) })
 	}
-	slices.SortFunc(s.Workload, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
-	slices.SortFunc(s.Mgmt, func(a, b MgmtObject) int { return order(MgmtKinds(), a.object, b.object) })
+	slices.SortFunc(s.Workload, func(a, b MgmtObject) int { return order(MgmtKinds(), a, b) })
+	slices.SortFunc(s.Mgmt, func(a, b MgmtObject) int { return order(MgmtKinds(), a, b) })
 	slices.SortFunc(s.Dropped, func(a, b Dropped) int {
 		return cmp.Or(cmp.Compare(a.Release, b.Release), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
 	})
 }
 
-func order(kinds []Kind, a, b object) int {
-	rank := func(o object) int { return slices.IndexFunc(kinds, func(k Kind) bool { return k.GVK == o.gvk }) }
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+func order(kinds []Kind, a, b Object) int {
+	rank := func(o Object) int { return slices.IndexFunc(kinds, func(k Kind) bool { return k.GVK == o.GVK() }) }
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key().Namespace, b.Key().Namespace), cmp.Compare(a.Key().Name, b.Key().Name))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Namespace is what is planned of the guest's namespace, in which the claims are: it comes before them.
+func (s Plan) Namespace() []GuestObject {
+	return slices.DeleteFunc(slices.Clone(s.Guest), func(o GuestObject) bool { return o.GVK().Kind != "Namespace" })
+}

@@ -46,7 +46,7 @@ func NewPlanner(cfg Config, source ChartSource) *Planner {
 
 // Compute is the function Compute for the Planner's Config and ChartSource.
 func (p *Planner) Compute(hosted ManagementObservation, guest GuestObservation) (Plan, error) {
-	if err := p.cfg.Validate(); err != nil {
+	if err := Validate(p.cfg); err != nil {
 		return Plan{}, err
 	}
 	mode := guest.ModeOr(p.cfg)
@@ -152,7 +152,7 @@ func (p *draft) newCRD(u *unstructured.Unstructured) (o GuestObject, forGood boo
 			return GuestObject{}, false, err
 		}
 	}
-	o, err = newGuestObject(u, p.cfg)
+	o, err = NewGuestObject(u, p.cfg)
 	return o, !converted, err
 }
 

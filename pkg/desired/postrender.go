@@ -143,7 +143,7 @@ func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservat
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{caName, kubeconfigName} {
+	for _, name := range []string{CASecretName, CredentialSecretName} {
 		volume, err := named(pod, "volumes", name)
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservat
 			return fmt.Errorf("volume %s is not a Secret", name)
 		}
 		secret["optional"] = false
-		if name == caName {
+		if name == CASecretName {
 			secret["items"] = caFiles()
 		}
 	}
@@ -185,7 +185,7 @@ func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ ManagementObservatio
 const linger = 3
 
 func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
-	if hosted.istiodReplicas() == 1 {
+	if istiodReplicas(hosted) == 1 {
 		return nil // there is nobody else to be sent to, and the next one waits for its end
 	}
 	_, container, err := istiodPod(u)

@@ -1,8 +1,6 @@
 package desired
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -14,38 +12,16 @@ func TLSRouteVersions() []string { return []string{"v1", "v1alpha3", "v1alpha2"}
 // externalDNSHostname asks external-dns for a name (hypershift api/hypershift/v1beta1, ExternalDNSHostnameAnnotation).
 const externalDNSHostname = "external-dns.alpha.kubernetes.io/hostname"
 
-// addRoutes adds what publishes istiod in a way: a Service, whose address the cluster hands out, and a route to it, which comes after the Service
-// and goes before it. HyperShift's router stops at a Route whose Service is missing.
-func (p *draft) addRoutes(by strategy, at EndpointState) error {
-	if by.expose == nil || by.evidence == EvidenceRoutes && p.hosted.Endpoints.ControlPlaneRoute.Exists {
-		return nil // another party publishes it
-	}
-	err := p.addMgmt(&p.plan.Mgmt, xdsService(p.cfg, by, p.hosted.ControlPlane))
-	published, known := at.(EndpointKnown)
-	kinds := by.kind(p.cfg, p.hosted.Endpoints.TLSRouteVersion)
-	if err != nil || !known || len(kinds) == 0 {
-		return err
-	}
-	u := passthroughRoute(p.cfg, by.route, kinds[0].GVK, published.At.Host)
-	p.hosted.ControlPlane.ownerReference(u)
-	o, err := newObject(u, SideMgmt, p.cfg, kinds)
-	if err != nil {
-		return fmt.Errorf("publishing istiod: %w", err)
-	}
-	p.plan.Routes = append(p.plan.Routes, MgmtObject{o})
-	return nil
-}
-
-// xdsService leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
+// Service returns the Service that leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
 // at it.
-func xdsService(cfg Config, by strategy, plane ControlPlane) *unstructured.Unstructured {
+func (s strategy) Service(cfg Config, plane ControlPlane) *unstructured.Unstructured {
 	port := map[string]any{"name": xdsPortName, "port": int64(xdsPort), "targetPort": int64(xdsPort), "protocol": "TCP"}
-	spec := map[string]any{"selector": istiodPods(cfg), "ports": []any{port}}
+	spec := map[string]any{"selector": cfg.IstiodPods(), "ports": []any{port}}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": spec}}
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.SetName(cfg.XDSService())
 	u.SetLabels(map[string]string{"app": "istiod"})
-	by.expose(cfg, plane, u, port)
+	s.expose(cfg, plane, u, port)
 	return u
 }
 
@@ -81,6 +57,9 @@ func setType(service *unstructured.Unstructured, name string) map[string]any {
 	return spec
 }
 
+// xdsPort is where istiod serves xDS over TLS.
+const xdsPort = 15012
+
 const xdsPortName = "tls-xds"
 
 // passthroughRoute hands connections on by the name that they ask for, without ending TLS: istiod's certificate is what a gateway sees.
@@ -92,6 +71,25 @@ func passthroughRoute(cfg Config, route routeKind, gvk schema.GroupVersionKind, 
 	u.SetLabels(map[string]string{"app": "istiod"})
 	return u
 }
+
+// Route returns the route to the Service, for a host, and its kind in the version that the cluster serves. Nil: the
+// strategy has none.
+func (s strategy) Route(cfg Config, version, host string) (*unstructured.Unstructured, []Kind) {
+	kinds := s.kind(cfg, version)
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	return passthroughRoute(cfg, s.route, kinds[0].GVK, host), kinds
+}
+
+// MakesService reports whether hypergate makes a Service for the strategy. exists reports whether the control plane
+// operator's Route does.
+func (s strategy) MakesService(exists bool) bool {
+	return s.expose != nil && !(s.evidence == EvidenceRoutes && exists)
+}
+
+// IsDirect reports whether clients reach istiod's pod without a pod of the cluster in between.
+func (s strategy) IsDirect() bool { return s.direct }
 
 // routeSpec is that of an OpenShift Route.
 func routeSpec(cfg Config, host string) map[string]any {

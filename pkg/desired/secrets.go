@@ -11,11 +11,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// namespaceObject is istiod's namespace in the guest, where the guest has none. On OpenShift it is always there.
-func namespaceObject(name string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-}
-
 // The files of the mesh CA, under the names that istiod looks for in /etc/cacerts (security/pkg/pki/ca).
 const (
 	caCertFile  = "ca-cert.pem"
@@ -40,9 +35,9 @@ const (
 	FollowedAnnotation       = "gateway.hypergate.dev/ca-rotated-for"
 )
 
-// caSecret is the mesh CA and where its rotation stands. It stands on the management side only; the guest gets no more than the roots, as a
+// CASecret is the mesh CA and where its rotation stands. It stands on the management side only; the guest gets no more than the roots, as a
 // caBundle and in the ConfigMaps that istiod writes for its gateways.
-func caSecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstructured {
+func CASecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstructured {
 	data := map[string][]byte{caCertFile: ca.Cert, caKeyFile: ca.Key, caChainFile: ca.Chain, caRootFile: ca.Root}
 	next := rotation.Next
 	for name, content := range map[string][]byte{caCertFile: next.Cert, caKeyFile: next.Key, caChainFile: next.Chain, caRootFile: next.Root} {
@@ -67,7 +62,7 @@ func caSecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstru
 	if rotation.Request != "" {
 		annotate(FollowedAnnotation, rotation.Request)
 	}
-	return secret(cfg.MgmtNamespace, caName, annotations, data)
+	return secret(cfg.MgmtNamespace, CASecretName, annotations, data)
 }
 
 // Credential is how istiod's pod reaches the guest's API server: as its own least-privilege service account.
@@ -105,9 +100,9 @@ func CredentialSecret(cfg Config, owner ControlPlane, c Credential) (MgmtObject,
 		IssuedAnnotation:  c.Issued.UTC().Format(time.RFC3339),
 		ExpiresAnnotation: c.Expires.UTC().Format(time.RFC3339),
 	}
-	u := secret(cfg.MgmtNamespace, kubeconfigName, annotations, map[string][]byte{"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle})
-	owner.ownerReference(u)
-	return newMgmtObject(u, cfg)
+	u := secret(cfg.MgmtNamespace, CredentialSecretName, annotations, map[string][]byte{"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle})
+	owner.SetOwner(u)
+	return NewMgmtObject(u, cfg)
 }
 
 func secret(namespace, name string, annotations map[string]string, data map[string][]byte) *unstructured.Unstructured {
@@ -125,18 +120,18 @@ func secret(namespace, name string, annotations map[string]string, data map[stri
 // Names of the Secrets that hypergate reads back when it starts.
 const (
 	// CASecretName holds the mesh CA.
-	CASecretName = caName
+	CASecretName = "cacerts"
 	// CredentialSecretName holds istiod's guest kubeconfig.
-	CredentialSecretName = kubeconfigName
+	CredentialSecretName = "istio-kubeconfig"
 )
 
-// CAFromSecret reads back from the Secret that caSecret makes: the CA and where its rotation stands. A Secret that lacks a part is an error:
+// CAFromSecret reads back from the Secret that CASecret makes: the CA and where its rotation stands. A Secret that lacks a part is an error:
 // making a new CA in its place would take their trust from running gateways.
 func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA, pki.Rotation, error) {
 	for _, key := range []string{caCertFile, caKeyFile, caChainFile, caRootFile} {
 		if len(data[key]) == 0 {
 			return pki.CA{}, pki.Rotation{}, fmt.Errorf(
-				"the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", caName, key)
+				"the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", CASecretName, key)
 		}
 	}
 	rotation := pki.Rotation{Phase: pki.RotationPhase(annotations[PhaseAnnotation]), Next: caFrom(data, nextPrefix), Request: annotations[FollowedAnnotation]}
@@ -144,7 +139,7 @@ func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA
 		since, err := time.Parse(time.RFC3339, annotations[PhaseSinceAnnotation])
 		if err != nil {
 			return pki.CA{}, pki.Rotation{}, fmt.Errorf("the Secret %s is %s since nobody knows when: give its annotation %s a time (RFC 3339): %w",
-				caName, rotation.Phase, PhaseSinceAnnotation, err)
+				CASecretName, rotation.Phase, PhaseSinceAnnotation, err)
 		}
 		rotation.Since = since
 		// One that cannot be read makes the phase last longer, and nothing worse.
@@ -161,11 +156,11 @@ func caFrom(data map[string][]byte, prefix string) pki.CA {
 func CredentialFromSecret(annotations map[string]string, data map[string][]byte) (Credential, error) {
 	issued, err := time.Parse(time.RFC3339, annotations[IssuedAnnotation])
 	if err != nil {
-		return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", kubeconfigName, IssuedAnnotation, err)
+		return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", CredentialSecretName, IssuedAnnotation, err)
 	}
 	expires, err := time.Parse(time.RFC3339, annotations[ExpiresAnnotation])
 	if err != nil {
-		return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", kubeconfigName, ExpiresAnnotation, err)
+		return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", CredentialSecretName, ExpiresAnnotation, err)
 	}
 	var config struct {
 		Clusters []struct {
@@ -175,11 +170,11 @@ func CredentialFromSecret(annotations map[string]string, data map[string][]byte)
 		} `json:"clusters"`
 	}
 	if err := yaml.Unmarshal(data["config"], &config); err != nil || len(config.Clusters) != 1 {
-		return Credential{}, fmt.Errorf("reading Secret %s: config is no kubeconfig of ours", kubeconfigName)
+		return Credential{}, fmt.Errorf("reading Secret %s: config is no kubeconfig of ours", CredentialSecretName)
 	}
 	c := Credential{GuestAPI: GuestAPI{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"]}, Token: string(data["token"]), Issued: issued, Expires: expires}
 	if !c.complete() {
-		return Credential{}, fmt.Errorf("reading Secret %s: server, CA and token are not all there", kubeconfigName)
+		return Credential{}, fmt.Errorf("reading Secret %s: server, CA and token are not all there", CredentialSecretName)
 	}
 	return c, nil
 }

@@ -17,8 +17,8 @@ const allowGuestWebhooks = "hypershift.openshift.io/allow-guest-webhooks"
 // webhookService is the way of the guest's kube-apiserver to istiod's webhooks.
 func webhookService(cfg Config) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": map[string]any{
-		"selector": istiodPods(cfg),
-		"ports":    []any{map[string]any{"name": "https-webhook", "port": int64(webhookPort), "targetPort": int64(webhooksPort), "protocol": "TCP"}},
+		"selector": cfg.IstiodPods(),
+		"ports":    []any{map[string]any{"name": "https-webhook", "port": int64(WebhookPort), "targetPort": int64(webhooksPort), "protocol": "TCP"}},
 	}}}
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.SetName(cfg.WebhookService())
@@ -32,11 +32,6 @@ func (p *draft) addWebhookService() error {
 		return nil
 	}
 	return p.addMgmt(&p.plan.Mgmt, webhookService(p.cfg))
-}
-
-// istiodPods are the labels by which the chart selects istiod's pods.
-func istiodPods(cfg Config) map[string]any {
-	return map[string]any{"app": "istiod", "istio.io/rev": cfg.Revision}
 }
 
 // withoutWebhook takes from the chart's Service the webhook, which has a Service of its own, and plaintext xDS, which nobody needs. Standalone the

@@ -6,7 +6,7 @@ import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 const electionEnv = "ENABLE_LEADER_ELECTION"
 
 // istiodReplicas is how many pods istiod has.
-func (h ManagementObservation) istiodReplicas() int64 {
+func istiodReplicas(h ManagementObservation) int64 {
 	if h.ControlPlane.Exists() {
 		return h.ControlPlane.Replicas()
 	}
@@ -16,7 +16,7 @@ func (h ManagementObservation) istiodReplicas() int64 {
 // singleReplica is for one istiod. Its elections are held in the guest, three of them, 0.8 requests a second between them as long as it lives, and it
 // wins them all. Without them two of different versions would write over each other in the guest, so that one must be gone before the next begins.
 func singleReplica(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
-	if hosted.istiodReplicas() > 1 {
+	if istiodReplicas(hosted) > 1 {
 		return nil
 	}
 	_, container, err := istiodPod(u)

@@ -96,8 +96,8 @@ func PublishStrategies() []PublishStrategy {
 	return out
 }
 
-// Evidence is what of the management cluster the address of istiod is computed from.
-func (w PublishStrategy) Evidence() Evidence {
+// EvidenceOf returns what of the management cluster the address of istiod is computed from.
+func EvidenceOf(w PublishStrategy) Evidence {
 	s, _ := strategyOf(w)
 	return s.evidence
 }
@@ -114,15 +114,15 @@ func (s strategy) kind(cfg Config, version string) []Kind {
 	return []Kind{{GVK: gvk, Resource: s.route.resource, Namespaced: true, Names: []string{cfg.XDSService()}}}
 }
 
-// ExposureKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
+// RouteKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
 // MgmtKinds: a management cluster that is asked for another way need not serve them.
-func (c Config) ExposureKinds(way PublishStrategy, tlsRouteVersion string) []Kind {
+func RouteKinds(c Config, way PublishStrategy, tlsRouteVersion string) []Kind {
 	s, _ := strategyOf(way)
 	return s.kind(c, tlsRouteVersion)
 }
 
-// OtherExposureKinds are those of all ways but one, in each version that a cluster may serve.
-func (c Config) OtherExposureKinds(way PublishStrategy) []Kind {
+// OtherRouteKinds are those of all ways but one, in each version that a cluster may serve.
+func OtherRouteKinds(c Config, way PublishStrategy) []Kind {
 	out := []Kind{}
 	for _, s := range strategies() {
 		switch {

@@ -20,7 +20,7 @@ var (
 const maxControllerName = 253
 
 // Validate says everything that is wrong with a Config, each with the flag that sets it.
-func (c Config) Validate() error {
+func Validate(c Config) error {
 	var errs []error
 	add := func(ok bool, flag, format string, args ...any) {
 		if !ok {
@@ -40,44 +40,20 @@ func (c Config) Validate() error {
 		"%q is no revision: lower-case letters, digits and hyphens, at most %d, and not \"default\"", c.Revision, longest)
 	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
 	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
-	c.validatePublish(add)
-	c.validateHosted(add)
+	validatePublish(c, add)
+	validateHosted(c, add)
 	for _, r := range c.IstioResources {
 		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
 	}
 	for _, writer := range c.CRDWriters {
 		add(writer != "" && strings.TrimSpace(writer) == writer, "crd-writers", "%q is no user name", writer)
 	}
-	c.validatePolicies(add)
+	validatePolicies(c, add)
 	return errors.Join(errs...)
 }
 
-// validatePublish checks where istiod is published, or how it is to be.
-func (c Config) validatePublish(add func(ok bool, flag, format string, args ...any)) {
-	way, at, parent := c.Publish.Strategy, c.Publish.At, c.Publish.Gateway
-	by, _ := strategyOf(way)
-	if c.Topology == TopologyStandalone {
-		add(way == PublishAddress, "publish", "%q: a standalone cluster's gateways reach istiod by its Service", way)
-	}
-	if way == PublishAddress {
-		add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
-		return
-	}
-	add(slices.Contains(PublishStrategies(), way), "publish", "%q is none of %v", way, PublishStrategies())
-	add(at.Host == "" || isHost(at.Host), "publish-host", "%q is no host name or address", at.Host)
-	add(at.Host != "" || !by.host.required, "publish-host", "a %s needs a host name that leads to its Gateway", by.route.gvk.Kind)
-	add(!namesNamespace(c, at.Host), "publish-host", "%q names the management namespace, and every gateway of the guest shows this host: take another", at.Host)
-	isAddress := len(validation.IsValidIP(nil, at.Host)) == 0
-	add(!isAddress || by.host.address || way == PublishAuto, "publish-host", "%q is an address, and a %s is found by name", at.Host, way)
-	if by.parent {
-		add(isLabel(parent.Namespace) && isHost(parent.Name), "publish-gateway", "\"%s/%s\" is no <namespace>/<name> of a Gateway on the management cluster", parent.Namespace, parent.Name)
-		return
-	}
-	add(parent == ParentGateway{}, "publish-gateway", "is for --publish=%s only", PublishTLSRoute)
-}
-
 // validateHosted checks the hosts by which a guest reaches istiod.
-func (c Config) validateHosted(add func(ok bool, flag, format string, args ...any)) {
+func validateHosted(c Config, add func(ok bool, flag, format string, args ...any)) {
 	const byName = "guest-kubeconfig-secret"
 	if c.Topology != TopologyHosted {
 		add(c.GuestKubeconfigSecret == "", byName, "a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
@@ -91,10 +67,4 @@ func (c Config) validateHosted(add func(ok bool, flag, format string, args ...an
 	add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
 	add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
 		"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
-}
-
-func isLabel(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }
-
-func isHost(s string) bool {
-	return len(validation.IsDNS1123Subdomain(s)) == 0 || len(validation.IsValidIP(nil, s)) == 0
 }

@@ -24,7 +24,7 @@ func TestValidateAcceptsWhatIsOrdinary(t *testing.T) {
 		for _, topology := range bothTopologies() {
 			cfg := config(topology)
 			change(&cfg)
-			if err := cfg.Validate(); err != nil {
+			if err := desired.Validate(cfg); err != nil {
 				t.Errorf("%s, %s: %v", name, topology, err)
 			}
 		}
@@ -81,7 +81,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(desired.TopologyHosted)
 			tc.change(&cfg)
-			err := cfg.Validate()
+			err := desired.Validate(cfg)
 			mustFail(t, err, tc.want...)
 			if err != nil && strings.Count(err.Error(), "\n") > 0 {
 				t.Errorf("one flag is wrong and the error has more than one:\n%v", err)

@@ -23,14 +23,6 @@ const (
 // plaintextXDS leaves the plaintext xDS port to the pod itself. Without an address istiod would serve it on its HTTP port (pilot/pkg/bootstrap/server.go).
 const plaintextXDS = "--grpcAddr=127.0.0.1:15010"
 
-// Names that the chart or istiod fixes.
-const (
-	caName         = "cacerts"
-	kubeconfigName = "istio-kubeconfig"
-	// webhookPort is the port of istiod's Service that leads to its webhooks (15017 in the pod).
-	webhookPort = 443
-)
-
 // mgmtValues are the chart values of the istiod release: a control plane for the Gateway API and nothing else.
 func mgmtValues(cfg Config) map[string]any {
 	return overlay(map[string]any{

@@ -114,7 +114,7 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 		return nil
 	}
 	e.open = func(way desired.PublishStrategy) error {
-		kinds := e.cfg.ExposureKinds(way, e.tlsRoutes)
+		kinds := desired.RouteKinds(e.cfg, way, e.tlsRoutes)
 		if len(kinds) == 0 || e.objects != nil {
 			return nil
 		}
@@ -135,13 +135,13 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 
 // findTLSRoutes finds the version of TLSRoutes that the cluster serves, if the strategy uses TLSRoutes.
 func (e *exposure) findTLSRoutes(ctx context.Context, way desired.PublishStrategy) error {
-	if way.Evidence() != desired.EvidenceTLSRoutes {
+	if desired.EvidenceOf(way) != desired.EvidenceTLSRoutes {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for _, version := range desired.TLSRouteVersions() {
-		kind := e.cfg.ExposureKinds(way, version)[0]
+		kind := desired.RouteKinds(e.cfg, way, version)[0]
 		var list metav1.APIResourceList
 		// client-go's discovery client does not support deadlines.
 		err := e.core.Get().AbsPath("/apis/" + kind.GVK.GroupVersion().String()).Do(ctx).Into(&list)
@@ -164,7 +164,7 @@ func (e *exposure) watches(way desired.PublishStrategy) []*watch.Switch {
 	return map[desired.Evidence][]*watch.Switch{
 		desired.EvidenceRoutes:  {e.theirs, e.ours},
 		desired.EvidenceService: {e.service},
-	}[way.Evidence()]
+	}[desired.EvidenceOf(way)]
 }
 
 // observe chooses the strategy for the HostedControlPlane, unless one was chosen before. Then it adds the evidence
@@ -176,7 +176,7 @@ func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservat
 	if e == nil {
 		return nil
 	}
-	way, err := e.cfg.StrategyFor(into.ControlPlane)
+	way, err := desired.StrategyFor(e.cfg, into.ControlPlane)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
@@ -330,7 +330,7 @@ func (e *exposure) others() []desired.Kind {
 	if e.taken != nil {
 		taken = *e.taken
 	}
-	return e.cfg.OtherExposureKinds(taken)
+	return desired.OtherRouteKinds(e.cfg, taken)
 }
 
 // clear deletes the routes that an earlier run with another strategy created. It does so once per kind. If a kind is

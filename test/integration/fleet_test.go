@@ -21,6 +21,7 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/untouched"
@@ -130,7 +131,7 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 	for _, w := range installed {
 		guest := "guest of " + w.cfg.MgmtNamespace + " "
 		parts = append(parts, "mgmt apps/deployments "+w.cfg.MgmtNamespace+"/istiod-fleet", "mgmt /secrets "+w.cfg.MgmtNamespace+"/cacerts",
-			guest+"coordination.k8s.io/leases fleet/"+w.cfg.OwnershipLeases()[0].Name, guest+"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
+			guest+"coordination.k8s.io/leases fleet/"+desired.LeasesOf(w.cfg)[0].Name, guest+"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
 	}
 	if err := untouched.Compare(before, f.others(one), parts); err != nil {
 		t.Errorf("%s: %v", doing, err)

@@ -124,7 +124,7 @@ func (o *crdsOptions) guestOnly() (desired.Config, error) {
 		return cfg, err
 	}
 	cfg.GuestKubeconfigSecret = o.guest.secret
-	return cfg, cfg.Validate()
+	return cfg, desired.Validate(cfg)
 }
 
 // quietTime is for how long nothing of the guest must have become known before all is taken to be: searches for objects end one by one.

@@ -97,7 +97,7 @@ func (o *planOptions) config() (desired.Config, error) {
 	if err := errors.Join(o.missing(), publishErr, valuesErr, resourcesErr, peersErr, crdsErr); err != nil {
 		return desired.Config{}, err
 	}
-	return cfg, cfg.Validate()
+	return cfg, desired.Validate(cfg)
 }
 
 func (o *planOptions) missing() error {

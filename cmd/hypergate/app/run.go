@@ -83,7 +83,7 @@ func (o *runOptions) run(ctx context.Context) error {
 		return fmt.Errorf("--istiod-guest-server: %w", err)
 	}
 	cfg.GuestServer, cfg.GuestKubeconfigSecret = o.istiodGuestServer, o.guestSecret
-	if err := cfg.Validate(); err != nil {
+	if err := desired.Validate(cfg); err != nil {
 		return err
 	}
 	probe, err := probe(cfg.Topology, o.publishProbe)
