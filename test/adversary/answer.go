@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// target is what the path of a request names.
+// target is the resource that a request path names.
 type target struct {
 	key, resource, namespace, name, subresource string
 }
 
-// parse reads /api/<version>/… and /apis/<group>/<version>/….
+// parse splits a path of the form /api/<version>/… or /apis/<group>/<version>/….
 func parse(path string) (target, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var t target
@@ -87,7 +87,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *collection, t t
 	case t.subresource == "token":
 		s.token(w, c, t)
 	case r.URL.Query().Get("dryRun") != "":
-		// istiod's webhook works: it rejects the object that hypergate sends to see that.
+		// A working webhook of istiod rejects the object that hypergate sends to probe it.
 		status(w, http.StatusBadRequest, "BadRequest", `admission webhook "rev.validation.istio.io" denied the request: configuration is invalid`, nil)
 	default:
 		s.write(w, r, c, t)
@@ -150,7 +150,7 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, c *collection, t
 	}
 }
 
-// tokenLifetime is how long each token is valid, whatever was asked for.
+// tokenLifetime is the validity of each token, whatever lifetime the client requested.
 const tokenLifetime = time.Hour
 
 func (s *Server) token(w http.ResponseWriter, c *collection, t target) {
@@ -175,7 +175,7 @@ func (s *Server) token(w http.ResponseWriter, c *collection, t target) {
 	}}))
 }
 
-// Deny answers as an API server does whose webhook denied the request.
+// Deny answers as an API server does when a webhook denies the request.
 func Deny(w http.ResponseWriter, message string) {
 	status(w, http.StatusForbidden, "Forbidden", `admission webhook "evil.example.com" denied the request: `+message, nil)
 }
@@ -196,10 +196,10 @@ func status(w http.ResponseWriter, code int, reason, message string, details obj
 func answer(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client hung up
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client hung up
 }
 
-// form is an object as it was asked for: whole, or its metadata.
+// form returns an object in the requested form: the whole object, or only its metadata.
 func form(r *http.Request, o object) object {
 	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return o
@@ -207,7 +207,7 @@ func form(r *http.Request, o object) object {
 	return object{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": o["metadata"]}
 }
 
-// selects reports whether a list or watch shows this object.
+// selects reports whether a list or watch includes this object.
 func selects(r *http.Request, namespace string, o object) bool {
 	if o == nil {
 		return false

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sent is the object that a request carries, in JSON, YAML or Protobuf. client-go's clients of built-in kinds, such as
-// leader election's, send Protobuf.
+// sent returns the object in the body of a request, in JSON, YAML or Protobuf. client-go's clients of built-in kinds
+// send Protobuf, for example leader election.
 func sent(r *http.Request) (object, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -40,7 +40,8 @@ func sent(r *http.Request) (object, error) {
 	return body, nil
 }
 
-// patch answers server-side apply, in which what is applied replaces each field of the top level, and merge patches of a status.
+// patch answers server-side apply and merge patches of a status. An apply replaces each top-level field that it
+// contains.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t target) {
 	body, err := sent(r)
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t 
 	}
 }
 
-// patched writes a patch. The caller holds the lock; the object is a copy.
+// patched applies a patch and returns the status code and a copy of the object. The caller holds the lock.
 func (s *Server) patched(c *collection, t target, body object, isApply bool, manager string) (int, object) {
 	old := clone(c.objects[t.namespace+"/"+t.name])
 	switch {
@@ -77,7 +78,7 @@ func (s *Server) patched(c *collection, t target, body object, isApply bool, man
 	}
 }
 
-// write answers a creation, or the replacement of an object: leader election writes its Lease so.
+// write answers the creation or the replacement (PUT) of an object. Leader election replaces its Lease this way.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, c *collection, t target) {
 	body, err := sent(r)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, c *collection, t 
 	}
 }
 
-// written writes an object whole. The caller holds the lock; the object is a copy.
+// written stores a whole object and returns the status code and a copy of the object. The caller holds the lock.
 func (s *Server) written(c *collection, t target, body object, isNew bool) (int, object) {
 	old := c.objects[t.namespace+"/"+t.name]
 	switch {
@@ -127,7 +128,7 @@ func conflicts(body, old object) bool {
 	return want != "" && want != text(meta(old)["resourceVersion"])
 }
 
-// patchedStatus is a status after a patch. Conditions that are applied are a map by type; a merge patch replaces the list.
+// patchedStatus returns a status after a patch. An apply merges conditions by type. A merge patch replaces the list.
 func patchedStatus(old, patch any, isApply bool) object {
 	out, _ := old.(object)
 	if out == nil {
@@ -160,7 +161,7 @@ func merged(old, patch any) []any {
 	return out
 }
 
-// apply writes what a manager applies, unless it has just applied the same.
+// apply writes the object that a manager applies, unless the manager's previous apply was identical.
 func (s *Server) apply(c *collection, t target, manager string, body, old object) (int, object) {
 	hash := hashOf(body)
 	key := t.key + " " + t.namespace + "/" + t.name
@@ -196,13 +197,14 @@ func (s *Server) apply(c *collection, t target, manager string, body, old object
 func hashOf(body object) string {
 	data, err := yaml.Marshal(body)
 	if err != nil {
-		panic(err) // it was read from YAML
+		panic(err) // impossible: the body was read from YAML
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:6])
 }
 
-// managedFields are the entries of the other managers, and one for this manager. Its fields are a name for what was applied.
+// managedFields returns the entries of the other managers and a new entry for this manager. The only field in that
+// entry is a hash of the applied object.
 func managedFields(old any, manager, apiVersion, hash string) []any {
 	entries, _ := old.([]any)
 	out := slices.DeleteFunc(slices.Clone(entries), func(entry any) bool {
@@ -214,7 +216,8 @@ func managedFields(old any, manager, apiVersion, hash string) []any {
 	})
 }
 
-// workingStatus is the status that a cluster's controllers write at once for what hypergate waits for; nil: none.
+// workingStatus returns the status that a cluster's controllers write and hypergate waits for. It returns nil for
+// kinds without such a status.
 func workingStatus(kind string, generation float64) object {
 	switch kind {
 	case "Deployment":

@@ -16,20 +16,22 @@ import (
 )
 
 const (
-	// longestLogged is the longest line that hypergate logs.
+	// longestLogged is the maximum length of a line in hypergate's log.
 	longestLogged = 4 << 10
-	// mostHeap is how much more heap a hostile answer may cost in this process, which has both API servers in it as well. What hypergate
-	// itself takes is measured by the bench.
+	// mostHeap is the maximum growth of the heap because of a hostile answer. This process also runs both API
+	// servers. The bench measures the memory of hypergate alone.
 	mostHeap = 64 << 20
 )
 
-// ours reports whether a request writes what a GatewayClass leads to: not the namespace and the claims, without which nothing is planned.
+// ours reports whether a request writes an object that exists because of a GatewayClass. The namespace and the claims
+// do not count, because hypergate plans nothing without them.
 func ours(r *http.Request) bool {
 	return r.Method == http.MethodPatch && !strings.Contains(r.URL.Path, "leases") && !strings.HasSuffix(r.URL.Path, "/namespaces/openshift-ingress") &&
 		!strings.Contains(r.URL.Path, crdResource)
 }
 
-// TestLongDenials: a webhook of the guest denies all that hypergate writes, with megabytes of text. That is said once, and short.
+// TestLongDenials checks that hypergate reports a denial once and briefly. A webhook in the guest denies all writes
+// of hypergate with megabytes of text.
 func TestLongDenials(t *testing.T) {
 	m, g, log := start(t)
 	text := strings.Repeat("z\\n\\u202e", 1<<19)
@@ -70,7 +72,8 @@ func TestLongDenials(t *testing.T) {
 	}
 }
 
-// TestAWatchThatComesAndGoesIsLoggedSeldom: the guest's API server answers each other watch of GatewayClasses with an error of a megabyte.
+// TestAWatchThatComesAndGoesIsLoggedSeldom checks that a failing watch does not fill the log. The guest's API server
+// answers every second watch of GatewayClasses with an error of 1 MiB.
 func TestAWatchThatComesAndGoesIsLoggedSeldom(t *testing.T) {
 	_, g, log := start(t)
 	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"` + strings.Repeat("z", 1<<20) + `"}`
@@ -97,8 +100,11 @@ func TestAWatchThatComesAndGoesIsLoggedSeldom(t *testing.T) {
 	}
 }
 
-// TestATokenOfAnySizeIsNotTaken: a mutating webhook adds audiences to the request for istiod's token, and the guest signs them. Nothing of it
-// goes to the management side, the condition says so, and when the webhook is gone istiod gets a token.
+// TestATokenOfAnySizeIsNotTaken checks that hypergate refuses a token that is too large. A mutating webhook adds
+// audiences to the TokenRequest for istiod, and the guest signs them.
+//
+// Nothing of the token reaches the management side, and the condition gives the reason. When the webhook is gone,
+// istiod gets a token.
 func TestATokenOfAnySizeIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"100 KiB": 100 << 10, "16 MiB": 16 << 20} {
@@ -149,13 +155,14 @@ func TestATokenOfAnySizeIsNotTaken(t *testing.T) {
 	}
 }
 
-// classSays reports whether a condition of a class has this text in its message.
+// classSays reports whether the status of a class contains this text.
 func classSays(g *adversary.Server, class, what string) bool {
 	return strings.Contains(fmt.Sprint(g.Get(classAPI, classes, "", class)["status"]), what)
 }
 
-// TestAnObjectThatComesBackLargerIsNamed: a mutating webhook adds half of what an API server takes to a ConfigMap of ours. The condition names
-// it, and it is not written over and over.
+// TestAnObjectThatComesBackLargerIsNamed checks the report about an object that a webhook enlarges. A mutating
+// webhook adds 300 KiB to a ConfigMap of hypergate. The condition names the ConfigMap, and hypergate does not write
+// it repeatedly.
 func TestAnObjectThatComesBackLargerIsNamed(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
@@ -183,11 +190,11 @@ func TestAnObjectThatComesBackLargerIsNamed(t *testing.T) {
 		return reported(m, "applying ConfigMap ") && reported(m, "a mutating webhook may add to it")
 	})
 	first := writes.Load()
-	for i := range 30 { // each is an event that a pass follows
+	for i := range 30 { // each change triggers a pass
 		putClass(g, fmt.Sprintf("more-%d", i))
 		eventually(t, "it is told", func() bool { return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap") })
 	}
-	if more := writes.Load() - first; more > 40 { // what each class has of its own, once
+	if more := writes.Load() - first; more > 40 { // each class has its own ConfigMap, written once
 		t.Errorf("%d writes of ConfigMaps, %d before", more, first)
 	}
 }

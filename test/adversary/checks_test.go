@@ -18,7 +18,7 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// ask is what a health check or the metrics answer; empty when nothing answers.
+// ask returns the response of a health check or metrics URL, or an empty string if nothing answers.
 func ask(t *testing.T, url string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -34,7 +34,7 @@ func ask(t *testing.T, url string) string {
 	return string(body)
 }
 
-// passes is how many passes there were, as the metrics show it.
+// passes returns the number of passes, as lines of the metrics.
 func passes(t *testing.T, metrics string) string {
 	t.Helper()
 	var out []string
@@ -46,7 +46,7 @@ func passes(t *testing.T, metrics string) string {
 	return strings.Join(out, "")
 }
 
-// freeAddress is an address at which nothing listens yet.
+// freeAddress returns an address at which nothing listens yet.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -57,8 +57,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// clusterAPI is a management side of Cluster API: the guest's kubeconfig in a Secret, and the Cluster that it belongs
-// to.
+// clusterAPI returns a management side of Cluster API: the guest's kubeconfig in a Secret, and the Cluster that owns
+// it.
 func clusterAPI(t *testing.T, g *adversary.Server) *adversary.Server {
 	t.Helper()
 	m := adversary.Mgmt(t, mgmtNS)
@@ -83,8 +83,8 @@ func putCluster(m *adversary.Server, spec string) {
 		"status: {initialization: {controlPlaneInitialized: true}}}")
 }
 
-// TestChecksAndMetricsWhilePassesRun is for -race: the health checks of both sides and the metrics are asked from other
-// goroutines than the worker's, while what both sides show changes.
+// TestChecksAndMetricsWhilePassesRun is for the race detector. Other goroutines than the worker's request the health
+// checks and the metrics, while the objects of both sides change.
 func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 	const changes = 150
 	for name, tc := range map[string]struct {
@@ -130,7 +130,7 @@ func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 			var asking sync.WaitGroup
 			for _, url := range []string{health + "/readyz/guest", health + "/readyz/management", health + "/healthz", metrics + "/metrics"} {
 				asking.Go(func() {
-					next := time.NewTicker(5 * time.Millisecond) // without a pause, the passes hardly get a processor
+					next := time.NewTicker(5 * time.Millisecond) // without a pause, the passes get almost no CPU time
 					defer next.Stop()
 					for {
 						select {

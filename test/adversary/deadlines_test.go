@@ -15,13 +15,13 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// What no request may last for: other than watches, and watches.
+// The maximum durations of requests: of watches, and of all others.
 const (
 	requestLimit = 40 * time.Second
 	watchLimit   = 11 * time.Minute
 )
 
-// deadlines records how long the requests of a side could last. It is the innermost transport: each request passes
+// deadlines records the deadlines of all requests to one side. It is the innermost transport, so each request passes
 // through it.
 type deadlines struct {
 	side string
@@ -53,7 +53,7 @@ func (d *deadlines) record(r *http.Request) {
 	end, bounded := r.Context().Deadline()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// The last part that names no object: what a request is about.
+	// Record each path element after the API prefix, because one of them is the resource.
 	parts := strings.Split(r.URL.Path, "/")
 	for _, part := range parts[2:] {
 		d.seen[verb+" "+part] = true
@@ -63,7 +63,8 @@ func (d *deadlines) record(r *http.Request) {
 	}
 }
 
-// check reports requests that could last too long, and those that were not made: the test would say nothing of them.
+// check reports requests without a sufficient deadline. It also reports kinds of requests that were not made, because
+// they were not checked.
 func (d *deadlines) check(t *testing.T, kinds ...string) {
 	t.Helper()
 	d.mu.Lock()
@@ -78,8 +79,8 @@ func (d *deadlines) check(t *testing.T, kinds ...string) {
 	}
 }
 
-// TestEveryRequestHasADeadline goes through the requests of a controller's life: it takes the Lease, installs, renews,
-// reports, and removes what it installed. A request that a later change adds is covered as well.
+// TestEveryRequestHasADeadline checks the requests of a controller's whole life: it takes the Lease, installs,
+// renews, reports, and removes the installation. Requests that later changes add are checked too.
 func TestEveryRequestHasADeadline(t *testing.T) {
 	t.Parallel()
 	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
@@ -110,8 +111,8 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 		"DELETE validatingwebhookconfigurations", "WATCH gatewayclasses", "WATCH customresourcedefinitions")
 }
 
-// TestHealthWhileTheGuestDoesNotAnswer: /healthz says how the worker is, and an outage of the guest is not a reason to
-// restart.
+// TestHealthWhileTheGuestDoesNotAnswer checks that /healthz reports the state of the worker only. An outage of the
+// guest is not a reason to restart.
 func TestHealthWhileTheGuestDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)

@@ -1,13 +1,16 @@
-// Package adversary plays the API servers of both sides for stories in which the whole controller runs against a guest that lies.
+// Package adversary provides fake API servers for both sides. Tests use it to run the whole controller against a
+// guest that lies.
 //
 // # Responsibility
 //
-// A Server keeps objects and answers what client-go asks: reads, lists, watches with and without initial events, server-side apply,
-// status patches, deletion with preconditions and TokenRequests. Each write is one version. A test changes objects (Put, Delete), takes the
-// place of any answer (Between), and turns time back (Backup, Restore). Mgmt and Guest are servers with what each side serves.
+// A Server stores objects and answers the requests of client-go: reads, lists, watches with and without initial
+// events, server-side apply, status patches, deletion with preconditions and TokenRequests. Each write increments the
+// version by one. A test changes objects (Put, Delete), replaces any answer (Between), and rolls the state back
+// (Backup, Restore). Mgmt and Guest return servers with the kinds that each side serves.
 //
-// It is not a conformance tool. Admission, RBAC, schemas and field ownership are decided by a real API server only: tests of those use
-// packages test/cluster/planes and test/integration. Package fakeapi is the smaller one, for unit tests that only read.
+// The server is not a conformance tool. Only a real API server decides on admission, RBAC, schemas and field
+// ownership. Tests of those use packages test/cluster/planes and test/integration. Package fakeapi is smaller. It is
+// for unit tests that only read.
 //
 // # Workflow
 //
@@ -18,9 +21,9 @@
 //
 // # Invariants
 //
-//   - Nothing depends on how fast the machine is: a request waits for a channel or for its client, never for time to pass.
+//   - Nothing depends on the speed of the machine. A request waits for a channel or for its client, never for a time.
 //   - Every method may be called while requests are under way.
 //   - A server ends with its test.
 //
-// The stories are in this package's tests. They need neither root nor the real servers.
+// The tests in this package need neither root nor the real servers.
 package adversary

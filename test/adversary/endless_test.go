@@ -14,15 +14,18 @@ import (
 )
 
 const (
-	// mostHeld is how much more may live in memory after an attack than before it: what watches keep, and one message. The servers are in the
-	// same process, and have a part of it.
+	// mostHeld is the maximum growth of the live heap by an attack: what the watches keep, and one message. The
+	// servers are in the same process and use part of it.
 	mostHeld = 32 << 20
-	// mostAnonymous is how much anonymous memory the process may have more, of which the servers have a part.
+	// mostAnonymous is the maximum growth of the process's anonymous memory, which includes the servers.
 	mostAnonymous = 64 << 20
 )
 
-// TestEndlessList: an aggregated API server of the guest's admin streams GatewayClasses of another controller without end: as a list, as a list
-// of objects that are large, or as events after the list. hypergate reads up to a bound, reports it, pauses, and recovers by itself.
+// TestEndlessList checks that hypergate limits what it reads. The guest's administrator runs an aggregated API server
+// that streams GatewayClasses of another controller without end: as a list, as a list of large objects, or as events
+// after the list.
+//
+// hypergate reads up to a limit, reports the limit, pauses, and recovers without help.
 func TestEndlessList(t *testing.T) {
 	large := strings.Repeat("m", 32<<10-1)
 	for _, test := range []struct {
@@ -72,7 +75,7 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
-// statusOf has n conditions with a message.
+// statusOf returns a status with n conditions that have this message, as JSON.
 func statusOf(message string, n int) string {
 	var conditions []string
 	for i := range n {
@@ -94,7 +97,7 @@ func sendListEnd(w http.ResponseWriter) {
 		`"metadata":{"resourceVersion":"9999","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"controllerName":"x"}}}`)
 }
 
-// liveHeap is how much memory is in use after a garbage collection.
+// liveHeap returns the heap memory in use after a garbage collection, in bytes.
 func liveHeap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -103,7 +106,7 @@ func liveHeap() int64 {
 	return int64(s.HeapAlloc)
 }
 
-// anonymousMemory is RssAnon of this process.
+// anonymousMemory returns RssAnon of this process, in bytes.
 func anonymousMemory(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")

@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// identified is a guest that is known by the UID of its namespace kube-system.
+// identified returns a guest with this UID of the namespace kube-system, which identifies the guest.
 func identified(t *testing.T, uid string) *adversary.Server {
 	t.Helper()
 	g := adversary.Guest(t)
@@ -20,9 +20,9 @@ func identified(t *testing.T, uid string) *adversary.Server {
 	return g
 }
 
-// The kubeconfig of another guest: two hosted clusters, each with its hypergate, and one of them gets the kubeconfig of
-// the other's guest by mistake. It goes on with its own, writes nothing anywhere, and names the problem until the right
-// kubeconfig is back.
+// TestTheKubeconfigOfAnotherGuest has two hosted clusters, each with its own hypergate. One of them gets the
+// kubeconfig of the other guest by mistake. This hypergate continues with its own guest, writes nothing anywhere, and
+// reports the problem until the right kubeconfig is back.
 func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	t.Parallel()
 	g1, g2 := identified(t, "guest-1"), identified(t, "guest-2")
@@ -54,7 +54,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	wrong.Store(true)
 	eventually(t, "the problem is reported", func() bool { return reported(m1, "it leads to another guest") })
 	for _, request := range append(written(g2, since2), written(g1, since1)...) {
-		if !strings.Contains(request, "/gatewayclasses/demo/status") { // what was proven a moment ago may still be reported
+		if !strings.Contains(request, "/gatewayclasses/demo/status") { // a result that was proven before may still be reported
 			t.Error("a write in a guest:", request)
 		}
 	}
@@ -69,7 +69,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	}
 	same()
 
-	// It goes on with the guest that is its own.
+	// hypergate continues with its own guest.
 	putClass(g1, "later")
 	eventually(t, "a class of its own guest is seen", func() bool {
 		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-later")

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Liar makes what no honest API server answers. One seed makes the same lies in the same order. It is for one goroutine.
+// Liar makes values that no honest API server returns. The same seed makes the same lies in the same order. A Liar is
+// not safe for concurrent use.
 type Liar struct {
 	*rand.Rand
-	// Longest is the size of the longest text.
+	// Longest is the size of the longest text, in bytes.
 	Longest int
 }
 
-// NewLiar makes a liar from a seed.
+// NewLiar returns a Liar with this seed.
 func NewLiar(seed uint64, longest int) *Liar {
-	return &Liar{Rand: rand.New(rand.NewPCG(seed, seed)), Longest: longest} //nolint:gosec // one seed, the same lies
+	return &Liar{Rand: rand.New(rand.NewPCG(seed, seed)), Longest: longest} //nolint:gosec // the same seed must make the same lies
 }
 
-// Lie puts a value that does not belong there at one place of an object of this shape, and returns where that is.
+// Lie puts an invalid value at one place of an object of this shape, and returns the path of that place.
 func (l *Liar) Lie(o map[string]any, shape *Shape) (where string) {
 	var path []string
 	at := o
@@ -47,7 +48,7 @@ func (l *Liar) Lie(o map[string]any, shape *Shape) (where string) {
 	}
 }
 
-// deeper decides whether the lie is told further down.
+// deeper decides whether the lie goes further down the object.
 func (l *Liar) deeper(s *Shape, depth int) bool {
 	switch s.Type {
 	case Object:
@@ -61,7 +62,7 @@ func (l *Liar) deeper(s *Shape, depth int) bool {
 	}
 }
 
-// field is the name of a field of a shape, or a key of a map, there or made up.
+// field returns the name of a field of the shape. For a map it returns an existing or an invented key.
 func (l *Liar) field(o map[string]any, shape *Shape) string {
 	names := slices.Sorted(maps.Keys(shape.Fields))
 	if shape.Type == Map {
@@ -73,7 +74,7 @@ func (l *Liar) field(o map[string]any, shape *Shape) string {
 	return names[l.IntN(len(names))]
 }
 
-// at is the shape of a field, or of a value of a map.
+// at returns the shape of a field, or of a value of a map.
 func (s *Shape) at(field string) *Shape {
 	if found := s.Fields[field]; found != nil {
 		return found
@@ -89,7 +90,7 @@ func listOf(v any) []any {
 	return list
 }
 
-// value is a value for a place of this type: of another type, or of this type and not as anyone expects.
+// value returns a value for a place of this type: one of another type, or an unexpected one of the same type.
 func (l *Liar) value(t Type) any {
 	if l.IntN(3) == 0 {
 		switch t {
@@ -143,7 +144,7 @@ func (l *Liar) object() any {
 	return out
 }
 
-// nestedDeepest is below the depth at which encoding/json gives up (10,000).
+// nestedDeepest is less than the depth at which encoding/json gives up (10,000).
 const nestedDeepest = 5000
 
 func (l *Liar) nested() any {
@@ -158,7 +159,7 @@ func (l *Liar) nested() any {
 	return out
 }
 
-// Text is a text that is not what a name, a version, a path or a message should be.
+// Text returns a text that is not a valid name, version, path or message.
 func (l *Liar) Text() string {
 	texts := []string{
 		"", " ", "a", "..", "../../../api/v1/secrets", "a/b", "A_b", "-", "0", "true", "null", "{{ .Values }}", "$(HOSTNAME)", "%s%n%d",
@@ -173,7 +174,7 @@ func (l *Liar) Text() string {
 	return text
 }
 
-// Long is a long text that repeats another one.
+// Long returns a long text that repeats the given one.
 func (l *Liar) Long(of string) string {
 	size := 1 << (4 + l.IntN(28))
 	size = min(size, l.Longest)

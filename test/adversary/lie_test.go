@@ -12,7 +12,8 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// One seed makes the same lies, each is JSON, and in the end there was one at each place of a Lease.
+// TestLies checks that one seed always makes the same lies, and that each lie is valid JSON. Over many lies, several
+// listed places of a Lease are reached.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	const n = 5000
@@ -40,7 +41,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// A type that has itself as a field has a shape, too; a schema has the shape of what it allows.
+// TestShapes checks that a type which contains itself has a shape, and that a schema has the shape of what it allows.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	if n := adversary.ShapeOfType(apiextensionsv1.CustomResourceDefinition{}).Paths(); n < 1000 {

@@ -24,23 +24,23 @@ func endlessNamespaces(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// versionOf is the version of an object.
+// versionOf returns the resource version of an object.
 func versionOf(o map[string]any) any {
 	metadata, _ := o["metadata"].(map[string]any)
 	return metadata["resourceVersion"]
 }
 
-// ahead is a clock that is fast by some time.
+// ahead is a clock that is fast by this duration.
 type ahead time.Duration
 
-// Now is the time that it shows.
+// Now returns the time of the clock.
 func (a ahead) Now() time.Time { return time.Now().Add(time.Duration(a)) }
 
-// Since is how long ago that was, as the clock shows it.
+// Since returns the time since t on this clock.
 func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
 
-// TestAGuestWithTooManyNamespaces: a process that starts cannot find out whether the guest is the management cluster.
-// It installs nothing, and an istiod that is there keeps its token.
+// TestAGuestWithTooManyNamespaces checks a process that starts and cannot find out whether the guest is the
+// management cluster. It installs nothing, and an existing istiod keeps its token.
 func TestAGuestWithTooManyNamespaces(t *testing.T) {
 	t.Parallel()
 	tokens := func(g *adversary.Server) int {

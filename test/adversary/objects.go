@@ -14,23 +14,24 @@ import (
 
 type object = map[string]any
 
-// change is one event of a watch, with what the object was before it.
+// change is one event of a watch, with the object before the event.
 type change struct {
 	kind     string // ADDED, MODIFIED or DELETED
 	now, old object
 }
 
-// collection is the objects of one kind, in all namespaces.
+// collection holds the objects of one kind, in all namespaces.
 type collection struct {
 	key, apiVersion, kind string
-	objects               map[string]object // by <namespace>/<name>
+	objects               map[string]object // keys: <namespace>/<name>
 	watchers              map[chan change]bool
 }
 
-// watchBuffer is how many changes a watch may be behind. Beyond that it ends, as kube-apiserver ends the watch of a slow client.
+// watchBuffer is the number of changes that a watch may be behind. Beyond that the watch ends, as kube-apiserver ends
+// the watch of a slow client.
 const watchBuffer = 4096
 
-// Serve serves a kind.
+// Serve makes the server serve a kind.
 func (s *Server) Serve(apiVersion, resource, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +40,8 @@ func (s *Server) Serve(apiVersion, resource, kind string) {
 	}
 }
 
-// Put writes an object, a YAML text without apiVersion and kind. It takes the place of one with the same name, but keeps its UID.
+// Put stores an object, given as YAML without apiVersion and kind. It replaces an object with the same name, but
+// keeps the UID.
 func (s *Server) Put(apiVersion, resource, text string) {
 	var o object
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
@@ -48,37 +50,37 @@ func (s *Server) Put(apiVersion, resource, text string) {
 	s.PutObject(apiVersion, resource, o)
 }
 
-// PutObject is Put of an object that is no text.
+// PutObject stores an object as Put does, but takes it as a map.
 func (s *Server) PutObject(apiVersion, resource string, o map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.collections[apiVersion+"/"+resource]
 	written := s.put(c, normal(o))
-	delete(s.applied, c.key+" "+keyOf(written)) // what others wrote, the next apply writes again
+	delete(s.applied, c.key+" "+keyOf(written)) // the next apply must write again, because the object has changed
 }
 
-// Delete removes an object, if it is there.
+// Delete removes an object, if it exists.
 func (s *Server) Delete(apiVersion, resource, namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(s.collections[apiVersion+"/"+resource], namespace+"/"+name)
 }
 
-// Names are the objects of a kind, each as <namespace>/<name>, sorted.
+// Names returns the objects of a kind, each as <namespace>/<name>, sorted.
 func (s *Server) Names(apiVersion, resource string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.collections[apiVersion+"/"+resource].objects))
 }
 
-// Get is a copy of an object; nil: it does not exist.
+// Get returns a copy of an object, or nil if it does not exist.
 func (s *Server) Get(apiVersion, resource, namespace, name string) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return clone(s.collections[apiVersion+"/"+resource].objects[namespace+"/"+name])
 }
 
-// Objects are copies of all objects, each by <group/version>/<resource> <namespace>/<name>.
+// Objects returns copies of all objects, with keys of the form "<group/version>/<resource> <namespace>/<name>".
 func (s *Server) Objects() map[string]map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,13 +93,13 @@ func (s *Server) Objects() map[string]map[string]any {
 	return out
 }
 
-// Backup is a copy of everything, and the version that it is of.
+// Backup is a copy of all objects, with the server's version at that time.
 type Backup struct {
 	Version int
 	objects map[string]map[string]object
 }
 
-// Backup copies everything.
+// Backup returns a copy of all objects.
 func (s *Server) Backup() Backup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +110,8 @@ func (s *Server) Backup() Backup {
 	return out
 }
 
-// Restore puts a backup in the place of everything, as a restored etcd does: watches end, and versions go on from that of the backup.
+// Restore replaces all objects with a backup, as a restored etcd does. All watches end, and versions continue from
+// that of the backup.
 func (s *Server) Restore(b Backup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,14 +130,14 @@ func (s *Server) Drop() {
 	s.drop()
 }
 
-// Pass lets n versions pass, as writes of others do.
+// Pass increments the version by n, as n writes of others would.
 func (s *Server) Pass(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version += n
 }
 
-// Version is the version of the last write.
+// Version returns the version of the last write.
 func (s *Server) Version() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +197,7 @@ func (c *collection) send(e change) {
 	}
 }
 
-// normal is a copy with the number types that clone takes.
+// normal returns a copy with the number types that clone accepts.
 func normal(o object) object {
 	out := object{}
 	data, err := json.Marshal(o)
@@ -222,7 +225,7 @@ func cloneAll(all map[string]object) map[string]object {
 	return out
 }
 
-// keyOf is <namespace>/<name>.
+// keyOf returns <namespace>/<name>.
 func keyOf(o object) string {
 	m := meta(o)
 	return text(m["namespace"]) + "/" + text(m["name"])

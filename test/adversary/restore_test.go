@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The guest's etcd restored in place: its watches resume at versions of the future. kube-apiserver accepts that and
-// shows nothing until its versions have caught up (kubernetes#107457).
+// TestTheGuestsEtcdIsRestored restores the guest's etcd in place, so watches resume at versions of the future.
+// kube-apiserver accepts such watches and shows nothing until its versions have caught up (kubernetes#107457).
 func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
@@ -20,7 +20,7 @@ func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	eventually(t, "another class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-later") })
 
 	g.Restore(backup)
-	g.Pass(500) // the API server's own controllers
+	g.Pass(500) // writes of the API server's own controllers
 	g.Delete("v1", "configmaps", "openshift-ingress", "istio-rev-gatewayclass-demo")
 	g.Delete(webhookAPI, webhooks, "", "istio-validator-rev-openshift-ingress")
 	putClass(g, "after")
@@ -31,12 +31,12 @@ func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	eventually(t, "what only the class of before the restore had is gone", func() bool { return !strings.Contains(configMaps(), "gatewayclass-later") })
 }
 
-// An API server that lost everything and comes back with higher versions than before: no version number shows that time
-// went backwards.
+// TestAnEtcdThatIsEmptyAndAhead has an API server that lost everything and comes back with higher versions than
+// before. No version number shows that the state went back.
 func TestAnEtcdThatIsEmptyAndAhead(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
-	empty := g.Backup() // the CRDs
+	empty := g.Backup() // the CRDs only
 	putClass(g, "demo")
 	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
 	before := strings.Join(g.Names("rbac.authorization.k8s.io/v1", "clusterroles"), " ")

@@ -46,7 +46,7 @@ func config() desired.Config {
 	return cfg
 }
 
-// logged is what a controller logged: the beginning, and how much it was.
+// logged holds the beginning of a controller's log, and the log's size.
 type logged struct {
 	mu             sync.Mutex
 	text           bytes.Buffer
@@ -54,7 +54,8 @@ type logged struct {
 }
 
 const (
-	// logKept is how much of a log a test keeps, and logLine how much of each line.
+	// logKept is the number of bytes of a log that a test keeps. logLine is the number of bytes that it keeps of each
+	// line.
 	logKept = 1 << 20
 	logLine = 2000
 )
@@ -70,10 +71,10 @@ func (l *logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// String is the beginning of the log.
+// String returns the beginning of the log.
 func (l *logged) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.text.String() }
 
-// size is how many bytes were logged, and how many were in the longest line.
+// size returns the size of the log and of its longest line, in bytes.
 func (l *logged) size() (all, longest int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +99,7 @@ func run(t *testing.T, m, g *adversary.Server, change ...option) *logged {
 	return log
 }
 
-// runUntil runs a controller against two sides until stop is called, which returns what it ended with.
+// runUntil runs a controller against two sides until stop is called. stop returns the controller's error.
 func runUntil(t *testing.T, m, g *adversary.Server, change ...option) (log *logged, stop func() error) {
 	t.Helper()
 	source, err := charts.Embedded()
@@ -125,7 +126,8 @@ func runUntil(t *testing.T, m, g *adversary.Server, change ...option) (log *logg
 	})
 }
 
-// start runs a controller against two sides with a HostedControlPlane and no GatewayClass, and returns when the CRDs are there.
+// start runs a controller against two sides with a HostedControlPlane and no GatewayClass. It returns when the CRDs
+// are installed.
 func start(t *testing.T, change ...option) (m, g *adversary.Server, log *logged) {
 	t.Helper()
 	m, g = adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
@@ -135,7 +137,7 @@ func start(t *testing.T, change ...option) (m, g *adversary.Server, log *logged)
 	return m, g, log
 }
 
-// hcp is a HostedControlPlane with more fields in its spec, such as ", pausedUntil: 'true'".
+// hcp returns a HostedControlPlane as YAML. spec adds fields to its spec, for example ", pausedUntil: 'true'".
 func hcp(spec string) string { return adversary.HostedControlPlane(mgmtNS, spec) }
 
 func putHCP(m *adversary.Server, spec string) { m.Put(hcpVersion, hcps, hcp(spec)) }
@@ -144,18 +146,18 @@ func putClass(g *adversary.Server, name string) {
 	g.Put(classAPI, classes, adversary.GatewayClass(name, "example.com/gateway-controller"))
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(holds, hang.Deadline, 10*time.Millisecond).Should(gomega.BeTrue(), what)
 }
 
-// installed reports whether both sides have what a GatewayClass of ours leads to.
+// installed reports whether both sides have the objects that a GatewayClass of hypergate leads to.
 func installed(m, g *adversary.Server) bool {
 	return len(m.Names("apps/v1", "deployments")) > 0 && len(g.Names(webhookAPI, webhooks)) > 0
 }
 
-// reported reports whether a condition of the HostedControlPlane has this text in its reason or message.
+// reported reports whether the reason or message of a condition of the HostedControlPlane contains this text.
 func reported(m *adversary.Server, what string) bool {
 	status, _ := m.Get(hcpVersion, hcps, mgmtNS, "guest1")["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)
@@ -165,7 +167,8 @@ func reported(m *adversary.Server, what string) bool {
 	})
 }
 
-// An honest guest: a GatewayClass leads to objects on both sides, and a pause is reported.
+// TestAnHonestGuest checks that a GatewayClass in an honest guest leads to objects on both sides, and that hypergate
+// reports a pause.
 func TestAnHonestGuest(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)

@@ -21,28 +21,30 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Server is an API server that has what a test and its clients put there.
+// Server is an API server that stores the objects which a test and its clients put there.
 type Server struct {
 	http *httptest.Server
 
 	mu          sync.Mutex
 	version     int
 	lastUID     int
-	collections map[string]*collection       // by <group/version>/<resource>
-	applied     map[string]map[string]string // what each manager applied last, as a hash, by object
+	collections map[string]*collection       // keys: <group/version>/<resource>
+	applied     map[string]map[string]string // hash of each manager's last apply, by object and manager
 	dropped     chan struct{}                // closed to end all watches
 	between     Handler
 	alter       Alteration
 	requests    []Request
 }
 
-// Handler answers a request in the server's place, and returns true, or leaves it to the server.
+// Handler answers a request in the server's place and returns true, or returns false to leave the request to the
+// server.
 type Handler func(http.ResponseWriter, *http.Request) bool
 
-// Alteration is what a server shows in place of an object: key is <group/version>/<resource>, and o is a copy that it may change.
+// Alteration returns the object that a server shows in place of o. The key is <group/version>/<resource>. o is a
+// copy, so the function may change it.
 type Alteration func(key string, o map[string]any) map[string]any
 
-// New starts a server that serves no kind. It ends with the test.
+// New starts a server that serves no kinds. The server ends with the test.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	certificate, err := ownCertificate()
@@ -63,33 +65,35 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// Config is how to reach the server.
+// Config returns the client configuration for the server.
 func (s *Server) Config() *rest.Config {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 	return &rest.Config{Host: s.http.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
 }
 
-// URL is where the server answers.
+// URL returns the address of the server.
 func (s *Server) URL() string { return s.http.URL }
 
 // Hangup closes all connections.
 func (s *Server) Hangup() { s.http.CloseClientConnections() }
 
-// Between sets what sees each request before the server does; nil: nothing. A handler that blocks must end with the request's context.
+// Between sets a handler that sees each request before the server does. Nil removes the handler. A handler that
+// blocks must return when the request's context ends.
 func (s *Server) Between(handler Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.between = handler
 }
 
-// Alter sets what changes each object that an answer or a watch shows; nil: nothing. What is stored stays as it is.
+// Alter sets a function that changes each object in answers and watches. Nil removes the function. The stored objects
+// do not change.
 func (s *Server) Alter(alteration Alteration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.alter = alteration
 }
 
-// altered is an object as it is shown.
+// altered returns an object as the server shows it.
 func (s *Server) altered(c *collection, o object) object {
 	s.mu.Lock()
 	alter := s.alter
@@ -97,10 +101,10 @@ func (s *Server) altered(c *collection, o object) object {
 	if alter == nil {
 		return o
 	}
-	return alter(c.key, clone(o)) // several watches show one change
+	return alter(c.key, clone(o)) // a copy, because several watches show the same change
 }
 
-// ServeHTTP records a request and answers it, by the test's handler if that takes it.
+// ServeHTTP records a request and answers it. The test's handler goes first.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, Request{At: time.Now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery})
@@ -112,7 +116,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Real(w, r)
 }
 
-// ownCertificate is a certificate of this server alone: a client that trusts one server must not trust another.
+// ownCertificate returns a certificate for this server alone. A client that trusts one server must not trust another.
 func ownCertificate() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Type is what JSON has at one place of an object.
+// Type is a JSON type at one place of an object.
 type Type string
 
-// The types that a shape has.
+// The types in a Shape.
 const (
 	Object  Type = "object"
 	Map     Type = "map"
@@ -25,17 +25,17 @@ const (
 	Any     Type = "any"
 )
 
-// Shape is which fields a kind has, and of which type each is.
+// Shape describes the fields of a kind and their types.
 type Shape struct {
 	Type   Type
-	Fields map[string]*Shape // of an object
-	Of     *Shape            // of each value of a map or an array
+	Fields map[string]*Shape // for an object
+	Of     *Shape            // the type of each value of a map or an array
 }
 
-// deepest is how far a shape goes down: some types, such as a CRD's schemas, have themselves as a field.
+// deepest limits the depth of a shape. Some types contain themselves, such as the schemas of a CRD.
 const deepest = 10
 
-// ShapeOfType is the shape of a kind that Go has a type for.
+// ShapeOfType returns the shape of a kind that has a Go type.
 func ShapeOfType(example any) *Shape { return shapeOfType(reflect.TypeOf(example), deepest) }
 
 func shapeOfType(t reflect.Type, depth int) *Shape {
@@ -71,7 +71,7 @@ func shapeOfType(t reflect.Type, depth int) *Shape {
 	}
 }
 
-// ownForm is the type of what writes its JSON itself; empty: it does not.
+// ownForm returns the JSON type of a Go type with its own marshaller, or an empty string for other types.
 func ownForm(t reflect.Type) Type {
 	switch reflect.Zero(t).Interface().(type) {
 	case metav1.Time, metav1.MicroTime, metav1.Duration, resource.Quantity:
@@ -102,7 +102,8 @@ func addFields(to *Shape, t reflect.Type, depth int) {
 	}
 }
 
-// ShapeOfSchema is the shape of a kind that a CRD defines: what is under openAPIV3Schema, without metadata, of which it says nothing.
+// ShapeOfSchema returns the shape of a kind that a CRD defines. The argument is the content of openAPIV3Schema. The
+// shape has no metadata, because the schema does not describe it.
 func ShapeOfSchema(schema map[string]any) *Shape {
 	of := func(key string) (map[string]any, bool) {
 		m, ok := schema[key].(map[string]any)
@@ -137,7 +138,7 @@ func ShapeOfSchema(schema map[string]any) *Shape {
 	}
 }
 
-// Paths are how many places a shape has at which a lie can be told.
+// Paths returns the number of places in a shape where a Liar can put a value.
 func (s *Shape) Paths() int {
 	n := 1
 	for _, field := range s.Fields {

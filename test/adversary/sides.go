@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Mgmt is the API server of the management side, with an empty namespace.
+// Mgmt returns the API server of the management side, with an empty namespace.
 func Mgmt(tb testing.TB, namespace string) *Server {
 	tb.Helper()
 	s := serving(tb, [][3]string{
@@ -23,7 +23,7 @@ func Mgmt(tb testing.TB, namespace string) *Server {
 	return s
 }
 
-// Guest is the API server of a guest that has nothing.
+// Guest returns the API server of a guest without any objects.
 func Guest(tb testing.TB) *Server {
 	tb.Helper()
 	return serving(tb, [][3]string{
@@ -57,19 +57,20 @@ func serving(tb testing.TB, kinds [][3]string) *Server {
 	return s
 }
 
-// HostedControlPlane is the text of one for Put, with more fields in its spec, such as ", pausedUntil: 'true'".
+// HostedControlPlane returns the YAML of a HostedControlPlane for Put. spec adds fields to its spec, for example ",
+// pausedUntil: 'true'".
 func HostedControlPlane(namespace, spec string) string {
 	return "{metadata: {namespace: " + namespace + ", name: guest1, uid: hcp-uid}, " +
 		"spec: {controllerAvailabilityPolicy: SingleReplica, clusterID: abc, releaseImage: x" + spec + "}, status: {conditions: []}}"
 }
 
-// GatewayClass is the text of one for Put.
+// GatewayClass returns the YAML of a GatewayClass for Put.
 func GatewayClass(name, controller string) string {
 	return "{metadata: {name: " + name + ", generation: 1}, spec: {controllerName: " + controller + "}}"
 }
 
-// WebhookFailsClosed reports whether the guest has istiod's webhook of revision rev and it fails closed, which is the
-// last write of an installation.
+// WebhookFailsClosed reports whether the guest has istiod's webhook of revision rev with failurePolicy Fail. This is
+// the last write of an installation.
 func WebhookFailsClosed(guest *Server) bool {
 	o := guest.Get("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "istio-validator-rev-openshift-ingress")
 	hooks, _ := o["webhooks"].([]any)

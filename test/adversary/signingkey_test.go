@@ -9,8 +9,11 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// A signing key that was replaced: the Secret with istiod's token is of before, and all that can be read off the token
-// fits. A hypergate that starts asks the guest whether it takes that token, once, and gets another one if it does not.
+// TestATokenOfAnotherSigningKey replaces the guest's signing key. The Secret still has a token of the old key, and
+// all fields that can be read from the token are valid.
+//
+// At its start, hypergate asks the guest once whether it accepts the token, and requests another one if the guest
+// refuses.
 func TestATokenOfAnotherSigningKey(t *testing.T) {
 	t.Parallel()
 	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)

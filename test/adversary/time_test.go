@@ -16,14 +16,14 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// gate holds back requests until it is opened, or their client gives up.
+// gate holds back requests until it is opened or their client gives up.
 type gate struct {
 	mu           sync.Mutex
 	held, gaveUp int
 	opened       chan struct{}
 }
 
-// hold has a server hold back the requests of a method whose path has a text.
+// hold makes a server hold back the requests with this method and with this text in their path.
 func hold(t *testing.T, s *adversary.Server, method, text string) *gate {
 	t.Helper()
 	g := &gate{opened: make(chan struct{})}
@@ -50,7 +50,7 @@ func (g *gate) count(what *int) {
 	*what++
 }
 
-// open lets all requests pass, those held back and those to come.
+// open releases all requests: the held ones and later ones.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,14 +61,15 @@ func (g *gate) open() {
 	}
 }
 
-// holds is how many requests it held back and how many of those gave up.
+// holds returns the number of requests that the gate held back, and how many of their clients gave up.
 func (g *gate) holds() (held, gaveUp int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.held, g.gaveUp
 }
 
-// written are the writes of a server's log from an index on, but those of the HostedControlPlane's conditions.
+// written returns the writes in a server's log from an index on, without those of the HostedControlPlane's
+// conditions.
 func written(s *adversary.Server, from int) []string {
 	var out []string
 	for _, r := range s.Log()[from:] {
@@ -79,7 +80,7 @@ func written(s *adversary.Server, from int) []string {
 	return out
 }
 
-// noTimeout fails the test if a request had to run into its timeout.
+// noTimeout fails the test if a request ran into its timeout.
 func noTimeout(t *testing.T, log *logged) {
 	t.Helper()
 	for _, text := range []string{"deadline exceeded", "timed out", "Client.Timeout"} {
@@ -89,7 +90,8 @@ func noTimeout(t *testing.T, log *logged) {
 	}
 }
 
-// endings are what ends the work of hypergate: each is put to the management side while a pass waits for the guest.
+// endings are the changes that end the work of hypergate. The tests apply each to the management side while a pass
+// waits for the guest.
 func endings() map[string]struct{ plane, logged string } {
 	deleted := strings.Replace(hcp(""), "uid: hcp-uid", "uid: hcp-uid, deletionTimestamp: '2026-11-22T04:00:00Z', finalizers: [hypershift.openshift.io/finalizer]", 1)
 	return map[string]struct{ plane, logged string }{
@@ -98,9 +100,10 @@ func endings() map[string]struct{ plane, logged string } {
 	}
 }
 
-// TestNothingIsWrittenAfterTheEnd: a guest delays what it is sent, and the HostedControlPlane is paused or deleted meanwhile. The pass under
-// way ends with the requests that it waits for, the pause is reported at once, and nothing is written on either side from then on, when the
-// guest answers again.
+// TestNothingIsWrittenAfterTheEnd pauses or deletes the HostedControlPlane while the guest delays requests. The
+// current pass ends and gives up its requests. hypergate reports the pause at once.
+//
+// After that, it writes nothing on either side, even when the guest answers again.
 func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range endings() {
@@ -140,7 +143,8 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestAClaimThatIsLostEndsThePass: another hypergate has the guest by now, and nothing more is written there.
+// TestAClaimThatIsLostEndsThePass checks that a pass ends when another hypergate takes the ownership Lease. Nothing
+// more is written in the guest.
 func TestAClaimThatIsLostEndsThePass(t *testing.T) {
 	t.Parallel()
 	m, g, log := start(t)
@@ -157,8 +161,9 @@ func TestAClaimThatIsLostEndsThePass(t *testing.T) {
 	}
 }
 
-// TestTheManagementSideDoesNotWaitForTheGuest: while the guest holds back the defaults of a new class, istiod's Deployment, which somebody has
-// deleted, is put back, and its token, which is due, is renewed.
+// TestTheManagementSideDoesNotWaitForTheGuest checks that a slow guest does not delay the management side. While the
+// guest holds back the defaults of a new class, hypergate restores istiod's deleted Deployment and renews its token,
+// which is due.
 func TestTheManagementSideDoesNotWaitForTheGuest(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(time.Now())
@@ -170,7 +175,7 @@ func TestTheManagementSideDoesNotWaitForTheGuest(t *testing.T) {
 	})
 	putHCP(m, ", pausedUntil: 'true'")
 	eventually(t, "the pause is reported", func() bool { return reported(m, "ReconciliationPaused") })
-	// All at once, when the pause ends.
+	// These changes all take effect when the pause ends.
 	gate := hold(t, g, http.MethodPatch, "/configmaps/")
 	putClass(g, "another")
 	m.Delete("apps/v1", "deployments", mgmtNS, "istiod-rev")
@@ -186,7 +191,8 @@ func TestTheManagementSideDoesNotWaitForTheGuest(t *testing.T) {
 	noTimeout(t, log)
 }
 
-// TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther: each class gets its turn, however often a status before it fails.
+// TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther checks that failed status writes of some classes do not delay the
+// status of other classes.
 func TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
@@ -206,13 +212,13 @@ func TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther(t *testing.T) {
 	eventually(t, "the last class has its status", func() bool { return conditionOf(g, "z", "ControllerInstalled") != "" })
 }
 
-// conditionOf is the reason of a class's condition; empty when it has none.
+// conditionOf returns the reason of a class's condition, or an empty string if the class does not have it.
 func conditionOf(g *adversary.Server, class, conditionType string) string {
 	reason, _ := findCondition(g, class, conditionType)["reason"].(string)
 	return reason
 }
 
-// findCondition is a class's condition; nil when it has none.
+// findCondition returns a class's condition, or nil if the class does not have it.
 func findCondition(g *adversary.Server, class, conditionType string) map[string]any {
 	status, _ := g.Get(classAPI, classes, "", class)["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)
@@ -224,14 +230,14 @@ func findCondition(g *adversary.Server, class, conditionType string) map[string]
 	return nil
 }
 
-// TestClassesBeyondTheBound: of many classes the oldest get defaults for their gateways, and the others a condition that says why not. 64 of these
-// conditions are written in a row, and then one a second.
+// TestClassesBeyondTheBound checks that only the oldest classes get defaults for their gateways, up to the limit. The
+// others get a condition with the reason. hypergate writes 64 of these conditions at once, and then one per second.
 func TestClassesBeyondTheBound(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
 	const more, inARow = 80, 64
 	for i := range desired.MaxClasses + more {
-		// The newest come first by name.
+		// By name, the newest classes come first.
 		created := time.Unix(1_700_000_000, 0).Add(-time.Duration(i) * time.Minute).UTC().Format(time.RFC3339)
 		g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: class-%03d, generation: 1, creationTimestamp: '%s'}, spec: {controllerName: example.com/gateway-controller}}", i, created))
 	}
@@ -270,12 +276,13 @@ func TestClassesBeyondTheBound(t *testing.T) {
 		}
 		return true
 	})
-	if took := last.Sub(first); took < (more-inARow-2)*time.Second { // two for times in whole seconds
+	if took := last.Sub(first); took < (more-inARow-2)*time.Second { // minus two, because the times are in whole seconds
 		t.Errorf("%d conditions are written within %s", more, took)
 	}
 }
 
-// TestPassesAreApart: a guest that changes something as soon as it sees the last change worked off gets no more than ten passes a second.
+// TestPassesAreApart checks the rate of passes. A guest that changes a class as soon as hypergate has processed the
+// last change causes at most ten passes per second.
 func TestPassesAreApart(t *testing.T) {
 	t.Parallel()
 	m, g, log := start(t)

@@ -8,22 +8,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// stream is a watch under way.
+// stream is an open watch.
 type stream struct {
 	s         *Server
 	c         *collection
 	w         http.ResponseWriter
 	r         *http.Request
 	namespace string
-	// from is the version that the client knows, initial whether it asked for what there is.
+	// from is the version that the client has. initial reports whether the client requested initial events.
 	from    int
 	initial bool
 }
 
-// watch answers a watch: what there is, if that was asked for, and each change after the version that the client knows.
+// watch answers a watch. It sends the initial events, if requested, and then each change after the version that the
+// client has.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, c *collection, namespace string) {
 	query := r.URL.Query()
-	from, _ := strconv.Atoi(query.Get("resourceVersion")) // none: 0
+	from, _ := strconv.Atoi(query.Get("resourceVersion")) // 0 if the query has no version
 	st := &stream{s: s, c: c, w: w, r: r, namespace: namespace, from: from, initial: query.Get("sendInitialEvents") == "true"}
 	changes := make(chan change, watchBuffer)
 	s.mu.Lock()
@@ -37,7 +38,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c *collection, na
 	}()
 	w.Header().Set("Content-Type", "application/json")
 	for _, o := range first {
-		_ = st.show("ADDED", s.altered(c, o)) // a client that hung up ends what follows
+		_ = st.show("ADDED", s.altered(c, o)) // if the client hung up, follow returns
 	}
 	if st.initial {
 		_ = st.show("BOOKMARK", bookmark)
@@ -45,7 +46,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c *collection, na
 	st.follow(changes, dropped)
 }
 
-// first are copies of the objects that are shown at first. The caller holds the lock.
+// first returns copies of the objects that the watch sends first. The caller holds the lock.
 func (st *stream) first() []object {
 	var out []object
 	for _, o := range st.c.objects {
@@ -56,7 +57,7 @@ func (st *stream) first() []object {
 	return out
 }
 
-// bookmark ends the objects that are shown at first. The caller holds the lock.
+// bookmark returns the bookmark that ends the initial events. The caller holds the lock.
 func (st *stream) bookmark() object {
 	return object{"apiVersion": st.c.apiVersion, "kind": st.c.kind, "metadata": object{
 		"resourceVersion": strconv.Itoa(st.s.version), "annotations": object{metav1.InitialEventsAnnotationKey: "true"},
@@ -67,7 +68,7 @@ func (st *stream) show(kind string, o object) error {
 	return json.NewEncoder(st.w).Encode(object{"type": kind, "object": form(st.r, o)})
 }
 
-// follow shows changes, until the client hangs up or the watch is ended.
+// follow sends changes until the client hangs up or the watch is ended.
 func (st *stream) follow(changes <-chan change, dropped <-chan struct{}) {
 	for http.NewResponseController(st.w).Flush() == nil {
 		select {
@@ -83,17 +84,19 @@ func (st *stream) follow(changes <-chan change, dropped <-chan struct{}) {
 	}
 }
 
-// change shows a change, if it is one of what the watch selects.
+// change sends a change, if the watch selects the object.
 func (st *stream) change(e change) error {
 	kind := e.shownAs(selects(st.r, st.namespace, e.now), selects(st.r, st.namespace, e.old))
-	// kube-apiserver's watch cache filters so: a watch from a version of the future shows nothing (kubernetes#107457).
+	// kube-apiserver's watch cache filters in the same way: a watch from a future version shows nothing
+	// (kubernetes#107457).
 	if kind == "" || version(e.now) <= st.from {
 		return nil
 	}
 	return st.show(kind, st.s.altered(st.c, e.now))
 }
 
-// shownAs is the kind of event that a watch shows, which selects what is now and what was before; empty: it shows nothing.
+// shownAs returns the type of event that a watch sends. The arguments say if the watch selects the object now and
+// before. Empty means no event.
 func (e change) shownAs(isSelected, wasSelected bool) string {
 	switch {
 	case e.kind == "DELETED" && wasSelected, e.kind != "DELETED" && !isSelected && wasSelected:
@@ -108,6 +111,6 @@ func (e change) shownAs(isSelected, wasSelected bool) string {
 }
 
 func version(o object) int {
-	n, _ := strconv.Atoi(text(meta(o)["resourceVersion"])) // what a test put there itself may be no number
+	n, _ := strconv.Atoi(text(meta(o)["resourceVersion"])) // a test may have stored a version that is not a number
 	return n
 }

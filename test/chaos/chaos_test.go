@@ -25,13 +25,13 @@ var (
 	kills  = flag.Int("chaos.kills", 20, "at how many requests of an installation hypergate is killed")
 )
 
-// run is a world and what is random in it.
+// run holds the world of a test and its random numbers.
 type run struct {
 	*world
 	random *rand.Rand
-	// h is the hypergate that works, standBy one that waits for its Lease.
+	// h is the active hypergate. standBy is one that waits for the Lease.
 	h, standBy *hypergate
-	// names counts them: each that stands by has a name of its own.
+	// names counts the hypergates, because each needs its own name.
 	names int
 }
 
@@ -60,14 +60,15 @@ func TestChaos(t *testing.T) {
 		}
 		for _, f := range table {
 			if !r.tell(t, f, &report) {
-				t.FailNow() // the next one would begin with what this one left
+				t.FailNow() // the next fault would start from a broken state
 			}
 		}
 	}
 	t.Logf("recovery after the end of each fault:\n%s", report.String())
 }
 
-// tell causes a fault and checks what it left. It reports whether both sides are as planned in the end, be it too late.
+// tell causes a fault and checks the result. It returns true if both sides reached the planned state in the end, even
+// if they were too late.
 func (r *run) tell(t *testing.T, f fault, report *strings.Builder) bool {
 	t.Helper()
 	settled := false
@@ -90,7 +91,8 @@ func (r *run) tell(t *testing.T, f fault, report *strings.Builder) bool {
 	return passed || settled
 }
 
-// install makes the reference: what an undisturbed installation leaves. It returns how many requests that took.
+// install installs without disturbance and records the result as the reference. It returns the number of requests of
+// an installation.
 func (r *run) install() int {
 	r.Helper()
 	r.names++
@@ -129,7 +131,7 @@ func (r *run) install() int {
 	return total
 }
 
-// enforced waits until the webhook is proven.
+// enforced waits until the webhook fails closed, which means that hypergate has proven it.
 func (r *run) enforced() {
 	r.Helper()
 	r.Eventually(func() (string, error) {
@@ -142,14 +144,14 @@ func (r *run) enforced() {
 	}).Should(gomega.Equal("Fail"))
 }
 
-// choose are n of some, by the seed.
+// choose returns n random elements.
 func (r *run) choose(from []string, n int) []string {
 	slices.Sort(from)
 	r.random.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 	return from[:n]
 }
 
-// spoil deletes an object, or takes from it the label by which hypergate knows it.
+// spoil deletes an object, or removes the label by which hypergate recognises it.
 func (r *run) spoil(s *side, id string) {
 	r.Helper()
 	_, path, _ := strings.Cut(id, ": ")
@@ -173,7 +175,7 @@ func (r *run) spoil(s *side, id string) {
 	}).Should(gomega.Succeed())
 }
 
-// explain puts the end of the logs into the test's.
+// explain logs the end of the processes' logs.
 func (r *run) explain(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{r.h.hostname + ".log", "istiod.log"} {

@@ -1,25 +1,29 @@
-// Package chaos breaks what hypergate depends on, one fault after another, and checks after each that everything is
-// as if nothing had happened.
+// Package chaos causes faults in hypergate's dependencies, one after another. After each fault it checks that the
+// state is the same as before.
 //
-// Two real control planes (etcd, kube-apiserver) and a real istiod run as plain processes, and hypergate as the
-// binary that a release has, with the permissions of deploy/. The tests play only the kubelet of istiod's pod.
-// toxiproxy stands between hypergate and each API server.
+// Two real control planes (etcd, kube-apiserver) and a real istiod run as plain processes. hypergate runs as a
+// release binary with the permissions of deploy/. The tests simulate only the kubelet of istiod's pod. toxiproxy is
+// between hypergate and each API server.
 //
 // # Workflow
 //
-//	install ─► look      what an undisturbed installation leaves: the reference
-//	fault ─► felt ─► end ─► check      for each row of the table in faults_test.go
+//	install ─► look                      records the reference: the state after an undisturbed installation
+//	fault ─► felt ─► end ─► check        for each row of the table in faults_test.go
 //
-// A fault lasts until it was felt: until hypergate reports that it lost a side, or repaired drift in spite of it.
-// Objects of hypergate's drift while the fault lasts, or right after it where the API server is away, so there is
-// always something to repair.
+// A fault lasts until it has an effect: until hypergate reports that it lost a side, or repaired drift despite the
+// fault. Objects of hypergate drift during the fault, so there is always something to repair. If the API server is
+// down, they drift right after the fault.
 //
 // # Check
 //
-// One function checks all faults: both sides as the reference within 30 seconds of the end, the mesh CA the same, no
-// object of others changed, istiod the same process of the same Deployment, and nothing of the management side in the
-// guest.
+// The same function checks all faults:
 //
-// The order of the faults and what drifts follow from a seed, which is printed. `make chaos SEED=…` repeats a run.
-// Without -chaos.all a quick part of the table runs, in the table's order.
+//   - Both sides equal the reference within 30 seconds after the end of the fault.
+//   - The mesh CA is the same.
+//   - Objects of others did not change.
+//   - istiod is the same process of the same Deployment.
+//   - The guest contains no data of the management side.
+//
+// A seed decides the order of the faults and the drift. The test prints it, and `make chaos SEED=…` repeats a run.
+// Without -chaos.all, only the quick faults run, in the order of the table.
 package chaos

@@ -18,17 +18,17 @@ import (
 // fault is a row of the table.
 type fault struct {
 	name string
-	// run causes the fault, waits until it was felt, and ends it. It returns when it ended.
+	// run causes the fault, waits until it has an effect, and ends it. It returns the time of the end.
 	run func(*run) time.Time
-	// quick faults are part of the minute that CI has.
+	// quick faults are part of the one-minute selection for CI.
 	quick bool
-	// installs: the fault is in the middle of an installation, so istiod and the CA are new ones.
+	// installs is true if the fault occurs during an installation. Then istiod and the CA are new.
 	installs bool
-	// restartsIstiod: the fault ends istiod's process; the kubelet starts another.
+	// restartsIstiod is true if the fault ends istiod's process. Then the kubelet starts another.
 	restartsIstiod bool
 }
 
-// Networks: the first three let no request through, the others are only bad.
+// Network faults. The first three let no request through. The others only make the network bad.
 var (
 	resets   = toxic{"reset_peer", map[string]any{"timeout": 100}}
 	halfOpen = toxic{"timeout", map[string]any{"timeout": 0}}
@@ -38,7 +38,7 @@ var (
 	sliced   = toxic{"slicer", map[string]any{"average_size": 64, "size_variation": 32, "delay": 100}}
 )
 
-// faults are all of them but the kills of hypergate, of which there is one for each moment.
+// faults returns all faults except the kills of hypergate, which killed returns.
 func faults() []fault {
 	out := []fault{
 		{name: "istiod is killed", run: killIstiod, quick: true, restartsIstiod: true},
@@ -71,8 +71,9 @@ func guestOf(w *world) *side { return w.guest }
 
 func mgmtOf(w *world) *side { return w.mgmt }
 
-// killed are kills of hypergate at requests of an installation, which has total of them: one in each of n parts,
-// before the API server has the request or after it has answered.
+// killed returns kills of hypergate during an installation that has total requests. It divides the requests into n
+// parts and chooses one request of each part. The kill is before the API server receives the request or after it has
+// answered.
 func killed(random *rand.Rand, n, total int) []fault {
 	var out []fault
 	for i := range n {
@@ -90,7 +91,7 @@ func killed(random *rand.Rand, n, total int) []fault {
 	return out
 }
 
-// killAt installs again and kills hypergate at a request.
+// killAt reinstalls and kills hypergate at this request.
 func killAt(at int, answered bool) func(*run) time.Time {
 	return func(r *run) time.Time {
 		r.uninstall()
@@ -100,7 +101,8 @@ func killAt(at int, answered bool) func(*run) time.Time {
 		h := r.start(gated, r.h.hostname)
 		started <- h
 		r.createClass()
-		// One installation has a few requests less than another; then it is killed after its last one.
+		// An installation may have a few requests less than another. In this case, hypergate is killed after its last
+		// request.
 		r.Eventually(func() bool { return closed(h.Done()) || r.isAsPlanned() }).Should(gomega.BeTrue(), "neither killed nor installed")
 		h.Kill()
 		count, last := r.stile.passed()
@@ -119,7 +121,7 @@ func killIstiod(r *run) time.Time {
 	return time.Now()
 }
 
-// killAPI kills an API server. The other side is looked after meanwhile.
+// killAPI kills an API server. hypergate must notice that.
 func killAPI(of func(*world) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.world)
@@ -132,7 +134,7 @@ func killAPI(of func(*world) *side) func(*run) time.Time {
 	}
 }
 
-// killEtcd kills an etcd. It is felt when the API server can read nothing.
+// killEtcd kills an etcd. The fault has an effect when the API server cannot read.
 func killEtcd(of func(*world) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.world)
@@ -146,7 +148,7 @@ func killEtcd(of func(*world) *side) func(*run) time.Time {
 	}
 }
 
-// reads has an API server read something from its etcd.
+// reads makes an API server read an object from its etcd.
 func (r *run) reads(s *side) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -154,7 +156,7 @@ func (r *run) reads(s *side) error {
 	return err
 }
 
-// loses waits until hypergate says that it has lost a side.
+// loses waits until hypergate reports that it lost a side.
 func (r *run) loses(s *side) {
 	r.Helper()
 	check := "readyz/" + string(s.name)
@@ -162,7 +164,7 @@ func (r *run) loses(s *side) {
 	r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
 }
 
-// cut is a network that lets nothing through. Objects drift while it lasts.
+// cut makes a network that lets nothing through. Objects drift during the fault.
 func cut(of func(*world) *side, one toxic) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.world)
@@ -174,7 +176,7 @@ func cut(of func(*world) *side, one toxic) func(*run) time.Time {
 	}
 }
 
-// refuse is an address at which nothing listens.
+// refuse makes an address refuse connections.
 func refuse(of func(*world) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.world)
@@ -186,7 +188,7 @@ func refuse(of func(*world) *side) func(*run) time.Time {
 	}
 }
 
-// slow is a bad network. What drifts is put back while it lasts, and once more after it.
+// slow makes a network bad. Objects drift and are repaired during the fault, and drift again after it.
 func slow(of func(*world) *side, one toxic) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.world)
@@ -201,10 +203,10 @@ func slow(of func(*world) *side, one toxic) func(*run) time.Time {
 	}
 }
 
-// outage is longer than the time limit of a request and than the longest pause between two tries.
+// outage is longer than a request's timeout and than the longest pause between two attempts.
 const outage = 75 * time.Second
 
-// longOutage lasts longer than any time limit of a connection or a request.
+// longOutage lasts longer than any timeout of a connection or a request.
 func longOutage(r *run) time.Time {
 	r.guest.plane.StopAPI()
 	r.loses(r.guest)
@@ -219,7 +221,7 @@ func longOutage(r *run) time.Time {
 	return ended
 }
 
-// handOver has two hypergates, of which the one with the Lease ends in order.
+// handOver runs two hypergates. The one with the Lease ends gracefully.
 func handOver(r *run) time.Time {
 	r.second()
 	r.h.Terminate()
@@ -229,8 +231,7 @@ func handOver(r *run) time.Time {
 	return ended
 }
 
-// takeOver has two hypergates, of which the one with the Lease is killed. The fault lasts until the Lease has run
-// out.
+// takeOver runs two hypergates. The one with the Lease is killed. The fault lasts until the Lease has expired.
 func takeOver(r *run) time.Time {
 	r.second()
 	was := r.holder()
@@ -241,7 +242,7 @@ func takeOver(r *run) time.Time {
 	return time.Now()
 }
 
-// second starts another hypergate, which waits for the Lease while the first one puts back what drifts.
+// second starts another hypergate. It waits for the Lease while the first one repairs drift.
 func (r *run) second() {
 	r.Helper()
 	r.names++
@@ -259,7 +260,7 @@ func (r *run) said(h *hypergate) string {
 	return string(log)
 }
 
-// holder is who has the Lease.
+// holder returns the holder of the Lease.
 func (r *run) holder() string {
 	r.Helper()
 	lease, err := r.mgmt.clients.CoordinationV1().Leases(r.cfg.MgmtNamespace).Get(r.Context(), "hypergate-"+r.cfg.Revision, metav1.GetOptions{})
@@ -270,8 +271,8 @@ func (r *run) holder() string {
 	return *lease.Spec.HolderIdentity
 }
 
-// restoreGuest takes a snapshot in which objects of hypergate's are missing, lets it put them back, and restores the
-// snapshot: hypergate knows a later time than the guest has.
+// restoreGuest takes a snapshot from which objects of hypergate are missing, lets hypergate restore them, and
+// restores the snapshot. Then hypergate knows a later state than the guest has.
 func restoreGuest(r *run) time.Time {
 	r.Expect(syscall.Kill(r.h.PID(), syscall.SIGSTOP)).To(gomega.Succeed())
 	r.drift(r.guest)
@@ -283,7 +284,7 @@ func restoreGuest(r *run) time.Time {
 	return time.Now()
 }
 
-// withoutGuest does something while the guest's API server and etcd are stopped.
+// withoutGuest calls a function while the guest's API server and etcd are stopped.
 func (r *run) withoutGuest(do func() (string, error)) string {
 	r.Helper()
 	r.guest.plane.StopAPI()
@@ -295,8 +296,9 @@ func (r *run) withoutGuest(do func() (string, error)) string {
 	return out
 }
 
-// drift changes some objects of hypergate's on each side, chosen by the seed: they are deleted, or lose the label by
-// which hypergate knows them. What would have hypergate replace istiod, and what may not be changed, is left alone.
+// drift changes some random objects of hypergate on each side. It deletes them or removes the label by which
+// hypergate recognises them. It leaves out protected objects, and objects whose change would make hypergate replace
+// istiod.
 func (r *run) drift(sides ...*side) {
 	r.Helper()
 	const each = 3
@@ -314,8 +316,8 @@ func (r *run) drift(sides ...*side) {
 	}
 }
 
-// mayDrift leaves out what holds other people's objects, what is protected, what istiod depends on, and what is not
-// hypergate's.
+// mayDrift reports whether an object can drift. It excludes objects that contain data of others, protected objects,
+// dependencies of istiod, and objects that are not hypergate's.
 func mayDrift(id string) bool {
 	for _, not := range []string{"/namespaces ", "customresourcedefinitions", "/secrets ", "deployments ", "leases ", "gatewayclasses "} {
 		if strings.Contains(id, not) {

@@ -22,18 +22,18 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// kubelet plays the Deployment controller and the kubelet for istiod's Deployment: it runs the real istiod as a
-// process with what the pod mounts, starts it again when it ended, and reports whether it is available.
+// kubelet simulates the Deployment controller and the kubelet for istiod's Deployment. It runs the real istiod as a
+// process with the pod's mounted files, restarts it when it ends, and reports its availability.
 type kubelet struct {
 	mgmt            kubernetes.Interface
 	namespace, name string
 	binary, dir     string
-	// addresses that istiod serves at: xDS, HTTP, the webhook, metrics.
+	// Addresses at which istiod serves xDS, HTTP, the webhook and metrics.
 	xds, http, https, metrics string
 
 	mu      sync.Mutex
 	process *proc.Process
-	// runs is the template that process runs; starts counts processes.
+	// runs identifies the pod template of the process. starts counts processes.
 	runs   string
 	starts int
 }
@@ -50,10 +50,10 @@ func newKubelet(t *testing.T, w *world) *kubelet {
 	}
 }
 
-// every is how often the kubelet looks.
+// every is the interval between two looks at the Deployment.
 const every = 200 * time.Millisecond
 
-// run plays until ctx ends, and ends istiod then.
+// run plays the kubelet until ctx ends. Then it kills istiod.
 func (k *kubelet) run(ctx context.Context) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -63,7 +63,7 @@ func (k *kubelet) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = k.look(ctx) // an API server that is away: the next look is soon
+			_ = k.look(ctx) // the API server may be down, and the next look follows soon
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (k *kubelet) look(ctx context.Context) error {
 	return k.report(ctx, d, k.ready(ctx))
 }
 
-// ensure starts istiod if none runs, or one of another template.
+// ensure starts istiod if it does not run, or runs with another template.
 func (k *kubelet) ensure(ctx context.Context, d *appsv1.Deployment) error {
 	want := string(d.UID) + "/" + d.Spec.Template.String()
 	k.mu.Lock()
@@ -106,7 +106,7 @@ func (k *kubelet) ensure(ctx context.Context, d *appsv1.Deployment) error {
 		return err
 	}
 	container := d.Spec.Template.Spec.Containers[0]
-	// istiod's paths are relative to its folder, as the image's are to /.
+	// istiod's paths are relative to its working directory. In the image they are relative to /.
 	argv := append([]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, root, k.binary}, container.Args...)
 	argv = append(argv, "--secureGRPCAddr="+k.xds, "--httpAddr="+k.http, "--httpsAddr="+k.https, "--monitoringAddr="+k.metrics,
 		"--grpcAddr=", "--ctrlz_port=0", "--kubeconfig="+filepath.Join(root, "var/run/secrets/remote/config"))
@@ -127,7 +127,7 @@ func (k *kubelet) ensure(ctx context.Context, d *appsv1.Deployment) error {
 	return nil
 }
 
-// mountAll writes what the container mounts of ConfigMaps and Secrets under a folder.
+// mountAll writes the ConfigMaps and Secrets that the container mounts, under root.
 func (k *kubelet) mountAll(ctx context.Context, pod corev1.PodSpec, root string) error {
 	for _, mount := range pod.Containers[0].VolumeMounts {
 		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
@@ -194,7 +194,7 @@ func (k *kubelet) ready(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// report writes the Deployment's status, where it is another.
+// report writes the Deployment's status if it has changed.
 func (k *kubelet) report(ctx context.Context, d *appsv1.Deployment, ready bool) error {
 	status, replicas := corev1.ConditionFalse, int32(0)
 	if ready {
@@ -211,7 +211,7 @@ func (k *kubelet) report(ctx context.Context, d *appsv1.Deployment, ready bool) 
 	return err
 }
 
-// kill ends istiod as the kernel would.
+// kill ends istiod with SIGKILL.
 func (k *kubelet) kill() {
 	k.mu.Lock()
 	process := k.process
@@ -222,7 +222,7 @@ func (k *kubelet) kill() {
 	}
 }
 
-// started is how many processes of istiod there were.
+// started returns the number of istiod processes so far.
 func (k *kubelet) started() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestTheGateKillsAtTheRequestThatWasAskedFor, before the server has it or after, and the client has no answer to
-// either.
+// TestTheGateKillsAtTheRequestThatWasAskedFor checks that the gate triggers the trap at the chosen request, before
+// the server receives it or after the server answered it. In both cases the client gets no answer.
 func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
 	for name, answered := range map[string]bool{"before the server has it": false, "after it was answered": true} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
 			gate := newGate(t, upstream, roots, server.TLS.Certificates[0], stile)
 			var failed []string
 			for _, path := range []string{"/1", "/2", "/3", "/4"} {
-				// A request that cannot be sent twice: the client would send others again.
+				// The client never repeats a POST. It could repeat other requests.
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gate+path, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -66,7 +66,7 @@ func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestEachNetworkIsAsItsNameSays, and as before once the toxic is gone.
+// TestEachNetworkIsAsItsNameSays checks the effect of each toxic, and that the network is normal again without it.
 func TestEachNetworkIsAsItsNameSays(t *testing.T) {
 	w := &world{dir: t.TempDir()}
 	w.use(t)
@@ -104,7 +104,8 @@ func TestEachNetworkIsAsItsNameSays(t *testing.T) {
 	w.Eventually(ask).Should(gomega.Succeed())
 }
 
-// TestASeedRepeatsTheKills, each of which is in a part of the installation of its own.
+// TestASeedRepeatsTheKills checks that a seed always gives the same kills. Each kill is in its own part of the
+// installation.
 func TestASeedRepeatsTheKills(t *testing.T) {
 	names := func(seed uint64) (out []string) {
 		for _, f := range killed(rand.New(rand.NewPCG(seed, 0)), 20, 130) {
@@ -127,7 +128,8 @@ func TestASeedRepeatsTheKills(t *testing.T) {
 	}
 }
 
-// TestNormal: what is compared is what hypergate says, and not when, and not what the API server adds.
+// TestNormal checks that a comparison includes what hypergate writes, but not times and values that the API server
+// adds.
 func TestNormal(t *testing.T) {
 	object := func(change func(o map[string]any)) string {
 		o := map[string]any{

@@ -33,30 +33,31 @@ import (
 	"github.com/hypergate/hypergate/test/untouched"
 )
 
-// recovery is how long after the end of a fault both sides may take until they are as planned.
+// recovery is the maximum time between the end of a fault and the planned state of both sides.
 const recovery = 30 * time.Second
 
-// before is what a fault must not change.
+// before is the state that a fault must not change.
 type before struct {
 	others map[string]string
 	istiod istiod
 	ca     string
 }
 
-// istiod tells one istiod from another: its Deployment, and the process that the kubelet runs.
+// istiod identifies an istiod: its Deployment and the number of processes that the kubelet started.
 type istiod struct {
 	UID        string
 	Generation int64
 	Starts     int
 }
 
-// remember notes what a fault must not change.
+// remember records the state that a fault must not change.
 func (w *world) remember() before {
 	w.Helper()
 	return before{others: w.notOurs(), istiod: w.istiod(), ca: w.cas.only(w)}
 }
 
-// check is the one check of all faults. It returns how long after the end of the fault both sides were as planned.
+// check checks the result of any fault. It returns the time between the end of the fault and the planned state of
+// both sides.
 func (w *world) check(f fault, was before, ended time.Time) time.Duration {
 	w.Helper()
 	took := w.asPlanned(ended)
@@ -80,7 +81,7 @@ func (w *world) check(f fault, was before, ended time.Time) time.Duration {
 	return took
 }
 
-// asPlanned waits until both sides are as the reference, and returns how long after a moment that was.
+// asPlanned waits until both sides equal the reference, and returns the time since the given time.
 func (w *world) asPlanned(since time.Time) time.Duration {
 	w.Helper()
 	var took time.Duration
@@ -95,13 +96,13 @@ func (w *world) asPlanned(since time.Time) time.Duration {
 	return took.Round(10 * time.Millisecond)
 }
 
-// isAsPlanned reports whether both sides are as the reference now.
+// isAsPlanned reports whether both sides equal the reference now.
 func (w *world) isAsPlanned() bool {
 	now, err := w.look(w.Context())
 	return err == nil && maps.Equal(w.reference, now)
 }
 
-// settled is what both sides have once they are the same for a while.
+// settled returns the objects of both sides once they have not changed for a second.
 func (w *world) settled() map[string]string {
 	w.Helper()
 	return untouched.Settled(w, time.Second, func() map[string]string {
@@ -111,10 +112,10 @@ func (w *world) settled() map[string]string {
 	})
 }
 
-// seen is an object as it was when its resourceVersion was this.
+// seen is the text of an object at one resourceVersion.
 type seen struct{ version, text string }
 
-// look is what hypergate has on both sides, without what differs between two installations.
+// look returns hypergate's objects on both sides, without values that differ between two installations.
 func (w *world) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -135,11 +136,11 @@ func (w *world) look(ctx context.Context) (map[string]string, error) {
 	return out, w.lookAt(ctx, w.guest, classes, "", out)
 }
 
-// lookAt adds the objects of a resource. Only those that changed are read as a whole.
+// lookAt adds the objects of a resource to a map. It reads only changed objects in full.
 func (w *world) lookAt(ctx context.Context, s *side, gvr schema.GroupVersionResource, selector string, into map[string]string) error {
 	list, err := s.meta.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if apierrors.IsNotFound(err) {
-		return nil // its CRD is not there yet
+		return nil // its CRD is not installed yet
 	}
 	if err != nil {
 		return err
@@ -163,14 +164,14 @@ func (w *world) lookAt(ctx context.Context, s *side, gvr schema.GroupVersionReso
 	return nil
 }
 
-// rootHash is an annotation that follows from the mesh CA.
+// rootHash is an annotation with a hash of the mesh CA.
 const rootHash = "gateway.hypergate.dev/ca-root-hash"
 
-// times are in conditions, annotations and messages.
+// times matches times in conditions, annotations and messages.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
-// normal is an object without what differs between two installations: versions, UIDs, times, and what the API server
-// chooses. Of the managed fields hypergate's own stay.
+// normal returns an object as text, without values that differ between two installations: versions, UIDs, times, and
+// values that the API server chooses. Of the managed fields, it keeps those of hypergate.
 func normal(o *unstructured.Unstructured) string {
 	var managed []any
 	for _, f := range o.GetManagedFields() {
@@ -200,13 +201,13 @@ func normal(o *unstructured.Unstructured) string {
 	}
 	text, err := json.Marshal(o.Object)
 	if err != nil {
-		return err.Error() // it came as JSON
+		return err.Error() // impossible: the object came as JSON
 	}
 	return times.ReplaceAllString(string(text), "<time>")
 }
 
-// notOurs is what there is on both sides beside what hypergate has, and what hypergate may always write: its Lease,
-// and conditions of the class.
+// notOurs returns the objects of both sides that hypergate does not own. It also leaves out objects that hypergate
+// may always write: its Lease, and conditions of the class.
 func (w *world) notOurs() map[string]string {
 	w.Helper()
 	all := map[string]string{}
@@ -226,7 +227,7 @@ func (w *world) notOurs() map[string]string {
 	return all
 }
 
-// serversOwn is what istiod writes in the guest, and what an API server writes when it starts.
+// serversOwn reports whether istiod writes an object in the guest, or an API server writes it when it starts.
 func serversOwn(id string) bool {
 	return strings.HasSuffix(id, "/istio-ca-root-cert") || strings.HasSuffix(id, "-ca-cert") || strings.Contains(id, ": apiregistration.k8s.io/apiservices ")
 }
@@ -238,14 +239,14 @@ func (w *world) istiod() istiod {
 	return istiod{string(d.UID), d.Generation, w.kubelet.started()}
 }
 
-// caWatch knows every content that the Secret of the mesh CA had since the installation.
+// caWatch records every content of the mesh CA's Secret since the installation.
 type caWatch struct {
 	mu   sync.Mutex
 	seen map[string]bool
 	pem  []byte
 }
 
-// note takes a version of the Secret.
+// note records a version of the Secret.
 func (c *caWatch) note(secret *corev1.Secret) {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
@@ -258,7 +259,7 @@ func (c *caWatch) note(secret *corev1.Secret) {
 	c.pem = secret.Data["root-cert.pem"]
 }
 
-// only is the one CA that there was.
+// only returns a hash of the CA's content, and fails the test if there was more than one content.
 func (c *caWatch) only(w *world) string {
 	w.Helper()
 	c.mu.Lock()
@@ -278,15 +279,15 @@ func (c *caWatch) root() []byte {
 	return bytes.Clone(c.pem)
 }
 
-// forget is for a CA that was uninstalled.
+// forget clears the record after an uninstallation.
 func (c *caWatch) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen, c.pem = map[string]bool{}, nil
 }
 
-// knowSecrets collects, from now on, every content of a Secret of the management namespace, and what else the guest
-// must not hold.
+// knowSecrets starts to collect every content of the Secrets in the management namespace, and other data that the
+// guest must not contain.
 func (w *world) knowSecrets() {
 	w.Helper()
 	w.cas = &caWatch{seen: map[string]bool{}}
@@ -325,7 +326,7 @@ func (w *world) knowSecrets() {
 	w.Expect(cache.WaitForCacheSync(w.Context().Done(), informer.HasSynced)).To(gomega.BeTrue())
 }
 
-// nothingLeaks searches all that the guest holds for what is the management side's.
+// nothingLeaks searches all data of the guest for data of the management side.
 func (w *world) nothingLeaks(after string) {
 	w.Helper()
 	objects, err := leak.Objects(w.Context(), w.guest.plane.Config)
@@ -334,7 +335,7 @@ func (w *world) nothingLeaks(after string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	file, err := leak.File(w.Context(), w.guest.plane.EtcdURL)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	// A search of nothing finds nothing.
+	// This check ensures that the search covers real data. A search of nothing would always pass.
 	w.Expect(min(len(objects), len(keys))).To(gomega.BeNumerically(">", 150))
 	for _, f := range w.secrets.Search(append(append(objects, keys...), file)...) {
 		w.Errorf("after %s: %s", after, f)

@@ -18,13 +18,13 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// toxiproxy is a running toxiproxy and its HTTP API, of which this is what the faults need.
+// toxiproxy is a running toxiproxy with the part of its HTTP API that the faults need.
 type toxiproxy struct {
 	w   *world
 	url string
 }
 
-// toxic is one of toxiproxy's, for both directions.
+// toxic is a toxic of toxiproxy, for both directions.
 type toxic struct {
 	kind       string
 	attributes map[string]any
@@ -43,7 +43,7 @@ func (w *world) startToxiproxy() *toxiproxy {
 	return x
 }
 
-// buildToxiproxy builds the server from the module that is only there for it.
+// buildToxiproxy builds the server from the Go module that exists only for it.
 func buildToxiproxy(t *testing.T) string {
 	t.Helper()
 	root, err := servers.ModuleRoot()
@@ -55,7 +55,7 @@ func buildToxiproxy(t *testing.T) string {
 	return binary
 }
 
-// goBuild builds a program of the module in dir as a release is built.
+// goBuild builds a program of the module in dir in the same way as a release.
 func goBuild(t *testing.T, dir, binary, pkg string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, pkg)
@@ -65,7 +65,7 @@ func goBuild(t *testing.T, dir, binary, pkg string) {
 	}
 }
 
-// between makes a proxy in front of an address and returns its own.
+// between creates a proxy in front of an address and returns the proxy's address.
 func (x *toxiproxy) between(name, upstream string) string {
 	x.w.Helper()
 	address := freeAddress(x.w.T)
@@ -73,13 +73,13 @@ func (x *toxiproxy) between(name, upstream string) string {
 	return address
 }
 
-// connect lets a proxy listen, or closes it and all of its connections.
+// connect enables a proxy, or closes it with all of its connections.
 func (x *toxiproxy) connect(name string, on bool) {
 	x.w.Helper()
 	x.must(http.MethodPost, "/proxies/"+name, map[string]any{"enabled": on})
 }
 
-// add gives a proxy a toxic in both directions and returns what takes it away.
+// add adds a toxic to a proxy in both directions and returns a function that removes it.
 func (x *toxiproxy) add(proxy string, one toxic) (remove func()) {
 	x.w.Helper()
 	streams := []string{"upstream", "downstream"}

@@ -40,9 +40,9 @@ import (
 
 const (
 	className = "openshift-default"
-	// patience ends what hangs. Nothing is measured by it.
+	// patience is the timeout for everything that hangs. No test measures it.
 	patience = 3 * time.Minute
-	// glance is how often a condition is looked at.
+	// glance is the polling interval for conditions.
 	glance = 100 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ const (
 type world struct {
 	*testing.T
 	gomega.Gomega
-	// root is the test that started all of it. T is that of the fault.
+	// root is the test that started everything. T is the test of the current fault.
 	root        *testing.T
 	cfg         desired.Config
 	dir, binary string
@@ -61,11 +61,11 @@ type world struct {
 	kubelet     *kubelet
 	secrets     *leak.Secrets
 	cas         *caWatch
-	// reference is what an undisturbed installation leaves.
+	// reference is the state after an undisturbed installation.
 	reference map[string]string
 }
 
-// side is one of the two clusters, as its admin sees it.
+// side is one of the two clusters, seen with its administrator's permissions.
 type side struct {
 	name    desired.Side
 	plane   *planes.Plane
@@ -73,7 +73,8 @@ type side struct {
 	objects dynamic.Interface
 	meta    metadata.Interface
 	kinds   []desired.Kind
-	// user is hypergate, direct and gated its kubeconfigs: by toxiproxy, and by the gate that counts requests.
+	// user is hypergate's user. direct is its kubeconfig through toxiproxy. gated is its kubeconfig through the gate
+	// that counts requests.
 	user, direct, gated string
 	seen                map[string]seen
 }
@@ -115,7 +116,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// use makes what follows part of a test.
+// use sets the test to which the following steps belong.
 func (w *world) use(t *testing.T) {
 	t.Helper()
 	w.T, w.Gomega = t, gomega.NewWithT(t)
@@ -123,7 +124,7 @@ func (w *world) use(t *testing.T) {
 	w.SetDefaultEventuallyPollingInterval(glance)
 }
 
-// gate makes a proxy in front of an API server that counts requests, and returns its URL.
+// gate starts a proxy that counts requests in front of an API server, and returns its URL.
 func (w *world) gate(plane *planes.Plane) string {
 	w.Helper()
 	pki := filepath.Dir(plane.Kubeconfig)
@@ -136,7 +137,8 @@ func (w *world) gate(plane *planes.Plane) string {
 	return newGate(w.T, server, roots, certificate, w.stile)
 }
 
-// loopback is a loopback address that no other run has, as far as chance goes: the webhook is at port 443 of it.
+// loopback returns a random loopback address, so that parallel runs are unlikely to share one. The webhook uses port
+// 443 of this address.
 func loopback(t *testing.T) string {
 	t.Helper()
 	number := make([]byte, 2)
@@ -182,7 +184,7 @@ func (w *world) newSide(name desired.Side, plane *planes.Plane, kinds []desired.
 	return s
 }
 
-// kubeconfig writes one of hypergate's account that leads by a proxy.
+// kubeconfig writes a kubeconfig of hypergate's account that points to the given server, which is a proxy.
 func (w *world) kubeconfig(s *side, namespace, file, server string) {
 	w.Helper()
 	w.Expect(deploy.Kubeconfig(w.Context(), s.plane.Config, namespace, file, 24*time.Hour)).To(gomega.Succeed())
@@ -194,7 +196,7 @@ func (w *world) kubeconfig(s *side, namespace, file, server string) {
 	w.Expect(clientcmd.WriteToFile(*config, file)).To(gomega.Succeed())
 }
 
-// others makes what must stay as it is, also beside hypergate's own.
+// others creates objects that must not change, also in hypergate's namespaces.
 func (w *world) others(s *side, namespace string) {
 	w.Helper()
 	for _, ns := range []string{namespace, metav1.NamespaceDefault} {
@@ -211,7 +213,7 @@ func (w *world) others(s *side, namespace string) {
 	}
 }
 
-// way is how hypergate reaches the API servers.
+// way is the path by which hypergate reaches the API servers.
 type way int
 
 const (
@@ -219,8 +221,8 @@ const (
 	gated
 )
 
-// start starts hypergate and waits for nothing. It has a host name of its own, as a pod has: its Lease is held under
-// that.
+// start starts hypergate and does not wait. Each hypergate has its own host name, as a pod has, because that name
+// identifies the holder of the Lease.
 func (w *world) start(by way, hostname string) *hypergate {
 	w.Helper()
 	mgmt, guest := w.mgmt.direct, w.guest.direct
@@ -245,7 +247,8 @@ func (w *world) start(by way, hostname string) *hypergate {
 	return h
 }
 
-// check is nil when a health check of hypergate's answers 200: readyz, readyz/guest, readyz/management.
+// check returns nil if a health check of hypergate answers 200. The names are readyz, readyz/guest and
+// readyz/management.
 func (h *hypergate) check(ctx context.Context, name string) error {
 	if closed(h.Done()) {
 		return gomega.StopTrying("hypergate has ended").Wrap(h.Exit())
@@ -265,7 +268,7 @@ func (h *hypergate) check(ctx context.Context, name string) error {
 	return nil
 }
 
-// ready waits until hypergate has seen both sides.
+// ready waits until hypergate has observed both sides.
 func (w *world) ready(h *hypergate) {
 	w.Helper()
 	w.Eventually(func() error { return h.check(w.Context(), "readyz") }).Should(gomega.Succeed())
@@ -273,7 +276,7 @@ func (w *world) ready(h *hypergate) {
 
 func (w *world) createClass() {
 	w.Helper()
-	// The CRD may have come a moment ago.
+	// The CRD may have been installed just before.
 	w.Eventually(func() error {
 		_, err := w.gateways.GatewayClasses().Create(w.Context(), &gatewayv1.GatewayClass{
 			ObjectMeta: metav1.ObjectMeta{Name: className},
@@ -283,7 +286,7 @@ func (w *world) createClass() {
 	}).Should(gomega.Succeed())
 }
 
-// uninstall deletes the class and waits until both sides are clear.
+// uninstall deletes the class and waits until hypergate's objects are gone from both sides.
 func (w *world) uninstall() {
 	w.Helper()
 	w.Expect(w.gateways.GatewayClasses().Delete(w.Context(), className, metav1.DeleteOptions{})).To(gomega.Succeed())

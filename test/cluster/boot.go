@@ -17,7 +17,7 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// run is all that the node's processes and the file templates need to know. It is also the record by which Down finds a run.
+// run is the data for the node's processes and the file templates. Down also uses it, as the record of a run.
 type run struct {
 	Name, Dir, Cgroup, NodeName, HCPNamespace string
 	PauseImage, KubeImage, ExemptClass        string
@@ -38,7 +38,7 @@ const (
 //go:embed files
 var files embed.FS
 
-// render fills in the embedded file of that name.
+// render fills in the embedded template with this name.
 func render(name string, data any) ([]byte, error) {
 	parsed, err := template.New(name).Option("missingkey=error").ParseFS(files, "files/"+name)
 	if err != nil {
@@ -51,8 +51,8 @@ func render(name string, data any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// boot prepares the state folder and the network and starts the node. The node waits for the word "go", because it must be in its
-// cgroups before it starts anything and needs its end of the link.
+// boot prepares the state folder and the network, and starts the node. The node waits for the word "go". Before it
+// starts anything, it must be in its cgroups and needs its end of the link.
 func (c *Cluster) boot(ctx context.Context) error {
 	var err error
 	if c.run.Net, err = reserveNetwork(ctx, c.Name); err != nil {
@@ -68,8 +68,8 @@ func (c *Cluster) boot(ctx context.Context) error {
 	defer func() { _ = goAhead.Close() }()
 	c.node, err = proc.Spec{
 		Name: "node", LogDir: filepath.Join(c.Dir, "logs"), Detach: c.run.Detach, Stdin: stdin,
-		// Not the path of the executable: `go run` and `go test` remove it under a running program.
-		// The arguments are for the reader of a process list.
+		// This is not the path of the executable, because `go run` and `go test` remove that file while the program
+		// runs. The arguments only make the process recognisable in a process list.
 		Argv:       []string{"/proc/self/exe", "node-of", c.Dir},
 		Env:        []string{roleEnv + "=" + roleInit, dirEnv + "=" + c.Dir},
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
@@ -90,7 +90,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 	return nil
 }
 
-// writeState fills the state folder, after removing what an earlier run left in it.
+// writeState removes the content of an earlier run from the state folder and fills the folder.
 func (c *Cluster) writeState() error {
 	if err := c.makeFolders(); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c *Cluster) writeState() error {
 func (c *Cluster) makeFolders() error {
 	stale := []string{"pki", "node", "logs", "audit", guestsDir}
 	if c.ownDir {
-		stale = []string{""} // all, also because it may have been made by somebody else: its name is known
+		stale = []string{""} // the name is predictable, so other users may have created the folder
 	}
 	for _, sub := range stale {
 		if err := os.RemoveAll(filepath.Join(c.Dir, sub)); err != nil {
@@ -138,7 +138,8 @@ func (c *Cluster) makeFolders() error {
 	return nil
 }
 
-// writeMgmtPKI makes the management cluster's keys. Every component has the identity that Kubernetes' default RBAC roles expect.
+// writeMgmtPKI creates the management cluster's keys. Every component has the identity that Kubernetes' default RBAC
+// roles expect.
 func (c *Cluster) writeMgmtPKI() error {
 	n := c.run.Net
 	pki, err := plane.NewPKI("mgmt", n.Node.String(), n.ServiceIP().String(), "localhost", "kubernetes", "kubernetes.default",

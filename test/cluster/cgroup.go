@@ -17,11 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A node's cgroups are one folder of its name under every hierarchy: one on a machine with the unified hierarchy (v2), a dozen on one
-// with v1 controllers, where the kubelet also uses a folder under a v2 hierarchy without controllers ("hybrid"). The node's own
-// processes live in its child "system", pods in "kubepods" (a v2 cgroup with children may not hold processes itself).
+// A node's cgroups are one folder with its name in every hierarchy. A machine with the unified hierarchy (v2) has one
+// hierarchy. A machine with v1 controllers has about twelve. There the kubelet also uses a folder in a v2 hierarchy
+// without controllers ("hybrid").
+//
+// The node's own processes are in the child "system", and pods are in "kubepods". A v2 cgroup with children cannot
+// hold processes itself.
 
-// cgroupRoots are the mount points of all hierarchies.
+// cgroupRoots returns the mount points of all hierarchies.
 func cgroupRoots() ([]string, error) {
 	mounts, err := os.Open("/proc/self/mounts")
 	if err != nil {
@@ -40,8 +43,8 @@ func cgroupRoots() ([]string, error) {
 	return roots, nil
 }
 
-// joinCgroups makes the named cgroup in every hierarchy and puts the process into it. Everything that it starts is then in there too,
-// which is how clean-up finds leftovers.
+// joinCgroups creates the named cgroup in every hierarchy and moves the process into it. All child processes are then
+// in it too. The clean-up uses this to find leftovers.
 func joinCgroups(name string, pid int) error {
 	roots, err := cgroupRoots()
 	if err != nil {
@@ -64,8 +67,8 @@ func joinCgroups(name string, pid int) error {
 	return nil
 }
 
-// inherit makes a new cgroup usable. In v1 a cpuset starts empty and takes no process before it has CPUs and memory nodes. In v2 the
-// parent must hand its controllers down first.
+// inherit makes a new cgroup usable. In v1, a cpuset starts empty and accepts no process until it has CPUs and memory
+// nodes. In v2, the parent must first enable its controllers for the child.
 func inherit(dir string) error {
 	parent := filepath.Dir(dir)
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -82,13 +85,14 @@ func inherit(dir string) error {
 		return nil //nolint:nilerr // not a v2 hierarchy
 	}
 	for controller := range strings.FieldsSeq(string(controllers)) {
-		// One by one, errors ignored: some (cpu, with real-time processes) may be refused, and the kubelet says which one it misses.
+		// Each controller is enabled separately and errors are ignored. The kernel may refuse some (cpu, with
+		// real-time processes). The kubelet reports a missing controller.
 		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
 	}
 	return nil
 }
 
-// cgroupProcesses returns the ids of all processes in the named cgroup and below, in any hierarchy.
+// cgroupProcesses returns the IDs of all processes in the named cgroup and below, in any hierarchy.
 func cgroupProcesses(name string) ([]int, error) {
 	var pids []int
 	err := eachCgroup(name, func(dir string) error {
@@ -97,7 +101,7 @@ func cgroupProcesses(name string) ([]int, error) {
 			return ignoreGone(err)
 		}
 		for field := range strings.FieldsSeq(string(data)) {
-			// 0 stands for a process of another pid namespace; it is not ours to see, let alone to kill.
+			// 0 means a process in another PID namespace. This process cannot see or kill it.
 			if pid, err := strconv.Atoi(field); err == nil && pid > 0 && !slices.Contains(pids, pid) {
 				pids = append(pids, pid)
 			}
@@ -107,8 +111,8 @@ func cgroupProcesses(name string) ([]int, error) {
 	return pids, err
 }
 
-// removeCgroups removes the named cgroup's folders, deepest first, and returns when they are gone. The kernel refuses while the last
-// processes are still being torn down, so it tries for a while.
+// removeCgroups removes the named cgroup's folders, deepest first, and returns when they are gone. The kernel refuses
+// until the last processes have ended, so it retries.
 func removeCgroups(ctx context.Context, name string) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -149,7 +153,7 @@ func eachCgroup(name string, visit func(dir string) error) error {
 	return nil
 }
 
-// ignoreGone drops errors that mean that the cgroup vanished while it was looked at.
+// ignoreGone drops errors which mean that the cgroup was removed during the visit.
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return nil

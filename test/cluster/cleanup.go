@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Down ends the clusters whose state is in dir, which another process started (Detach), and removes all that is outside the node's
-// namespaces. The folder itself stays: its logs may be wanted. It is no error if nothing runs any more; if
-// the folder holds no cluster's record the error is fs.ErrNotExist.
+// Down stops the clusters whose state is in dir and which another process started with Detach. It removes everything
+// outside the node's namespaces. It keeps the folder, because its logs may be useful. If nothing runs any more, Down
+// succeeds. If the folder does not contain the record of a cluster, the error is fs.ErrNotExist.
 func Down(ctx context.Context, dir string) error {
 	r, err := readRun(dir)
 	if err != nil {
@@ -37,17 +37,17 @@ func readRun(dir string) (run, error) {
 	return r, nil
 }
 
-// teardown kills the node and removes the link and the cgroups of a run, in this order: a cgroup cannot be removed before its processes
-// have gone.
+// teardown kills the node and removes the link and the cgroups of a run. The order matters: a cgroup cannot be
+// removed before its processes have ended.
 func teardown(ctx context.Context, name string) error {
 	return errors.Join(kill(ctx, cgroupOf(name)), removeLink(ctx, name), removeCgroups(ctx, cgroupOf(name)))
 }
 
-// cgroupOf is the cgroup of a run. Every process in it was started by that run, which is what makes killing them safe.
+// cgroupOf returns the name of a run's cgroup. The run started every process in it, so it is safe to kill them.
 func cgroupOf(name string) string { return "hypergate-" + name }
 
-// kill ends all processes of a cgroup and returns when they have gone. Process 1 of the node is among them, and the kernel kills all
-// others of its namespace with it.
+// kill kills all processes of a cgroup and returns when they have ended. Process 1 of the node is one of them. The
+// kernel kills the other processes of its namespace with it.
 func kill(ctx context.Context, cgroup string) error {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		pids, err := cgroupProcesses(cgroup)
@@ -67,8 +67,9 @@ func kill(ctx context.Context, cgroup string) error {
 	return nil
 }
 
-// removeLeftovers removes what a crashed run of this name left. Its processes were killed by the kernel, if only a moment ago; any that
-// live on belong to a run that is not crashed, and are left alone.
+// removeLeftovers removes the leftovers of a crashed run with this name. The kernel has killed its processes,
+// possibly just before. If some processes keep running, the run has not crashed, and removeLeftovers returns an
+// error.
 func removeLeftovers(ctx context.Context, name string) error {
 	var pids []int
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {

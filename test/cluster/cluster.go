@@ -20,59 +20,67 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// ErrNeedsRoot is what Start returns to a user that is not root.
+// ErrNeedsRoot is the error of Start for a user other than root.
 var ErrNeedsRoot = errors.New("real clusters need root (a kubelet and containerd with cgroups and user ids); " +
 	"run as root, or use test/cluster/planes for API servers without pods")
 
 const (
 	// GuestServerInPods is the guest API server's URL for pods in the namespace of the hosted control plane.
 	GuestServerInPods = "https://kube-apiserver:6443"
-	// DefaultHCPNamespace is the namespace of the hosted control plane unless Options say otherwise.
+	// DefaultHCPNamespace is the default namespace of the hosted control plane.
 	DefaultHCPNamespace = "clusters-guest1"
 
-	// startTimeout is several times what a cold start takes on two busy cores.
+	// startTimeout is several times as long as a cold start on two busy cores.
 	startTimeout = 6 * time.Minute
 )
 
-// Options say what to start. Only Name is needed.
+// Options configure a cluster. Only Name is required.
 type Options struct {
-	// Name, up to 12 of [a-z0-9-], goes into the names of cgroups, links and folders. Two runs at once need different names.
+	// Name has up to 12 characters of [a-z0-9-]. It is part of the names of cgroups, links and folders. Concurrent
+	// runs need different names.
 	Name string
-	// Guest also starts a hosted guest cluster; without it the management cluster is all (the standalone topology).
+	// Guest also starts a hosted guest cluster. Without it there is only the management cluster (the standalone
+	// topology).
 	Guest bool
-	// HCPNamespace is the management namespace of the guest's control plane; empty means DefaultHCPNamespace.
+	// HCPNamespace is the management namespace of the guest's control plane. Empty means DefaultHCPNamespace.
 	HCPNamespace string
-	// MoreGuests are the management namespaces of further hosted guests, each like the first; see Cluster.More.
+	// MoreGuests are the management namespaces of further hosted guests, which are like the first one. See
+	// Cluster.More.
 	MoreGuests []string
-	// Images are put on the node in addition to istiod's (IstiodImage).
+	// Images are additional images for the node, besides that of istiod (IstiodImage).
 	Images []Image
-	// Archives are images that are made already, by their full references: files as package oci writes them.
+	// Archives are existing image files in the format of package oci, by full image reference.
 	Archives map[string]string
-	// IstiodImages are more references under which the node gets istiod's image, as if they were of other versions.
+	// IstiodImages are additional references for istiod's image on the node, as if it had other versions.
 	IstiodImages []string
-	// StandIns are references under which the node gets an image that does nothing but answer 200 on port 15021, an Envoy gateway's
-	// readiness probe: for gateways on the management cluster, where a real kubelet runs their pods (the standalone topology).
+	// StandIns are references for an image that only answers 200 on port 15021, which is the readiness probe of an
+	// Envoy gateway. They are for gateways in the management cluster, where a real kubelet runs their pods (the
+	// standalone topology).
 	StandIns []string
-	// Dir holds keys, kubeconfigs, logs and audit logs; it survives Stop. Empty: a temporary one, which Stop removes.
+	// Dir is the folder for keys, kubeconfigs, logs and audit logs. Stop does not remove it. Empty means a temporary
+	// folder, which Stop removes.
 	Dir string
-	// Progress gets a line per step. May be nil.
+	// Progress gets one line per step. It can be nil.
 	Progress io.Writer
-	// Detach lets the clusters outlive this process; Down ends them.
+	// Detach lets the clusters outlive this process. Down ends them.
 	Detach bool
 }
 
-// Cluster is a running management cluster and, if asked for, its guest. This machine has a route to all of the management cluster's pod
-// and Service addresses, so a test can dial a ClusterIP or a pod directly; the far end sees the node as the client of a ClusterIP.
+// Cluster is a running management cluster and, if requested, its guest. This machine has a route to all pod and
+// Service addresses of the management cluster. So a test can dial a ClusterIP or a pod directly. With a ClusterIP,
+// the server sees the node as the client.
 type Cluster struct {
 	Name, Dir, HCPNamespace string
-	// Mgmt and Guest are the cluster admins' credentials, reachable from this machine. Guest is nil without a guest.
+	// Mgmt and Guest are the cluster administrators' credentials, usable on this machine. Guest is nil without a
+	// guest.
 	Mgmt, Guest *rest.Config
-	// The same as files.
+	// The same credentials as files.
 	MgmtKubeconfig, GuestKubeconfig string
-	// Files with one JSON event per request (level Metadata), readable on this machine while the cluster runs and after.
+	// Audit logs with one JSON event per request (level Metadata). They are readable on this machine during the
+	// cluster's life and after it.
 	MgmtAuditLog, GuestAuditLog string
-	// More are the guests of Options.MoreGuests: each is this cluster with that guest in place of the first, and with a Dir of its own.
-	// To stop one stops all.
+	// More are the guests of Options.MoreGuests. Each is this cluster with another guest and its own Dir. Stopping
+	// one stops all.
 	More []*Cluster
 
 	run      run
@@ -81,8 +89,11 @@ type Cluster struct {
 	ownDir   bool
 }
 
-// Start starts the clusters and returns when all images are on the node, the node is ready, and the API server of the guest (if any)
-// answers. On error nothing is left running. Leftovers of a crashed run of the same name are removed first; a live one is an error.
+// Start starts the clusters. It returns when all images are on the node, the node is ready, and the guest's API
+// server answers, if there is a guest.
+//
+// On error, nothing keeps running. Start first removes leftovers of a crashed run with the same name. It fails if a
+// run with that name is still alive.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
@@ -113,7 +124,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// explainNode puts the node's death before an error that may be a consequence of it: a connection breaks before the exit is seen.
+// explainNode adds the node's end to an error that may be a result of it. A connection breaks before the node's exit
+// is visible.
 func (c *Cluster) explainNode(err error) error {
 	if c.node == nil {
 		return err
@@ -126,15 +138,17 @@ func (c *Cluster) explainNode(err error) error {
 	}
 }
 
-// Servers finds the server binaries that a cluster needs; the error names the command that builds a missing one.
+// Servers returns the server binaries that a cluster needs. If one is missing, the error names the command that
+// builds it.
 func Servers(ctx context.Context) (servers.Binaries, error) {
 	return servers.Find(ctx, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns",
 		"pilot-discovery")
 }
 
-// Stop ends the clusters and removes all that is outside the node's namespaces; the state folder too, if Start made it.
+// Stop ends the clusters and removes everything outside the node's namespaces. It also removes the state folder if
+// Start created it.
 func (c *Cluster) Stop() error {
-	// Not the caller's context: a test's is already cancelled when its clean-up runs.
+	// The caller's context does not fit: a test's context is cancelled before its clean-up runs.
 	err := teardown(context.Background(), c.Name)
 	if c.node != nil {
 		<-c.node.Done()
@@ -145,13 +159,13 @@ func (c *Cluster) Stop() error {
 	return err
 }
 
-// complete checks the options and fills in defaults.
+// complete checks the options and sets defaults.
 func (o *Options) complete() error {
 	if os.Geteuid() != 0 {
 		return ErrNeedsRoot
 	}
 	if os.Getenv(roleEnv) != "" {
-		// Without this a forgotten MaybeRunNode would run the tests again inside the node, and so on without end.
+		// Without this check, a forgotten MaybeRunNode would run the tests again inside the node, recursively.
 		return errors.New("the node ran the program's main part: call cluster.MaybeRunNode first thing in main or TestMain")
 	}
 	if !regexp.MustCompile(`^[a-z0-9-]{1,12}$`).MatchString(o.Name) {
@@ -169,7 +183,7 @@ func (o *Options) complete() error {
 func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Cluster, error) {
 	dir, ownDir := o.Dir, o.Dir == ""
 	if ownDir {
-		dir = filepath.Join(os.TempDir(), "hypergate-"+o.Name) // fixed, so that the next run removes what a crashed one left
+		dir = filepath.Join(os.TempDir(), "hypergate-"+o.Name) // a fixed name lets the next run remove the leftovers of a crash
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -194,7 +208,7 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 	return c, nil
 }
 
-// describe says where the files of a run are.
+// describe returns a Cluster with the file names of a run.
 func describe(r run) *Cluster {
 	c := &Cluster{
 		Name: r.Name, Dir: r.Dir, HCPNamespace: r.HCPNamespace, run: r,
@@ -207,8 +221,8 @@ func describe(r run) *Cluster {
 	return c
 }
 
-// Attach returns the clusters whose state is in dir, which another process started (Detach). Stop ends them like Down. If the folder
-// holds no cluster's record the error is fs.ErrNotExist.
+// Attach returns the clusters whose state is in dir and which another process started with Detach. Stop ends them as
+// Down does. If the folder does not contain the record of a cluster, the error is fs.ErrNotExist.
 func Attach(dir string) (*Cluster, error) {
 	r, err := readRun(dir)
 	if err != nil {
@@ -239,7 +253,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.boot(ctx); err != nil {
 		return err
 	}
-	// From here on nothing is worth waiting for if the node dies.
+	// From here on, all waits end if the node ends.
 	ctx, release := c.node.Guard(ctx)
 	defer release()
 	c.progress("node started, network %s", c.run.Net.Block)

@@ -25,8 +25,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// starterEnv makes the test binary start the cluster named in it and then wait, for tests of what outlives a process. The state folder
-// follows after a space; "detached" after another.
+// starterEnv makes the test binary start a cluster and then wait, for tests of clusters that outlive a process. Its
+// value has the cluster's name, the state folder and an optional "detached", separated by spaces.
 const starterEnv = "HYPERGATE_TEST_STARTER"
 
 func TestMain(m *testing.M) {
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRealClusters is the story of one run: both clusters answer, the guest's control plane runs on the node, images need no registry,
-// both API servers survive an outage, and nothing is left behind.
+// TestRealClusters checks a complete run. Both clusters answer, the guest's control plane runs on the node, images
+// need no registry, both API servers survive an outage, and nothing is left behind.
 func TestRealClusters(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
@@ -149,12 +149,12 @@ func TestCrashedRunnerLeavesNothingRunning(t *testing.T) {
 	victim := startStarter(t, "crash "+dir)
 	g.Expect(leftovers(t, "crash", dir)).NotTo(gomega.BeEmpty(), "nothing was there to leave behind")
 	g.Expect(victim.Process.Kill()).To(gomega.Succeed())
-	_ = victim.Wait() // its error is the kill
+	_ = victim.Wait() // the error is that it was killed
 
 	onlyCgroups := func() []string {
 		var other []string
 		for _, thing := range leftovers(t, "crash", dir) {
-			if !strings.HasPrefix(thing, "cgroup ") { // empty folders: nobody is left to remove them but the next run
+			if !strings.HasPrefix(thing, "cgroup ") { // empty folders, which the next run removes
 				other = append(other, thing)
 			}
 		}
@@ -169,7 +169,8 @@ func TestCrashedRunnerLeavesNothingRunning(t *testing.T) {
 	g.Expect(leftovers(t, "crash", dir)).To(gomega.BeEmpty())
 }
 
-// TestDetachedOutlivesItsStarter is the demo's life: one process starts the clusters and ends, another ends them.
+// TestDetachedOutlivesItsStarter checks the demo's life cycle: one process starts the clusters and ends, and another
+// one ends them.
 func TestDetachedOutlivesItsStarter(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
@@ -182,7 +183,7 @@ func TestDetachedOutlivesItsStarter(t *testing.T) {
 		}
 	})
 	g.Expect(demo.Process.Kill()).To(gomega.Succeed())
-	_ = demo.Wait() // its error is the kill
+	_ = demo.Wait() // the error is that it was killed
 	out, err := exec.CommandContext(t.Context(), "ip", "route", "show", "dev", "hg-detach").Output()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(string(out)).NotTo(gomega.BeEmpty())
@@ -222,7 +223,7 @@ func skipUnlessPossible(t *testing.T) {
 	}
 }
 
-// starter is the main program of a process that is to be killed: it starts a cluster, says so, and waits.
+// starter is the main program of a process that a test kills. It starts a cluster, prints a line, and waits.
 func starter(order []string) {
 	_, err := cluster.Start(context.Background(), cluster.Options{Name: order[0], Dir: order[1], Detach: len(order) > 2, Progress: os.Stderr})
 	if err != nil {
@@ -283,7 +284,7 @@ func leftovers(t *testing.T, name, dir string) []string {
 	for _, file := range processes {
 		line, _ := os.ReadFile(file)
 		if len(line) == 0 {
-			continue // gone meanwhile, or dead and not yet collected by its parent
+			continue // has ended, or is a zombie
 		}
 		groups, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cgroup"))
 		if strings.Contains(string(line), dir) || strings.Contains(string(groups), "/hypergate-"+name) {
@@ -293,7 +294,7 @@ func leftovers(t *testing.T, name, dir string) []string {
 	return found
 }
 
-// sysctls are those of the whole machine that a kubelet sets where it can.
+// sysctls returns the machine's sysctls that a kubelet sets if it can.
 func sysctls(t *testing.T) map[string]string {
 	t.Helper()
 	values := map[string]string{}
@@ -313,7 +314,7 @@ func clientFor(g gomega.Gomega, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// namespaceUID identifies a cluster.
+// namespaceUID returns the UID of kube-system, which identifies a cluster.
 func namespaceUID(ctx context.Context, g gomega.Gomega, client kubernetes.Interface) string {
 	namespace, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -343,7 +344,7 @@ func podLog(ctx context.Context, client kubernetes.Interface, name string) strin
 	return string(data)
 }
 
-// auditedUsers are the users of an audit log's events, with repetitions.
+// auditedUsers returns the users of all events in an audit log, with repetitions.
 func auditedUsers(t *testing.T, file string) []string {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -353,7 +354,7 @@ func auditedUsers(t *testing.T, file string) []string {
 	var users []string
 	for line := range strings.Lines(string(data)) {
 		var event struct{ User struct{ Username string } }
-		if json.Unmarshal([]byte(line), &event) == nil { // the last line may be half written
+		if json.Unmarshal([]byte(line), &event) == nil { // the last line may be incomplete
 			users = append(users, event.User.Username)
 		}
 	}

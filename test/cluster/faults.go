@@ -15,10 +15,11 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
 )
 
-// faultTimeout is several times what any of these takes.
+// faultTimeout is several times as long as any of these operations takes.
 const faultTimeout = 3 * time.Minute
 
-// StopMgmtAPI kills the management API server, as a crash would, and returns when nothing answers. etcd and everything else run on.
+// StopMgmtAPI kills the management API server, as a crash would, and returns when it no longer answers. etcd and all
+// other servers continue to run.
 func (c *Cluster) StopMgmtAPI(ctx context.Context) error {
 	if err := c.control(ctx, verbStop+"/kube-apiserver"); err != nil {
 		return err
@@ -28,9 +29,9 @@ func (c *Cluster) StopMgmtAPI(ctx context.Context) error {
 	return plane.WaitDown(ctx, c.Mgmt)
 }
 
-// StartMgmtAPI undoes StopMgmtAPI and returns when the server is ready, with its data. The node's other servers are started anew: left
-// alone, they would wait before they watch again, longer after each outage and up to a minute, and every test would have to wait with
-// them. Pods do not notice (a new kubelet adopts them).
+// StartMgmtAPI starts the management API server again and returns when it is ready, with its data. It also restarts
+// the node's other servers. Without a restart, they would wait before they watch again, up to a minute and longer
+// after each outage, and every test would wait with them. Pods are not affected, because a new kubelet adopts them.
 func (c *Cluster) StartMgmtAPI(ctx context.Context) error {
 	if err := c.control(ctx, verbStart+"/kube-apiserver"); err != nil {
 		return err
@@ -48,11 +49,12 @@ func (c *Cluster) StartMgmtAPI(ctx context.Context) error {
 	return nil
 }
 
-// guestServers are scaled together. In production the controller manager ends by itself when it cannot renew its lease; ours has none,
-// and would go on with the long waits described at StartMgmtAPI.
+// guestServers are scaled together. In production, the controller manager exits when it cannot renew its lease. Here
+// it has no lease, and would continue with the long waits that StartMgmtAPI describes.
 const guestServers = "kube-apiserver,kube-controller-manager"
 
-// StopGuestAPI scales the guest's API server to zero and returns when its pod is gone and nothing answers. The guest's etcd runs on.
+// StopGuestAPI scales the guest's API server to zero and returns when its pod is gone and the address no longer
+// answers. The guest's etcd continues to run.
 func (c *Cluster) StopGuestAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
@@ -72,7 +74,7 @@ func (c *Cluster) StopGuestAPI(ctx context.Context) error {
 	return plane.WaitDown(ctx, c.Guest)
 }
 
-// StartGuestAPI undoes StopGuestAPI and returns when the server is ready, with its data.
+// StartGuestAPI scales the guest's API server up again and returns when the server is ready, with its data.
 func (c *Cluster) StartGuestAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()

@@ -23,16 +23,16 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
 )
 
-// fieldManager owns the guest's manifests.
+// fieldManager is the field manager of the guest's manifests.
 const fieldManager = "hypergate-test-cluster"
 
-// guestFile is what files/guest.yaml is filled in with. Commands and the PKI are JSON, which is YAML too.
+// guestFile is the input of the template files/guest.yaml. Commands and the PKI are JSON, which is also valid YAML.
 type guestFile struct {
 	run
 	GuestAuditDir, PKI, EtcdCommand, APIServerCommand, ControllerManagerCommand string
 }
 
-// applyGuest makes the guest's keys and applies its control plane.
+// applyGuest creates the guest's keys and applies its control plane.
 func (c *Cluster) applyGuest(ctx context.Context) error {
 	if err := c.makeAuditFolder(); err != nil {
 		return err
@@ -57,7 +57,8 @@ func (c *Cluster) applyGuest(ctx context.Context) error {
 	return nil
 }
 
-// guestPKI makes the guest's keys: for this machine (admin, by ClusterIP) and for its pods (by the Service's name).
+// guestPKI creates the guest's keys. The administrator on this machine uses the ClusterIP, and pods use the Service's
+// name.
 func (c *Cluster) guestPKI() (*plane.PKI, error) {
 	service := "kube-apiserver." + c.HCPNamespace
 	pki, err := plane.NewPKI("guest", c.run.Net.GuestAPI.String(), "kube-apiserver", service, service+".svc", service+".svc.cluster.local",
@@ -96,8 +97,9 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 		APIServerCommand: command("kube-apiserver",
 			append(plane.APIServerFlags("guest", "/pki", "/audit/"+filepath.Base(c.GuestAuditLog)),
 				"--etcd-servers=http://etcd-client:2379", "--secure-port=6443", "--service-cluster-ip-range=172.31.0.0/16",
-				"--endpoint-reconciler-type=none")...), // its pod's address is no use to anybody in the guest
-		// Nobody measures a guest's pods. Its autoscaler would give each gateway a second one at some time in the next 15 s, and report that it cannot work.
+				"--endpoint-reconciler-type=none")...), // its pod's address is not reachable in the guest
+		// The guest has no metrics of pods. Within 15 s, its autoscaler would give each gateway a second pod and
+		// report that it cannot work.
 		ControllerManagerCommand: command("kube-controller-manager", append(plane.ControllerManagerFlags("/pki"), "--controllers=*,-horizontal-pod-autoscaler-controller")...),
 	}
 	if err := errors.Join(failures...); err != nil {
@@ -119,7 +121,7 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 	}
 }
 
-// resources of the kinds in guest.yaml; a discovery client for so few of them would be more code.
+// resources maps the kinds in guest.yaml to resources. A discovery client would be more code.
 var resources = map[string]schema.GroupVersionResource{ //nolint:gochecknoglobals // a constant table
 	"Namespace":   {Version: "v1", Resource: "namespaces"},
 	"Secret":      {Version: "v1", Resource: "secrets"},
@@ -143,7 +145,8 @@ func apply(ctx context.Context, client dynamic.Interface, object *unstructured.U
 	return nil
 }
 
-// waitNode returns when the management cluster's node is ready and free of taints, so that a pod created now is scheduled at once.
+// waitNode returns when the management cluster's node is ready and has no taints. Then a new pod is scheduled at
+// once.
 func (c *Cluster) waitNode(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Mgmt)
 	if err != nil {
@@ -172,7 +175,7 @@ func nodeReady(node *corev1.Node) bool {
 
 // explainGuest adds the state of the guest's pods to an error.
 func (c *Cluster) explainGuest(err error) error {
-	// Not the caller's context, which has ended.
+	// The caller's context has ended, so this function uses its own.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	client, clientErr := kubernetes.NewForConfig(c.Mgmt)

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 )
 
-// guestsDir is where each further guest has its Dir, in the first's.
+// guestsDir is the folder for the Dirs of further guests, in the Dir of the first guest.
 const guestsDir = "guests"
 
-// guests are all hosted guests; it makes those of Options.MoreGuests, whose addresses are known now.
+// guests returns all hosted guests. It creates those of Options.MoreGuests, because their addresses are known now.
 func (c *Cluster) guests() []*Cluster {
 	if !c.run.Guest {
 		return nil
@@ -25,14 +25,14 @@ func (c *Cluster) guests() []*Cluster {
 	return append([]*Cluster{c}, c.More...)
 }
 
-// describeGuest says where the guest's files are.
+// describeGuest sets the names of the guest's files.
 func (c *Cluster) describeGuest() {
 	c.GuestKubeconfig = filepath.Join(c.Dir, "pki/guest/admin.kubeconfig")
 	c.GuestAuditLog = filepath.Join(c.Dir, "audit/guest/guest.jsonl")
 }
 
-// makeAuditFolder makes the folder of the guest's audit log. The guest's API server runs as this user and writes there through a hostPath volume,
-// which fsGroup does not cover.
+// makeAuditFolder creates the folder of the guest's audit log. The guest's API server runs as user 1000 and writes
+// there through a hostPath volume, to which fsGroup does not apply.
 func (c *Cluster) makeAuditFolder() error {
 	dir := filepath.Dir(c.GuestAuditLog)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -41,5 +41,5 @@ func (c *Cluster) makeAuditFolder() error {
 	return os.Chown(dir, 1000, 1000)
 }
 
-// PodLogs is where the logs of all pods are, as a kubelet names them.
+// PodLogs returns the folder with the logs of all pods, named as a kubelet names them.
 func (c *Cluster) PodLogs() string { return filepath.Join(c.run.Dir, "logs/pods") }

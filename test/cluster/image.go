@@ -26,31 +26,33 @@ import (
 const (
 	pauseImage = "docker.io/local/pause:1"
 	kubeImage  = "docker.io/local/kube:1"
-	// IstiodImage is the reference under which istiod's image is on the node: what the chart renders for hub registry.example.com and
-	// this tag. No such registry exists; a pull is never tried because the tag is not "latest".
+	// IstiodImage is the reference of istiod's image on the node. The chart renders it for hub registry.example.com
+	// and this tag. The registry does not exist. The kubelet never tries to pull the image, because the tag is not
+	// "latest".
 	IstiodImage = "registry.example.com/pilot:" + charts.EmbeddedVersion
-	// layoutVersion is to be raised when write changes what it makes, so that no older tar is used.
+	// layoutVersion must be incremented when write changes its output, so that older tars are not used.
 	layoutVersion = 2
-	// stale is how long the tar of an older build is kept for runs that may be importing it.
+	// stale is the age at which the tar of an older build is removed. Younger tars are kept, because a run may be
+	// importing them.
 	stale = 24 * time.Hour
 )
 
-// Image is an image made from scratch around static binaries.
+// Image is an image that contains only static binaries.
 type Image struct {
-	// Name is the full reference, with a tag other than latest (the kubelet would try to pull that one).
+	// Name is the full reference. Its tag must not be latest, because the kubelet would try to pull that.
 	Name string
-	// User is the numeric user id that the process gets.
+	// User is the numeric user ID of the process.
 	User string
 	// Entrypoint is the command.
 	Entrypoint []string
-	// Files maps absolute paths in the image to files of this machine; all become executable.
+	// Files maps absolute paths in the image to files on this machine. All of them become executable.
 	Files map[string]string
 }
 
-// importable is an image's file on this machine, ready for containerd.
+// importable is the file of an image on this machine, ready for containerd.
 type importable struct{ Name, Tar string }
 
-// images makes (or finds) the tars of the images that every node needs, and of those that the options name.
+// images returns the tars of the images that every node needs and of those in the options. It creates missing tars.
 func images(ctx context.Context, binaries servers.Binaries, options Options) ([]importable, error) {
 	dir, err := servers.Dir(ctx)
 	if err != nil {
@@ -96,8 +98,8 @@ func images(ctx context.Context, binaries servers.Binaries, options Options) ([]
 //go:embed pause/main.go
 var pauseSource []byte
 
-// buildPause compiles the pause program, unless one of the same source is in dir. The result appears only when it is complete, for
-// another run may be doing the same.
+// buildPause compiles the pause program, unless dir contains one of the same source. The result is renamed into place
+// when it is complete, because another run may build it at the same time.
 func buildPause(ctx context.Context, dir string) (string, error) {
 	file := filepath.Join(dir, "pause-"+digest(pauseSource)[:16])
 	if fileExists(file) {
@@ -120,8 +122,9 @@ func buildPause(ctx context.Context, dir string) (string, error) {
 	return file, os.Rename(built, file)
 }
 
-// cached returns the image's tar, made now if the one in dir is of other content. The key is of sizes and times rather than of bytes:
-// reading 350 MB at every start would cost more than the import that it saves.
+// cached returns the image's tar. It creates the tar if the one in dir has other content. The cache key contains
+// sizes and times of the files, not their bytes. Reading 350 MB at every start would take longer than the import that
+// it saves.
 func (i Image) cached(dir string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, layoutVersion, i.Name, i.User, i.Entrypoint)
@@ -160,7 +163,8 @@ func removeStale(pattern string) error {
 	return nil
 }
 
-// write makes the image's tar: the files, a /tmp for everybody, and folders on which pods mount things.
+// write creates the image's tar: the files, a /tmp that is writable for all users, and folders as mount points for
+// pods.
 func (i Image) write(file string) error {
 	image := oci.Image{
 		Name: i.Name, Arch: runtime.GOARCH, User: i.User, Entrypoint: i.Entrypoint, Env: []string{"PATH=/usr/local/bin"},

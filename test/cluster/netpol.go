@@ -19,8 +19,8 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/netpol"
 )
 
-// enforcePolicies plays the part of a network plugin that makes NetworkPolicies real, in the node's network namespace. Like a plugin it has an
-// identity of its own, so that an audit log does not take it for somebody under test.
+// enforcePolicies enforces NetworkPolicies in the node's network namespace, like a network plugin. Like a plugin, it
+// has its own identity, so that an audit log does not show it as a component under test.
 func (r run) enforcePolicies(ctx context.Context) error {
 	config, err := plane.RESTConfig(filepath.Join(r.Dir, "pki/mgmt/network-policies.kubeconfig"))
 	if err != nil {
@@ -30,29 +30,32 @@ func (r run) enforcePolicies(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	// By default the kernel sends one refusal per second to the same address, and whoever tries more connections waits. This is per network namespace.
+	// By default, the kernel sends one refusal per second to the same address. A client with more connections would
+	// wait. This setting is per network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/icmp_ratelimit", []byte("0"), 0o644); err != nil {
 		return fmt.Errorf("having every refusal sent: %w", err)
 	}
 	return netpol.Enforce(ctx, client)
 }
 
-// HostAddress is this machine's address as a NetworkPolicy's ipBlock sees it when the machine dials a pod or a ClusterIP.
+// HostAddress returns this machine's address as a NetworkPolicy's ipBlock sees it when the machine dials a pod or a
+// ClusterIP.
 func (c *Cluster) HostAddress() netip.Addr { return c.run.Net.Host }
 
-// DNSAddress is where pods find the management cluster's DNS: a process of the node, and not a pod that a selector could name.
+// DNSAddress returns the address of the management cluster's DNS server for pods. The server is a process on the
+// node, not a pod that a selector could match.
 func (c *Cluster) DNSAddress() netip.Addr { return c.run.Net.PodGateway }
 
-// What ConnectFrom returns when there is no connection, by errors.Is.
+// The errors of ConnectFrom if it cannot connect. Use errors.Is.
 var (
-	// ErrRefused: nobody listens at that port.
+	// ErrRefused means that nothing listens at the port.
 	ErrRefused = errors.New("connection refused")
-	// ErrForbidden: a NetworkPolicy does not allow it.
+	// ErrForbidden means that a NetworkPolicy denies the connection.
 	ErrForbidden = errors.New("forbidden by a network policy")
 )
 
-// ConnectFrom opens a TCP connection to address, an IP address and a port, from the network of a running pod of the management cluster, and
-// closes it. The pod's image needs no program for it.
+// ConnectFrom opens a TCP connection to address (an IP address and a port) and closes it. The connection comes from
+// the network of a running pod in the management cluster. The pod's image needs no program for this.
 func (c *Cluster) ConnectFrom(ctx context.Context, pod types.UID, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -76,14 +79,15 @@ func (c *Cluster) ConnectFrom(ctx context.Context, pod types.UID, address string
 	return fmt.Errorf("connecting from pod %s to %s: %w: %s", pod, address, errors.Join(err, ctx.Err()), out)
 }
 
-// pidOf is a process of a pod, as this machine numbers it. The kubelet puts a pod's processes in a cgroup that has the pod's UID in its name.
+// pidOf returns the ID of a pod's process, as this machine numbers it. The kubelet puts a pod's processes in a cgroup
+// with the pod's UID in its name.
 func pidOf(cgroup string, pod types.UID) (string, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
 		return "", err
 	}
 	for _, file := range files {
-		groups, _ := os.ReadFile(file) // empty if the process is gone meanwhile
+		groups, _ := os.ReadFile(file) // empty if the process has ended
 		if strings.Contains(string(groups), "/"+cgroup+"/") && strings.Contains(string(groups), "/pod"+string(pod)+"/") {
 			return filepath.Base(filepath.Dir(file)), nil
 		}

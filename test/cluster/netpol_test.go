@@ -21,7 +21,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestNetworkPoliciesAreReal tries connections between pods, through a Service, from this machine and to the node, under changing policies.
+// TestNetworkPoliciesAreReal tries connections between pods, through a Service, from this machine and to the node,
+// under changing policies.
 func TestNetworkPoliciesAreReal(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
@@ -53,7 +54,7 @@ func TestNetworkPoliciesAreReal(t *testing.T) {
 	n.egress(client, server)
 }
 
-// ingress: what the policies of the receiver's side do.
+// ingress tests the effects of policies on the receiving side.
 func (n *network) ingress(client, neighbour, server *corev1.Pod, service string) {
 	n.t.Helper()
 	health := n.port(server, "15021")
@@ -63,7 +64,7 @@ func (n *network) ingress(client, neighbour, server *corev1.Pod, service string)
 	n.isForbidden(client, service)
 	n.isForbidden(neighbour, health)
 	n.g.Expect(dial(n.t.Context(), health)).To(gomega.MatchError(syscall.EHOSTUNREACH))
-	late := n.pod("back", "late") // becomes ready, and is under the policy
+	late := n.pod("back", "late") // it becomes ready under the policy
 	n.isForbidden(client, n.port(late, "15021"))
 
 	n.t.Log("another policy adds to it: a named port for a namespace, and nothing else of the pod or for others")
@@ -86,10 +87,10 @@ func (n *network) ingress(client, neighbour, server *corev1.Pod, service string)
 	n.t.Log("policies that are gone do nothing")
 	n.g.Expect(n.mgmt.NetworkingV1().NetworkPolicies("back").Delete(n.t.Context(), deny.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	n.reaches(client, n.port(late, "15021"))
-	n.isForbidden(neighbour, health) // the other two are still there
+	n.isForbidden(neighbour, health) // the other two policies still exist
 }
 
-// egress: what a policy of the sender's side does, also to what is on the node itself.
+// egress tests the effects of a policy on the sending side, also for destinations on the node.
 func (n *network) egress(client, server *corev1.Pod) {
 	n.t.Helper()
 	dns, api := net.JoinHostPort(n.c.DNSAddress().String(), "53"), strings.TrimPrefix(n.c.Mgmt.Host, "https://")
@@ -122,7 +123,7 @@ type network struct {
 	mgmt kubernetes.Interface
 }
 
-// pod is a new pod that is ready: it answers on port 15021, which it calls health.
+// pod returns a new, ready pod. It answers on port 15021, which has the name health.
 func (n *network) pod(namespace, name string) *corev1.Pod {
 	n.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: corev1.PodSpec{
@@ -147,7 +148,7 @@ func (n *network) pod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// service is the address of a new Service for the pod, with another port.
+// service returns the address of a new Service for the pod. The Service has a different port.
 func (n *network) service(pod *corev1.Pod) string {
 	n.t.Helper()
 	service, err := n.mgmt.CoreV1().Services(pod.Namespace).Create(n.t.Context(), &corev1.Service{
@@ -158,7 +159,7 @@ func (n *network) service(pod *corev1.Pod) string {
 	return net.JoinHostPort(service.Spec.ClusterIP, "80")
 }
 
-// policy makes a policy from its spec.
+// policy creates a policy from its spec.
 func (n *network) policy(namespace, name, spec string) *networkingv1.NetworkPolicy {
 	n.t.Helper()
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}

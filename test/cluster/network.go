@@ -12,19 +12,19 @@ import (
 	"strings"
 )
 
-// network is the part of 10.0.0.0/8 that one run uses: a /16 of its own, so that any number of runs coexist and one host route leads to
-// all that a run has (the node, pods, services).
+// network is the part of 10.0.0.0/8 that one run uses. Each run has its own /16. So any number of runs can coexist,
+// and one host route leads to all addresses of a run (the node, pods, services).
 type network struct {
 	Block      netip.Prefix // 10.N.0.0/16
 	Host       netip.Addr   // the host's end of the link, .0.1
-	Node       netip.Addr   // the node's end, .0.2
+	Node       netip.Addr   // the node's end of the link, .0.2
 	Pods       netip.Prefix // 10.N.16.0/24
-	PodGateway netip.Addr   // the bridge in the node, which is also where CoreDNS listens
+	PodGateway netip.Addr   // the bridge in the node; CoreDNS listens there
 	Services   netip.Prefix // 10.N.32.0/20
 	GuestAPI   netip.Addr   // the fixed ClusterIP of the guest's API server
 }
 
-// firstBlock and blocks bound N: the upper part, because low numbers are what companies and container engines use.
+// firstBlock and blocks limit N to the upper part, because companies and container engines use low numbers.
 const (
 	firstBlock = 160
 	blocks     = 80
@@ -39,24 +39,25 @@ func networkOf(n byte) network {
 	}
 }
 
-// ServiceIP is the address of the Service "kubernetes": the first of its range.
+// ServiceIP returns the address of the Service "kubernetes", which is the first of the range.
 func (n network) ServiceIP() netip.Addr { return n.Services.Addr().Next() }
 
-// withGuestAPI is the network as another guest has it; the first is number 0.
+// withGuestAPI returns the network for another guest. The first guest has number 0.
 func (n network) withGuestAPI(number byte) network {
 	n.GuestAPI = netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 32, 10 + number})
 	return n
 }
 
-// Link names. The host's end carries the run's name (15 characters at most); the other end is renamed when it enters the node.
+// Link names. The host's end contains the run's name (15 characters at most). The other end is renamed when it enters
+// the node.
 func hostLink(name string) string { return "hg-" + name }
 func peerLink(name string) string { return "hp-" + name }
 
 const nodeLink = "uplink"
 
-// reserveNetwork makes the veth pair and claims a free block. The claim is the host route: the kernel refuses a second one for the same
-// destination, so two starts at the same moment cannot both win. The search starts at a number hashed from the name, so that
-// the same name mostly gets the same addresses.
+// reserveNetwork creates the veth pair and claims a free block. The host route is the claim: the kernel refuses a
+// second route to the same destination, so two concurrent starts cannot both succeed. The search starts at a hash of
+// the name, so the same name usually gets the same addresses.
 func reserveNetwork(ctx context.Context, name string) (network, error) {
 	if err := ip(ctx, "link", "add", hostLink(name), "type", "veth", "peer", "name", peerLink(name)); err != nil {
 		return network{}, err
@@ -88,7 +89,7 @@ func reserveNetwork(ctx context.Context, name string) (network, error) {
 	return network{}, fmt.Errorf("no free network between 10.%d.0.0/16 and 10.%d.0.0/16; see `ip route`: %w", firstBlock, firstBlock+blocks-1, last)
 }
 
-// overlapsInterface says whether an address of this machine, or its network, lies in the block.
+// overlapsInterface reports whether an address or network of this machine overlaps the block.
 func overlapsInterface(block netip.Prefix) (bool, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -102,27 +103,27 @@ func overlapsInterface(block netip.Prefix) (bool, error) {
 	return false, nil
 }
 
-// moveIntoNode gives the other end of the link to the network namespace of a process.
+// moveIntoNode moves the other end of the link into the network namespace of a process.
 func moveIntoNode(ctx context.Context, name string, pid int) error {
 	return ip(ctx, "link", "set", peerLink(name), "netns", strconv.Itoa(pid), "name", nodeLink)
 }
 
-// removeLink removes the link, and with it the addresses and routes. It is no error if it is not there.
+// removeLink removes the link, with its addresses and routes. It succeeds if the link does not exist.
 func removeLink(ctx context.Context, name string) error {
 	_, err := net.InterfaceByName(hostLink(name))
 	if err != nil {
-		return nil //nolint:nilerr // the only reason is that it does not exist
+		return nil //nolint:nilerr // fails only if the link does not exist
 	}
 	if err := ip(ctx, "link", "del", hostLink(name)); err != nil {
 		if _, gone := net.InterfaceByName(hostLink(name)); gone != nil {
-			return nil //nolint:nilerr // the kernel removed it meanwhile, with the node's network namespace
+			return nil //nolint:nilerr // removed by the kernel with the node's network namespace
 		}
 		return err
 	}
 	return nil
 }
 
-// ip runs iproute2.
+// ip runs the ip command of iproute2.
 func ip(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {

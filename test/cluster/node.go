@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// What tells a re-executed program that it is a node, which part of it, and where its state folder is.
+// The environment variables of a re-executed program: that it is a node, which part of the node, and the state
+// folder.
 const (
 	roleEnv  = "HYPERGATE_TEST_NODE"
 	dirEnv   = "HYPERGATE_TEST_NODE_DIR"
@@ -21,12 +22,12 @@ const (
 	goWord   = "go"
 )
 
-// privateDirs are covered by file systems of the node's own, so that every default path of containerd, its shims, the kubelet, CNI and
-// ip-netns is private.
+// privateDirs are covered by the node's own file systems. So every default path of containerd, its shims, the
+// kubelet, CNI and ip-netns is private.
 var privateDirs = []string{"/var/lib", "/run", "/var/log"} //nolint:gochecknoglobals // a constant table
 
-// MaybeRunNode turns this process into a node's inner part, and never returns, if Start re-executed it as such. Otherwise it does
-// nothing. Call it first thing in main or TestMain.
+// MaybeRunNode runs a node's inner part and never returns, if Start re-executed this process for that. Otherwise it
+// does nothing. Call it first in main or TestMain.
 func MaybeRunNode() {
 	var err error
 	switch os.Getenv(roleEnv) {
@@ -44,14 +45,16 @@ func MaybeRunNode() {
 	os.Exit(0)
 }
 
-// runInit is process 1 of the node: it makes the mount namespace its own, starts the part that works, and reaps orphans (container
-// shims daemonise) until that part ends. They are two processes because reaping "any child" would steal exit codes from os/exec.
+// runInit is process 1 of the node. It makes the mount namespace private, starts the process that does the work, and
+// reaps orphans until that process ends (container shims daemonise). There are two processes, because reaping all
+// children would take exit codes away from os/exec.
 func runInit() error {
 	word := make([]byte, len(goWord))
 	if _, err := io.ReadFull(os.Stdin, word); err != nil {
 		return fmt.Errorf("waiting to be told to start (the starter died?): %w", err)
 	}
-	// First cut the propagation of mounts to the machine, then allow it to the containers' mount namespaces, which the kubelet needs.
+	// First stop the propagation of mounts to the machine. Then allow it to the containers' mount namespaces, as the
+	// kubelet requires.
 	for _, propagation := range []uintptr{syscall.MS_PRIVATE, syscall.MS_SHARED} {
 		if err := syscall.Mount("none", "/", "", syscall.MS_REC|propagation, ""); err != nil {
 			return fmt.Errorf("making the mount namespace private: %w", err)
@@ -113,8 +116,9 @@ func mountPrivate() error {
 	return nil
 }
 
-// maskSysctls hides the sysctls that the kubelet sets (ContainerManager, KernelMemory and so on): they are not namespaced, so it would
-// change the machine, for instance to reboot 10 s after a kernel panic. Over each lies a file with the value that it wants to see.
+// maskSysctls hides the sysctls that the kubelet sets (ContainerManager, KernelMemory and so on). They are not
+// namespaced, so the kubelet would change the machine, for example to reboot 10 s after a kernel panic. A bind mount
+// covers each with a file that contains the value which the kubelet expects.
 func maskSysctls() error {
 	for key, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -122,7 +126,7 @@ func maskSysctls() error {
 	} {
 		mask, target := filepath.Join("/run/sysctl", strings.ReplaceAll(key, "/", "_")), filepath.Join("/proc/sys", key)
 		if !fileExists(target) {
-			continue // this kernel lacks it
+			continue // this kernel does not have it
 		}
 		if err := os.WriteFile(mask, []byte(value+"\n"), 0o644); err != nil {
 			return fmt.Errorf("masking sysctl %s: %w", key, err)
@@ -134,15 +138,15 @@ func maskSysctls() error {
 	return nil
 }
 
-// setUpLinks configures the node's network namespace. The pods' bridge is made here, not by the first pod's CNI call, because CoreDNS
-// listens on its address before there is any pod.
+// setUpLinks configures the node's network namespace. It creates the pods' bridge before the first pod's CNI call,
+// because CoreDNS listens on the bridge's address before there are pods.
 func (r run) setUpLinks(ctx context.Context) error {
 	gateway := fmt.Sprintf("%s/%d", r.Net.PodGateway, r.Net.Pods.Bits())
 	for _, command := range []string{
 		"link set lo up",
 		"addr add " + r.Net.Node.String() + "/30 dev " + nodeLink,
 		"link set " + nodeLink + " up",
-		// Leads nowhere, but connecting to a Service needs a route before its address is translated.
+		// This route leads nowhere. But a connection to a Service needs a route before its address is translated.
 		"route add default via " + r.Net.Host.String(),
 		"link add cni0 type bridge",
 		"addr add " + gateway + " dev cni0",
@@ -155,21 +159,22 @@ func (r run) setUpLinks(ctx context.Context) error {
 	if err := r.refuseUnknownServices(ctx); err != nil {
 		return err
 	}
-	// These are per network namespace. Without the second, the answer of a pod that was reached through a ClusterIP by a pod on the same
-	// bridge would not pass the translation back, and the connection would hang; it is absent where the module is not loaded.
+	// These settings are per network namespace. The second is for connections through a ClusterIP between two pods on
+	// the same bridge. Without it, the answer would not be translated back, and the connection would hang. The
+	// setting is absent if the module is not loaded.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("enabling forwarding: %w", err)
 	}
-	_ = exec.CommandContext(ctx, "modprobe", "br_netfilter").Run() // no modprobe: built in, or the next line says so
+	_ = exec.CommandContext(ctx, "modprobe", "br_netfilter").Run() // if this fails, the module is built in, or the next statement fails
 	if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("enabling netfilter on the pods' bridge (is the kernel module br_netfilter loaded?): %w", err)
 	}
 	return nil
 }
 
-// refuseUnknownServices answers connections to Service addresses that kube-proxy did not translate, because it does not know the Service
-// yet, with a reset. Forwarded to nowhere instead, the connection would be remembered by the kernel as one without translation, and
-// hang for its full timeout even when the Service is there a moment later.
+// refuseUnknownServices resets connections to Service addresses that kube-proxy does not know yet. Without this, the
+// kernel would forward such a connection to nowhere and remember it without translation. The connection would then
+// hang for its full timeout, even if kube-proxy learns the Service shortly after.
 func (r run) refuseUnknownServices(ctx context.Context) error {
 	rule := fmt.Sprintf("ip daddr %s meta l4proto tcp reject with tcp reset", r.Net.Services)
 	command := exec.CommandContext(ctx, "nft", "-f", "-")

@@ -19,20 +19,21 @@ import (
 
 const (
 	containerdSocket = "/run/containerd/containerd.sock"
-	// controlPort is where the node takes orders (see supervisor), on the link to the machine.
+	// controlPort is the port at which the node receives orders (see supervisor), on the link to the machine.
 	controlPort = "7070"
 	verbStart   = "start"
 	verbStop    = "stop"
 	verbRestart = "restart"
-	// mgmtControllers are those that the management cluster needs. All of them ("*") take four seconds longer to start. node-lifecycle
-	// removes the not-ready taint; clusterrole-aggregation fills the roles admin, edit and view.
+	// mgmtControllers are the controllers that the management cluster needs. Starting all of them ("*") takes four
+	// seconds longer. node-lifecycle removes the not-ready taint. clusterrole-aggregation fills the roles admin, edit
+	// and view.
 	mgmtControllers = "deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller," +
 		"serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,namespace-controller," +
 		"node-lifecycle-controller,taint-eviction-controller,garbage-collector-controller,pod-garbage-collector-controller," +
 		"clusterrole-aggregation-controller"
 )
 
-// command is the command line of a server of the node.
+// command returns the command line of a server on the node.
 func (r run) command(name string) []string {
 	pki := filepath.Join(r.Dir, "pki/mgmt")
 	node, etcd := r.Net.Node.String(), "http://127.0.0.1:2379"
@@ -46,12 +47,13 @@ func (r run) command(name string) []string {
 	case "kube-apiserver":
 		return binary(append(plane.APIServerFlags("mgmt", pki, filepath.Join(r.Dir, "audit/mgmt.jsonl")),
 			"--etcd-servers="+etcd, "--secure-port=6443", "--service-cluster-ip-range="+r.Net.Services.String(),
-			// Not the loopback address: pods reach this server through the endpoints of the Service "kubernetes".
+			// This is not the loopback address, because pods reach this server through the endpoints of the Service
+			// "kubernetes".
 			"--bind-address="+node, "--advertise-address="+node,
 			"--enable-admission-plugins=NodeRestriction", "--admission-control-config-file="+file(podSecurityFile),
 			"--kubelet-client-certificate="+filepath.Join(pki, "kubelet-client.crt"),
 			"--kubelet-client-key="+filepath.Join(pki, "kubelet-client.key"),
-			// By default it would look up the node's name in the DNS, and `kubectl logs` hang for minutes.
+			// By default, the server would look up the node's name in DNS, and `kubectl logs` would hang for minutes.
 			"--kubelet-preferred-address-types=InternalIP")...)
 	case "kube-controller-manager":
 		return binary(append(plane.ControllerManagerFlags(pki), "--bind-address=127.0.0.1", "--controllers="+mgmtControllers)...)
@@ -67,7 +69,7 @@ func (r run) command(name string) []string {
 	}
 }
 
-// serve starts the servers and obeys orders until one of them ends by itself.
+// serve starts the servers and executes orders until a server ends without an order.
 func (r run) serve(ctx context.Context) error {
 	s := &supervisor{
 		run: r, running: map[string]*proc.Process{}, ended: make(chan *proc.Process), orders: make(chan order),
@@ -87,17 +89,17 @@ func (r run) serve(ctx context.Context) error {
 	return s.obey(ctx)
 }
 
-// supervisor owns the node's servers. Only obey touches the running ones; everybody else sends it orders.
+// supervisor owns the node's servers. Only obey changes the running servers. All other goroutines send it orders.
 type supervisor struct {
 	run      run
 	running  map[string]*proc.Process
 	ended    chan *proc.Process
 	orders   chan order
-	imported chan struct{} // closed when all images are there
+	imported chan struct{} // closed when all images are imported
 	failed   chan error
 }
 
-// order is a verb and the server that it is about; the answer is nil when that is done.
+// order is a verb and the name of a server. The answer is nil when the order is done.
 type order struct {
 	verb, name string
 	answer     chan error
@@ -131,7 +133,7 @@ func (s *supervisor) execute(o order) error {
 	if process == nil {
 		return fmt.Errorf("%s is not running", o.name)
 	}
-	delete(s.running, o.name) // first, so that its end is no surprise
+	delete(s.running, o.name) // first, so that obey expects its end
 	process.Kill()
 	if o.verb == verbRestart {
 		return s.start(o.name)
@@ -158,8 +160,8 @@ func (s *supervisor) order(verb, name string) error {
 	return <-o.answer
 }
 
-// goThrough starts the servers that need others first: most of them the API server, the kubelet also the images (without them it would
-// try to pull, and then wait ten seconds before it looks again).
+// goThrough starts the servers in the order of their dependencies. Most of them need the API server. The kubelet also
+// needs the images. Without them it would try to pull, and then wait ten seconds before it retries.
 func (s *supervisor) goThrough(ctx context.Context) {
 	images := make(chan error, 1)
 	go func() { images <- s.importImages(ctx) }()
@@ -188,12 +190,12 @@ func (s *supervisor) goThrough(ctx context.Context) {
 	}
 }
 
-// importImages puts the images where the kubelet finds them, in order: the sandbox's first.
+// importImages imports the images into containerd, in order. The image of the pod sandbox is the first.
 func (s *supervisor) importImages(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", containerdSocket)
 		if err != nil {
-			return false, nil //nolint:nilerr // not up yet
+			return false, nil //nolint:nilerr // containerd is not up yet
 		}
 		return true, connection.Close()
 	})
@@ -209,8 +211,9 @@ func (s *supervisor) importImages(ctx context.Context) error {
 	return nil
 }
 
-// handler takes orders over HTTP: GET /images returns when all images are there, POST /VERB/NAME when it is done. HTTP because the
-// network is the one thing that the node and any process on the machine share.
+// handler receives orders over HTTP. GET /images returns when all images are imported. POST /VERB/NAME returns when
+// the order is done. HTTP is used because the network is the only thing that the node and all processes on the
+// machine share.
 func (s *supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /images", func(_ http.ResponseWriter, request *http.Request) {

@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestTwoAtOnce starts two hosted clusters at the same moment, with the same names inside, and sees that neither notices the other.
+// TestTwoAtOnce starts two hosted clusters with the same inner names at the same time, and checks that they do not
+// affect each other.
 func TestTwoAtOnce(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()

@@ -1,6 +1,6 @@
-// Package fakeapi plays an API server for unit tests of what observes a cluster: it answers lists, reads and watches of what a test has put
-// there, and fails where a test says so.
+// Package fakeapi provides a fake API server for unit tests of code that observes a cluster. It answers lists, reads
+// and watches of the objects that a test stored, and fails where a test requires it.
 //
-// It does what client-go asks for while reading, and nothing else. Whatever an API server decides (admission, apply, RBAC) is for tests with
-// a real one: see packages test/cluster/planes and test/integration.
+// It supports what client-go needs for reading, and nothing else. Tests of decisions by an API server (admission,
+// apply, RBAC) need a real one. See packages test/cluster/planes and test/integration.
 package fakeapi

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Server is an API server that has what a test put there.
+// Server is an API server that serves the objects which a test stored.
 type Server struct {
 	tb   testing.TB
 	http *httptest.Server
@@ -34,12 +34,12 @@ type Server struct {
 	requests    []string
 }
 
-// Collection is where a server lists objects of a kind: a path such as /api/v1/namespaces.
+// Collection is a kind and the path at which a server lists it, such as /api/v1/namespaces.
 type Collection struct {
 	Path, APIVersion, Kind string
 }
 
-// collection is what one path lists.
+// collection holds the content of one path.
 type collection struct {
 	Collection
 	objects []*unstructured.Unstructured
@@ -47,7 +47,7 @@ type collection struct {
 	changed chan struct{} // closed at the next change
 }
 
-// New starts a server that has nothing. It ends with the test.
+// New starts a server without objects. It ends with the test.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, collections: map[string]*collection{}}
@@ -61,14 +61,15 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// Config is how to reach the server.
+// Config returns the client configuration for the server.
 func (s *Server) Config() *rest.Config {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 	return &rest.Config{Host: s.http.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
 }
 
-// Put makes these objects, each a YAML text without apiVersion and kind, all that a collection has. Before its first Put or Fail a collection is
-// not served. Watches of it are told that they know too little, and begin anew.
+// Put replaces all objects of a collection. Each object is given as YAML without apiVersion and kind. The server does
+// not serve a collection before its first Put or Fail. Watches of the collection end with an Expired error and start
+// again.
 func (s *Server) Put(in Collection, objects ...string) {
 	s.tb.Helper()
 	parsed := make([]*unstructured.Unstructured, 0, len(objects))
@@ -84,12 +85,12 @@ func (s *Server) Put(in Collection, objects ...string) {
 	s.change(in, func(c *collection) { c.objects = parsed })
 }
 
-// Fail makes all requests for a collection fail; nil mends it.
+// Fail makes all requests for a collection fail with this error. Nil ends the failure.
 func (s *Server) Fail(in Collection, err *apierrors.StatusError) {
 	s.change(in, func(c *collection) { c.err = err })
 }
 
-// Requests are the requests for a collection, and for objects of it, since the start: each as method, path and query.
+// Requests returns all requests since the start for a collection and its objects, each as method, path and query.
 func (s *Server) Requests(in Collection) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +122,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, name := s.find(r.URL.Path)
 	if c == nil {
 		s.mu.Unlock()
-		http.NotFound(w, r) // no Status: an API server knows nothing of this path
+		http.NotFound(w, r) // without a Status, as an API server answers for an unknown path
 		return
 	}
 	query := r.URL.Query()
@@ -142,7 +143,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find is the collection of a path and, where the path is that of one object of it, the object's name.
+// find returns the collection of a path. If the path is that of one object, it also returns the object's name.
 func (s *Server) find(path string) (*collection, string) {
 	if c, served := s.collections[path]; served {
 		return c, ""
@@ -172,7 +173,7 @@ func selected(objects []*unstructured.Unstructured, labelSelector, fieldSelector
 	})
 }
 
-// form is an object as it was asked for: whole, or its metadata.
+// form returns an object in the requested form: the whole object, or only its metadata.
 func form(r *http.Request, u *unstructured.Unstructured) map[string]any {
 	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return u.Object
@@ -180,7 +181,7 @@ func form(r *http.Request, u *unstructured.Unstructured) map[string]any {
 	return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": u.Object["metadata"]}
 }
 
-// snapshot is what a collection has at one moment, as far as it was asked for.
+// snapshot holds the selected objects of a collection at one version.
 type snapshot struct {
 	Collection
 	objects []*unstructured.Unstructured
@@ -199,7 +200,8 @@ func (s snapshot) list(r *http.Request) map[string]any {
 	return out
 }
 
-// stream answers a watch: first the objects, when they are asked for, and at the next change that the watch must begin anew.
+// stream answers a watch. It sends the initial events, if requested. At the next change, it ends the watch with an
+// Expired error.
 func (s snapshot) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
@@ -221,7 +223,7 @@ func (s snapshot) stream(w http.ResponseWriter, r *http.Request, changed <-chan 
 	}
 }
 
-// status is an error as an API server sends it.
+// status returns an error in the form in which an API server sends it.
 func status(err *apierrors.StatusError) metav1.Status {
 	out := err.Status()
 	out.APIVersion, out.Kind = "v1", "Status"

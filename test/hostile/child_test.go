@@ -25,8 +25,8 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// childEnv makes the test binary run hypergate's command line, and serve measurements at the address that it names: in a process of its own,
-// the memory is hypergate's alone.
+// childEnv makes the test binary run hypergate's command line. Its value is the address at which the process serves
+// measurements. A separate process has only hypergate's memory.
 const childEnv = "HYPERGATE_HOSTILE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -37,9 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// measured is what a process says of itself.
+// measured is what a process reports about itself.
 type measured struct {
-	// Heap is what is in use after a garbage collection.
+	// Heap is the heap memory in use after a garbage collection, in bytes.
 	Heap       uint64
 	Goroutines int
 }
@@ -51,14 +51,14 @@ func measure(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(measured{stats.HeapAlloc, runtime.NumGoroutine()})
 }
 
-// child is hypergate in a process of its own.
+// child is hypergate in its own process.
 type child struct {
 	*proc.Process
 	address string
 	log     *os.File
-	// peak is the most RssAnon, in bytes, since it was asked for last.
+	// peak is the maximum of RssAnon since the last check, in bytes.
 	peak atomic.Int64
-	// line is the length of the last line of the log, which has no end yet.
+	// line is the length of the log's last line, if that line is not complete yet.
 	line int
 }
 
@@ -88,13 +88,13 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server, group *m
 	return c
 }
 
-// stop ends hypergate, in order.
+// stop ends hypergate gracefully.
 func (c *child) stop() {
 	c.Terminate()
 	_ = c.log.Close()
 }
 
-// sample notes how much memory the process has, until it ends.
+// sample records the peak memory of the process until it ends.
 func (c *child) sample() {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -110,7 +110,7 @@ func (c *child) sample() {
 	}
 }
 
-// rssAnon is how many bytes of the process's memory are no file's.
+// rssAnon returns the process's anonymous memory, in bytes.
 func (c *child) rssAnon() int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID()))
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *child) rssAnon() int64 {
 	return kib << 10
 }
 
-// measure asks the process.
+// measure requests the measurements from the process.
 func (c *child) measure(ctx context.Context) (measured, error) {
 	var out measured
 	ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
@@ -138,7 +138,7 @@ func (c *child) measure(ctx context.Context) (measured, error) {
 	return out, json.NewDecoder(response.Body).Decode(&out)
 }
 
-// newLog is how much was logged since it was asked for last, and the longest line of it.
+// newLog returns the number of bytes logged since the last call, and the length of the longest line among them.
 func (c *child) newLog() (bytes, longest int, err error) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -158,7 +158,7 @@ func (c *child) newLog() (bytes, longest int, err error) {
 	}
 }
 
-// kubeconfig writes one that leads to a server, with a token that names its side.
+// kubeconfig writes a kubeconfig for a server, with a token that names the side. It returns the file's name.
 func kubeconfig(t *testing.T, dir, side string, s *adversary.Server) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -173,7 +173,7 @@ func kubeconfig(t *testing.T, dir, side string, s *adversary.Server) string {
 	return file
 }
 
-// tokenOf is hypergate's own token on one side. It must never reach the other.
+// tokenOf returns hypergate's own token on one side. It must never reach the other side.
 func tokenOf(side string) string { return "own-token-on-the-side-of-" + side }
 
 func freeAddress(t *testing.T) string {

@@ -1,22 +1,34 @@
-// Package hostile runs hypergate for a while against a guest that lies, and checks after each step what holds whatever a guest does.
+// Package hostile runs hypergate for some time against a guest that lies. After each step it checks the invariants
+// that must hold whatever a guest does.
 //
 // # Responsibility
 //
-// TestHostile makes one move after another, in an order that a seed decides: what the guest does from then on, and what undoes it. Several are
-// made at once. A move answers requests in the guest's place, changes what its answers and watches show (by the schemas of the kinds that
-// hypergate reads), or changes objects as the guest's administrator can. The management side is honest.
+// TestHostile makes one move after another. A seed decides their order. A move has two parts: a change of the guest's
+// behaviour, and the function that undoes it. Several moves are active at once.
+//
+// A move answers requests in the guest's place, changes the objects in answers and watches, or changes stored objects
+// as the guest's administrator can. Changes of answers follow the schemas of the kinds that hypergate reads. The
+// management side is honest.
 //
 // # Workflow
 //
 //	make hostile SEED=7 DURATION=10m
 //
-// CI runs 30 seconds of it with a fixed seed, under the race detector. A new way to lie is one more row of moves or objectMoves.
+// CI runs it for 30 seconds with a fixed seed, under the race detector. To add a new lie, add a row to moves or
+// objectMoves.
 //
 // # Invariants
 //
-// After each step: hypergate runs; its memory, its goroutines and what it logs are bounded; it wrote nothing on the management side that an
-// honest guest does not lead to, and nothing after it reported a pause; it sent the guest nothing that is the management side's; and its
-// conditions are of one line and bounded. In the end the guest is honest, and both sides become what they were before.
+// After each step:
 //
-// hypergate is a process of its own, the test binary started again, so that its memory is its own.
+//   - hypergate runs.
+//   - Its memory, its goroutines and its log are bounded.
+//   - It wrote only those objects on the management side that an honest guest leads to, and nothing after it reported a pause.
+//   - It sent the guest no data of the management side.
+//   - Its conditions have one line and a bounded length.
+//
+// In the end the guest is honest, and both sides return to their earlier state.
+//
+// hypergate runs in its own process, so that its memory can be measured. The process is the test binary, started
+// again.
 package hostile

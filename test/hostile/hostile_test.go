@@ -32,24 +32,25 @@ const (
 	controller  = "example.com/gateway-controller"
 	guestNS     = "openshift-ingress"
 
-	// recovery is how long both sides have to become what they were: a watch that often went beyond its bound pauses for five minutes.
+	// recovery is the time in which both sides must return to their earlier state. It is long because a watch that
+	// often exceeds its limit pauses for five minutes.
 	recovery = 15 * time.Minute
 
-	// namespace is a name that nothing else has: it must never reach the guest.
+	// namespace is a unique name that must never reach the guest.
 	namespace = "clusters-canary-of-management"
-	// longestText is the longest text that a lie has, in bytes.
+	// longestText is the maximum length of a text in a lie, in bytes.
 	longestText = 1 << 20
-	// mostActive is how many lies there are at once.
+	// mostActive is the maximum number of active lies.
 	mostActive = 4
-	// mostFailures is after how many the test gives up.
+	// mostFailures is the number of failures after which no more are recorded.
 	mostFailures = 20
 )
 
-// TestHostile runs hypergate against a guest that lies in one way after another, or in several at once, and checks after each step what holds
-// whatever a guest does. In the end the guest is honest again, and both sides must become what an honest guest leads to.
+// TestHostile runs hypergate against a guest that tells one or several lies at a time. After each step it checks the
+// invariants. In the end the guest is honest again, and both sides must become what an honest guest leads to.
 //
-// The seed decides the moves, their order and what they say. Which request meets which lie depends on the order of requests besides, so that
-// the same seed is the same kind of run, and not the same run.
+// The seed decides the moves, their order and their content. The order of requests also decides which request meets
+// which lie. So the same seed gives a similar run, but not an identical one.
 func TestHostile(t *testing.T) {
 	seed := seedOf(t)
 	t.Logf("make hostile SEED=%d DURATION=%s", seed, *durationFlag)
@@ -59,7 +60,7 @@ func TestHostile(t *testing.T) {
 	w.becomeHonest()
 }
 
-// seedOf is the seed that the flag names, or another one each time.
+// seedOf returns the seed of the flag, or a random one if the flag is 0.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := *seedFlag
@@ -78,10 +79,10 @@ type world struct {
 	child     *child
 	group     *memoryGroup
 	watcher   *watcher
-	elsewhere *adversary.Server // where a guest redirects to
+	elsewhere *adversary.Server // the target of the guest's redirects
 	honest    map[string]string
-	root      string // of the mesh CA, as the first installation made it
-	// original are the guest's objects as an honest guest has them.
+	root      string // the root of the first installation's mesh CA
+	// original holds the guest's objects while the guest was honest.
 	original map[string]map[string]any
 	active   []*lie
 
@@ -92,7 +93,7 @@ type world struct {
 	alterations map[string]adversary.Alteration
 }
 
-// lie is a move that was made and not undone.
+// lie is a move that is active.
 type lie struct {
 	move
 	undo func()
@@ -124,7 +125,7 @@ func newWorld(t *testing.T, seed uint64, group *memoryGroup) *world {
 	return w
 }
 
-// start starts hypergate, and waits until it answers.
+// start starts hypergate and waits until it answers.
 func (w *world) start() {
 	w.child = startChild(w.t, namespace, w.m, w.g, w.group)
 	for range polls(hang.Deadline) {
@@ -141,7 +142,7 @@ func (w *world) putHCP(spec string) {
 
 func (w *world) putClass() { w.g.Put(classAPI, classes, adversary.GatewayClass("demo", controller)) }
 
-// installHonestly lets hypergate install, and notes what an honest guest leads to.
+// installHonestly lets hypergate install while the guest is honest, and records the resulting state.
 func (w *world) installHonestly() {
 	w.t.Helper()
 	w.putClass()
@@ -164,7 +165,7 @@ func (w *world) installHonestly() {
 	w.t.Logf("an honest guest leads to %d objects; lies are told at %d places of %d kinds", len(w.honest), n, len(w.shapes))
 }
 
-// running fails the test when hypergate has ended.
+// running fails the test if hypergate has ended.
 func (w *world) running() bool {
 	w.t.Helper()
 	select {
@@ -175,7 +176,7 @@ func (w *world) running() bool {
 	return true
 }
 
-// lie makes and undoes moves for a while.
+// lie makes and undoes moves for this duration.
 func (w *world) lie(duration time.Duration) {
 	w.t.Helper()
 	end := time.Now().Add(duration)
@@ -188,7 +189,7 @@ func (w *world) lieOnce() {
 	w.lieWhile(func(step int) bool { return step <= len(moves()) })
 }
 
-// lieWhile makes and undoes moves. Each move is made once before any is made again.
+// lieWhile makes and undoes moves. It makes each move once before it repeats any.
 func (w *world) lieWhile(goOn func(step int) bool) {
 	w.t.Helper()
 	all := moves()
@@ -228,7 +229,7 @@ func (w *world) names() []string {
 	return out
 }
 
-// becomeHonest undoes all, and waits until both sides are as they were.
+// becomeHonest undoes all moves, and waits until both sides have their earlier state.
 func (w *world) becomeHonest() {
 	w.t.Helper()
 	for len(w.active) > 0 {
@@ -257,8 +258,8 @@ func (w *world) becomeHonest() {
 	w.watcher.summary()
 }
 
-// cleanUp takes away what moves have left behind, such as what a backup brought back, and puts back what they took. What is hypergate's it has to repair
-// itself.
+// cleanUp removes the objects that moves left behind, for example from a restored backup, and restores the objects
+// that moves removed. It leaves objects of hypergate alone, because hypergate must repair them.
 func (w *world) cleanUp() {
 	for key, o := range w.g.Objects() {
 		if w.original[key] == nil && !ours(o) {
@@ -274,7 +275,7 @@ func (w *world) cleanUp() {
 	}
 }
 
-// polls yields until a while has passed.
+// polls yields every 100 ms until the duration has passed.
 func polls(until time.Duration) func(func(int) bool) {
 	return func(yield func(int) bool) {
 		end := time.Now().Add(until)
@@ -284,7 +285,7 @@ func polls(until time.Duration) func(func(int) bool) {
 	}
 }
 
-// between lets each lie see a request, in the order of their names.
+// between offers a request to the handlers of the active lies, in the order of their names.
 func (w *world) between(rw http.ResponseWriter, r *http.Request) bool {
 	for _, h := range sortedValues(w, w.handlers) {
 		if h(rw, r) {
@@ -316,7 +317,7 @@ func sortedValues[V any](w *world, all map[string]V) []V {
 	return out
 }
 
-// handle adds a handler, and returns what takes it away.
+// handle adds a handler and returns a function that removes it.
 func (w *world) handle(name string, h adversary.Handler) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,7 +329,8 @@ func (w *world) handle(name string, h adversary.Handler) func() {
 	}
 }
 
-// alter adds an alteration, and returns what takes it away. Watches begin again, so that they show it, and again when it is gone.
+// alter adds an alteration and returns a function that removes it. Both end all watches, so that new watches show the
+// change.
 func (w *world) alter(name string, a adversary.Alteration) func() {
 	w.mu.Lock()
 	w.alterations[name] = a
@@ -342,14 +344,14 @@ func (w *world) alter(name string, a adversary.Alteration) func() {
 	}
 }
 
-// lies lets the liar choose. Handlers run at the same time.
+// lies lets the Liar choose a value. It takes the lock, because handlers run concurrently.
 func lies[V any](w *world, choose func(*adversary.Liar) V) V {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return choose(w.liar)
 }
 
-// chance is true n times of a hundred.
+// chance returns true in n percent of the calls.
 func (w *world) chance(n int) bool {
 	return lies(w, func(l *adversary.Liar) bool { return l.IntN(100) < n })
 }

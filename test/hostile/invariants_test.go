@@ -21,19 +21,22 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// What holds after each step. Under -race memory is several times as large, so that the bounds are for a leak, and not for a figure.
+// The limits that must hold after each step. With -race, memory use is several times higher, so the limits only
+// detect a leak.
 const (
-	// mostLogged is how much is logged in one step, and loggedPerSecond how much more for each second that it lasts.
+	// mostLogged is the log limit for one step, in bytes. loggedPerSecond is added for each second of the step.
 	mostLogged, loggedPerSecond = 256 << 10, 64 << 10
-	// longestLine is the longest line of the log, its time and level included.
+	// longestLine is the limit for one line of the log, including time and level.
 	longestLine = 4 << 10
-	// mostGoroutines is twice what an honest guest needs: a client has some for each connection and each watch.
+	// mostGoroutines is twice the number that an honest guest needs. A client has several for each connection and
+	// each watch.
 	mostGoroutines = 600
-	// longestCondition is how long a message is that the Kubernetes API takes.
+	// longestCondition is the longest message that the Kubernetes API accepts.
 	longestCondition = 32 << 10
-	// largestWrite is the largest request to the management side.
+	// largestWrite is the limit for one request to the management side, in bytes.
 	largestWrite = 1 << 20
-	// writesAfterPause is how many writes may begin after the management API showed a pause and before hypergate reports it: those of one batch.
+	// writesAfterPause is the maximum number of writes that may begin between the pause and its report. It is the
+	// size of one batch.
 	writesAfterPause = 64
 )
 
@@ -43,14 +46,16 @@ type watcher struct {
 
 	mu       sync.Mutex
 	problems []string
-	// known are the bodies that hypergate applied on the management side while the guest was honest, by path.
+	// known holds the bodies that hypergate applied on the management side while the guest was honest, by path.
 	known    map[string]map[string]bool
 	learning bool
-	// renewed reports whether the mesh CA was removed, which an uninstallation does. Only then another one may follow.
+	// renewed reports whether hypergate removed the mesh CA, as an uninstallation does. Only then may a different CA
+	// follow.
 	renewed  bool
 	secrets  *leak.Secrets
 	searched map[[32]byte]bool
-	// paused is whether a pause was reported, and writes how many began since one was asked for.
+	// pausing reports whether the test paused the control plane. paused reports whether hypergate reported the pause.
+	// writes counts the writes since the pause.
 	pausing, paused bool
 	writes          int
 	totals          map[string]int
@@ -74,9 +79,9 @@ func (x *watcher) problem(format string, args ...any) {
 	}
 }
 
-// takeBody reads a request's body, and puts it back.
+// takeBody reads a request's body and restores it for the next reader.
 func takeBody(r *http.Request) []byte {
-	data, _ := io.ReadAll(r.Body) // the client hung up
+	data, _ := io.ReadAll(r.Body) // an error means that the client hung up
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return data
 }
@@ -85,7 +90,7 @@ func isWrite(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == ""
 }
 
-// guest searches a request to the guest for what is the management side's.
+// guest searches a request to the guest for data of the management side.
 func (x *watcher) guest(r *http.Request) {
 	body := takeBody(r)
 	var head bytes.Buffer
@@ -156,7 +161,7 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// keep remembers the private part of a Secret: the guest must never be sent it. The caller holds the lock.
+// keep records the private part of a Secret, which must never reach the guest. The caller holds the lock.
 func (x *watcher) keep(body []byte) {
 	var secret struct{ Data map[string][]byte }
 	if yaml.Unmarshal(body, &secret) != nil {
@@ -201,14 +206,14 @@ func (x *watcher) texts(r *http.Request, body []byte) {
 	}
 }
 
-// learn ends what is called honest.
+// learn ends the phase in which the guest is honest.
 func (x *watcher) learn() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.learning = false
 }
 
-// planned is what an apply says, without what is another one each time: dates, tokens and the hashes of them.
+// planned returns the content of an apply without values that change each time: dates, tokens and their hashes.
 func planned(body []byte) string {
 	var o map[string]any
 	if yaml.Unmarshal(body, &o) != nil {
@@ -217,7 +222,7 @@ func planned(body []byte) string {
 	return text(normal(o))
 }
 
-// normal takes from an object what differs from one installation, or one moment, to another.
+// normal removes from an object the values that differ between installations or change over time.
 func normal(o map[string]any) map[string]any {
 	if m, ok := o["metadata"].(map[string]any); ok {
 		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "ownerReferences"} {
@@ -241,8 +246,8 @@ func normal(o map[string]any) map[string]any {
 	return o
 }
 
-// hideRoot takes the mesh CA's root out of an object. A guest without a class is uninstalled, and gets another CA later.
-// Which one the objects must have is what rightRoot reports.
+// hideRoot replaces the mesh CA's root in an object. A guest without a class is uninstalled and later gets another
+// CA. rightRoot checks that the objects have the right one.
 func hideRoot(o any) {
 	switch o := o.(type) {
 	case map[string]any:
@@ -260,15 +265,15 @@ func hideRoot(o any) {
 	}
 }
 
-// meshRoot is the root of the mesh CA on the management side, or "".
+// meshRoot returns the root of the mesh CA on the management side, or an empty string.
 func (w *world) meshRoot() string {
 	data, _ := w.m.Get("v1", "secrets", namespace, "cacerts")["data"].(map[string]any)
 	root, _ := data["root-cert.pem"].(string)
 	return root
 }
 
-// rightRoot reports whether the mesh CA is the one of the first installation, unless an uninstallation removed that one, and
-// whether the guest's webhook trusts its root.
+// rightRoot reports whether the mesh CA is the one of the first installation and the guest's webhook trusts its root.
+// After an uninstallation removed the first CA, another one is right too.
 func (w *world) rightRoot() bool {
 	root := w.meshRoot()
 	if root != w.root && !w.watcher.mayRenew() {
@@ -278,7 +283,7 @@ func (w *world) rightRoot() bool {
 	return root != "" && strings.Contains(webhook, `"caBundle": "`+root+`"`)
 }
 
-// mayRenew reports whether the mesh CA was removed.
+// mayRenew reports whether hypergate removed the mesh CA.
 func (x *watcher) mayRenew() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -295,7 +300,7 @@ func text(o any) string {
 
 func short(s string, most int) string { return s[:min(len(s), most)] }
 
-// snapshot is all objects of both sides, without what differs from one moment to another.
+// snapshot returns all objects of both sides, without values that change over time.
 func (w *world) snapshot() map[string]string {
 	out := map[string]string{}
 	for _, s := range []struct {
@@ -312,12 +317,12 @@ func (w *world) snapshot() map[string]string {
 	return out
 }
 
-// asHonest reports whether both sides are as an honest guest has them.
+// asHonest reports whether both sides have the state that an honest guest leads to.
 func (w *world) asHonest() bool {
 	return w.settled() && w.rightRoot() && maps.Equal(w.honest, w.snapshot())
 }
 
-// difference is where both sides differ from what an honest guest leads to.
+// difference describes how both sides differ from the state that an honest guest leads to.
 func (w *world) difference() string {
 	now := w.snapshot()
 	all := maps.Clone(w.honest)
@@ -334,7 +339,7 @@ func (w *world) difference() string {
 	return short(out.String(), 6000)
 }
 
-// commonPrefix is how many bytes two texts have in common at their beginning.
+// commonPrefix returns the length of the common prefix of two texts, in bytes.
 func commonPrefix(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -344,7 +349,7 @@ func commonPrefix(a, b string) int {
 	return min(len(a), len(b))
 }
 
-// settled reports whether the HostedControlPlane says that hypergate has nothing left to do.
+// settled reports whether the conditions of the HostedControlPlane show that hypergate has finished its work.
 func (w *world) settled() bool {
 	var o struct {
 		Status struct {
@@ -366,7 +371,7 @@ func (w *world) settled() bool {
 	return seen == 3
 }
 
-// check looks at what holds after each step.
+// check checks the invariants after a step.
 func (w *world) check(step string, lasted time.Duration) {
 	w.t.Helper()
 	logged, longest, err := w.child.newLog()
@@ -405,12 +410,12 @@ func (w *world) check(step string, lasted time.Duration) {
 	}
 }
 
-// summary is what a run is remembered by.
+// summary logs the totals of a run.
 func (x *watcher) summary() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.w.t.Logf("requests: %v; most RssAnon %d MiB, most live heap %d MiB, longest line %d", x.totals, x.mostRSS>>20, x.mostHeap>>20, x.mostLine)
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (c *child) tail() string { return proc.Tail(c.Log(), 40) }

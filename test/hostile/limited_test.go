@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestEveryMoveWithinTheMemoryLimit makes each move once while hypergate runs in a cgroup with the memory limit of deploy/, as its container does. The
-// kernel must not kill it.
+// TestEveryMoveWithinTheMemoryLimit makes each move once while hypergate runs in a cgroup with the memory limit of
+// deploy/, as its container does. The kernel must not kill it.
 func TestEveryMoveWithinTheMemoryLimit(t *testing.T) {
 	if !*limitedFlag {
 		t.Skip("needs root, and -limited")
@@ -36,7 +36,7 @@ func TestEveryMoveWithinTheMemoryLimit(t *testing.T) {
 		deployed.limit>>20, deployed.soft, group.peak()>>20)
 }
 
-// deployment is what deploy/ says of hypergate's memory.
+// deployment holds hypergate's memory settings in deploy/.
 type deployment struct {
 	limit int64
 	// soft is GOMEMLIMIT.
@@ -72,7 +72,7 @@ type memoryGroup struct {
 	unified bool
 }
 
-// newMemoryGroup makes one. It is removed when the test ends.
+// newMemoryGroup creates a cgroup with this limit, in bytes. The cgroup is removed when the test ends.
 func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 	t.Helper()
 	root, unified, err := memoryHierarchy()
@@ -85,7 +85,7 @@ func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 	}
 	t.Cleanup(func() {
 		var err error
-		for range polls(10 * time.Second) { // the kernel refuses while the last process is torn down
+		for range polls(10 * time.Second) { // the kernel refuses until the last process is gone
 			if err = syscall.Rmdir(g.dir); err == nil {
 				return
 			}
@@ -98,7 +98,8 @@ func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 	return g
 }
 
-// memoryHierarchy finds where cgroups with a memory controller are made.
+// memoryHierarchy returns the folder in which cgroups with a memory controller can be created. unified means cgroup
+// v2.
 func memoryHierarchy() (root string, unified bool, err error) {
 	mounts, err := os.Open("/proc/self/mounts")
 	if err != nil {
@@ -124,7 +125,7 @@ func memoryHierarchy() (root string, unified bool, err error) {
 	return "", false, errors.New("no cgroup hierarchy has a memory controller")
 }
 
-// file is the name of a file of the cgroup's, in version 1 and in version 2.
+// file returns the name of a cgroup file for the cgroup version in use.
 func (g *memoryGroup) file(v1, v2 string) string {
 	if g.unified {
 		return v2
@@ -132,7 +133,8 @@ func (g *memoryGroup) file(v1, v2 string) string {
 	return v1
 }
 
-// command is argv, run in the cgroup from its first instruction on. Without a cgroup it is argv.
+// command returns a command that runs argv in the cgroup from its first instruction. Without a cgroup it returns
+// argv.
 func (g *memoryGroup) command(argv []string) []string {
 	if g == nil {
 		return argv
@@ -140,7 +142,8 @@ func (g *memoryGroup) command(argv []string) []string {
 	return append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}, argv...)
 }
 
-// kills is how many processes in the cgroup the kernel killed for the limit.
+// kills returns the number of processes in the cgroup that the kernel killed because of the limit, or -1 if it is
+// unknown.
 func (g *memoryGroup) kills() int64 {
 	data, err := os.ReadFile(filepath.Join(g.dir, g.file("memory.oom_control", "memory.events")))
 	if err != nil {
@@ -158,7 +161,7 @@ func (g *memoryGroup) kills() int64 {
 	return -1
 }
 
-// peak is the most memory that the cgroup had, in bytes.
+// peak returns the maximum memory of the cgroup, in bytes.
 func (g *memoryGroup) peak() int64 {
 	data, err := os.ReadFile(filepath.Join(g.dir, g.file("memory.max_usage_in_bytes", "memory.peak")))
 	if err != nil {

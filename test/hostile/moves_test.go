@@ -12,13 +12,13 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// move is one way to lie: what the guest does from now on, and what undoes it.
+// move is one way to lie. make starts the lie and returns the function that undoes it.
 type move struct {
 	name string
 	make func(w *world) (undo func())
 }
 
-// moves are all ways to lie.
+// moves returns all ways to lie.
 func moves() []move {
 	return append(objectMoves(), []move{
 		{"writes are denied with long messages", func(w *world) func() {
@@ -137,14 +137,14 @@ func moves() []move {
 	}...)
 }
 
-// What a lie is about.
+// These functions select the requests that a lie affects.
 func all(*http.Request) bool          { return true }
 func writes(r *http.Request) bool     { return r.Method != http.MethodGet }
 func reads(r *http.Request) bool      { return r.Method == http.MethodGet }
 func watches(r *http.Request) bool    { return r.URL.Query().Has("watch") }
 func notWatches(r *http.Request) bool { return !watches(r) }
 
-// answerSome answers some of a hundred of the requests that a lie is about.
+// answerSome answers a percentage of the requests that a lie affects.
 func (w *world) answerSome(name string, percent int, about func(*http.Request) bool, answer http.HandlerFunc) func() {
 	return w.handle(name, func(rw http.ResponseWriter, r *http.Request) bool {
 		if !about(r) || !w.chance(percent) {
@@ -155,7 +155,8 @@ func (w *world) answerSome(name string, percent int, about func(*http.Request) b
 	})
 }
 
-// hold lets requests wait until a time comes, their client hangs up, or the lie is undone. Then they are answered.
+// hold delays requests until a time comes, their client hangs up, or the lie is undone. The server answers delayed
+// requests afterwards.
 func (w *world) hold(name string, percent int, about func(*http.Request) bool, until func() <-chan time.Time) func() {
 	undone := make(chan struct{})
 	remove := w.handle(name, func(_ http.ResponseWriter, r *http.Request) bool {
@@ -173,7 +174,7 @@ func (w *world) hold(name string, percent int, about func(*http.Request) bool, u
 	return func() { remove(); close(undone) }
 }
 
-// repeat does something again and again.
+// repeat calls a function periodically until undo is called.
 func (w *world) repeat(every time.Duration, do func()) (undo func()) {
 	undone, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -198,7 +199,7 @@ func body(rw http.ResponseWriter, code int, kind, text string) {
 	_, _ = io.WriteString(rw, text)
 }
 
-// pour writes until the client hangs up, or so many bytes were written.
+// pour writes until the client hangs up or until this number of bytes is written.
 func pour(rw http.ResponseWriter, r *http.Request, code int, first, more string, most int) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(code)
@@ -230,7 +231,7 @@ func (w *world) anyCode(rw http.ResponseWriter, _ *http.Request) {
 	body(rw, c.code, "application/json", c.b)
 }
 
-// bookmark ends the initial events of a watch, without any.
+// bookmark returns the event that ends the initial events of a watch without objects.
 func bookmark(r *http.Request, version string) string {
 	apiVersion, kind := "meta.k8s.io/v1", "PartialObjectMetadata"
 	if !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
@@ -241,10 +242,11 @@ func bookmark(r *http.Request, version string) string {
 		apiVersion, kind, version)
 }
 
-// streamed is how many bytes a stream of objects has before it waits: a guest could go on, and this machine has other things to do.
+// streamed is the size in bytes after which a stream of objects stops and waits. A guest could continue, but the test
+// must leave resources for other work.
 const streamed = 512 << 20
 
-// stream shows objects of the watched kind without end.
+// stream sends objects of the watched kind, up to the limit streamed.
 func (w *world) stream(rw http.ResponseWriter, r *http.Request, each int) {
 	rw.Header().Set("Content-Type", "application/json")
 	filler := strings.Repeat("m", each)
@@ -263,7 +265,7 @@ func (w *world) stream(rw http.ResponseWriter, r *http.Request, each int) {
 	<-r.Context().Done()
 }
 
-// noEvents answers a watch with lines that are no events, or not of this watch.
+// noEvents answers a watch with lines that are not events, or not events of this watch.
 func (w *world) noEvents(rw http.ResponseWriter, r *http.Request) {
 	lines := []string{
 		"\n", "null\n", "[]\n", "7\n", `"x"` + "\n", "{}\n", `{"type":"ADDED"}` + "\n", `{"type":"ADDED","object":null}` + "\n", `{"type":"ADDED","object":{}}` + "\n",
@@ -283,7 +285,8 @@ func (w *world) noEvents(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pause pauses the HostedControlPlane, and returns what ends the pause once it was reported: from then on there may be no write.
+// pause pauses the HostedControlPlane and waits for the report of the pause. From then on hypergate must not write.
+// The returned function ends the pause.
 func pause(w *world) func() {
 	x := w.watcher
 	x.mu.Lock()

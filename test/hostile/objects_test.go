@@ -22,7 +22,7 @@ import (
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
-// more are kinds that a guest serves only where something of others is installed.
+// more are kinds that a guest serves only if another product is installed.
 var more = [][4]string{
 	{"operators.coreos.com/v1alpha1", "subscriptions", "Subscription", "operators.coreos.com"},
 	{"operators.coreos.com/v1alpha1", "installplans", "InstallPlan", "operators.coreos.com"},
@@ -40,7 +40,8 @@ func serveMore(g *adversary.Server) {
 	}
 }
 
-// shapes are what a guest's kinds look like: Go's types of those that Kubernetes has, and the schemas of the CRDs that are there.
+// shapes returns the shapes of a guest's kinds. They come from the Go types of Kubernetes' own kinds and from the
+// schemas of the installed CRDs.
 func shapes(g *adversary.Server) map[string]*adversary.Shape {
 	out := map[string]*adversary.Shape{
 		"v1/namespaces":                                    adversary.ShapeOfType(corev1.Namespace{}),
@@ -90,7 +91,7 @@ func shapes(g *adversary.Server) map[string]*adversary.Shape {
 	return out
 }
 
-// objectMoves are lies about objects.
+// objectMoves returns the lies about objects.
 func objectMoves() []move {
 	return []move{
 		{"wrong types in any field", func(w *world) func() { return w.alter("wrong types", w.wrongTypes(30)) }},
@@ -296,7 +297,8 @@ func objectMoves() []move {
 			backup := w.g.Backup()
 			w.g.Pass(1000)
 			return func() {
-				// The API server of a restored etcd starts again: a list of before is not followed by a watch of after.
+				// The API server of a restored etcd restarts. So a list from before the restore is not followed by a
+				// watch from after it.
 				starts := w.handle("restore", func(rw http.ResponseWriter, _ *http.Request) bool {
 					adversary.Fail(rw, http.StatusServiceUnavailable, "ServiceUnavailable", "etcd is being restored")
 					return true
@@ -323,7 +325,7 @@ func (w *world) wrongTypes(percent int) adversary.Alteration {
 	}
 }
 
-// putMany makes many objects, and returns what deletes them.
+// putMany creates n objects and returns a function that deletes them.
 func (w *world) putMany(apiVersion, resource string, n int, of func(name string) string) func() {
 	before := w.g.Names(apiVersion, resource)
 	for i := range n {
@@ -339,7 +341,7 @@ func (w *world) putMany(apiVersion, resource string, n int, of func(name string)
 	}
 }
 
-// any chooses an object.
+// any returns a random object and its key.
 func (w *world) any(from map[string]map[string]any) (string, map[string]any) {
 	keys := make([]string, 0, len(from))
 	for key := range from {
@@ -350,7 +352,7 @@ func (w *world) any(from map[string]map[string]any) (string, map[string]any) {
 	return key, from[key]
 }
 
-// ours reports whether hypergate made an object.
+// ours reports whether hypergate created an object.
 func ours(o map[string]any) bool {
 	m, _ := o["metadata"].(map[string]any)
 	labels, _ := m["labels"].(map[string]any)
@@ -370,7 +372,7 @@ func remove(g *adversary.Server, key string, o map[string]any) {
 	g.Delete(resource[:i], resource[i+1:], namespace, m["name"].(string))
 }
 
-// bomb is 256 MiB of spaces, packed.
+// bomb returns 256 MiB of spaces, compressed with gzip.
 var bomb = sync.OnceValue(func() []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
@@ -382,9 +384,10 @@ var bomb = sync.OnceValue(func() []byte {
 	return out.Bytes()
 })
 
-// rewrite changes the fields of an object beside its metadata, as an API server does it for another manager: the fields
-// leave the entries of the managers that had them. No field is added: an API server drops what a kind does not have, and
-// hypergate leaves fields that others have added.
+// rewrite changes the fields of an object except its metadata, as an API server does for another field manager. The
+// fields leave the managedFields entries of their previous managers.
+//
+// It adds no field, because an API server drops unknown fields and hypergate leaves fields that others have added.
 func rewrite(o map[string]any, text string) {
 	for field := range o {
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata"}, field) {

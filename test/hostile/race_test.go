@@ -2,8 +2,8 @@
 
 package hostile_test
 
-// Under the race detector each byte has shadow memory beside it: the bounds end a leak, and are no figure.
+// The race detector adds shadow memory to each byte. With it, the limits only detect a leak.
 const mostRSS, mostHeap = 1 << 30, 256 << 20
 
-// memoryLimit is GOMEMLIMIT: without a limit under the race detector.
+// memoryLimit returns the GOMEMLIMIT, which is off under the race detector.
 func memoryLimit(string) string { return "off" }

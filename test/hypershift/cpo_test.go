@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
-// component is what the framework makes of deploy/cpo.
+// component returns the objects that the framework renders from deploy/cpo.
 func component(t *testing.T, plane hypershift.ControlPlane) []*unstructured.Unstructured {
 	t.Helper()
 	c, err := hypershift.Hypergate()
@@ -33,7 +33,7 @@ func component(t *testing.T, plane hypershift.ControlPlane) []*unstructured.Unst
 	return objects
 }
 
-// only is the one object of a kind.
+// only returns the single object of a kind.
 func only(t *testing.T, objects []*unstructured.Unstructured, kind string) *unstructured.Unstructured {
 	t.Helper()
 	var found []*unstructured.Unstructured
@@ -48,7 +48,8 @@ func only(t *testing.T, objects []*unstructured.Unstructured, kind string) *unst
 	return found[0]
 }
 
-// TestComponent: what the framework applies, as goldens: all of it for one control plane, and the Deployment for others.
+// TestComponent compares the framework's objects with golden files: all objects for one control plane, and the
+// Deployment for other ones.
 func TestComponent(t *testing.T) {
 	golden := func(t *testing.T, name string, objects ...*unstructured.Unstructured) {
 		t.Helper()
@@ -80,7 +81,8 @@ func TestComponent(t *testing.T) {
 	}
 }
 
-// TestComponentKeepsTheRules, all of them, in each kind of control plane: unlike deploy/hosted, nothing is left to whoever deploys it.
+// TestComponentKeepsTheRules checks all rules in each kind of control plane. Unlike deploy/hosted, deploy/cpo leaves
+// nothing to the integrator.
 func TestComponentKeepsTheRules(t *testing.T) {
 	for name, v := range variants() {
 		t.Run(name, func(t *testing.T) {
@@ -91,8 +93,11 @@ func TestComponentKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestServiceBeforeRoute: HyperShift's routers stop at a Route whose Service is missing. The Service leads to istiod and must not be one that webhooks
-// of the guest may be aimed at; nor may its name begin the host of hypergate's own, which HyperShift would delete.
+// TestServiceBeforeRoute checks the order and the properties of the Service. HyperShift's routers stop at a Route
+// whose Service is missing.
+//
+// The Service leads to istiod, so it must not be a possible target of the guest's webhooks. Its name must not be a
+// prefix of the host name of hypergate's own webhook Service, because HyperShift would delete that Service.
 func TestServiceBeforeRoute(t *testing.T) {
 	objects := component(t, hypershift.ControlPlane{Namespace: namespace})
 	service, route := only(t, objects, "Service"), only(t, objects, "Route")
@@ -114,7 +119,8 @@ func TestServiceBeforeRoute(t *testing.T) {
 	}
 }
 
-// TestComponentMayDoWhatHostedMay: the one Role of deploy/cpo is the Roles of deploy/hosted but for TLSRoutes.
+// TestComponentMayDoWhatHostedMay checks that the Role of deploy/cpo equals the Roles of deploy/hosted, except for
+// TLSRoutes.
 func TestComponentMayDoWhatHostedMay(t *testing.T) {
 	lines := func(objects []*unstructured.Unstructured) []string {
 		roles, err := audit.RolesOf(objects)
@@ -134,16 +140,16 @@ func TestComponentMayDoWhatHostedMay(t *testing.T) {
 	}
 }
 
-// substance is what of a Deployment must be the same however it gets there.
+// substance is the part of a Deployment that must be the same in both deployments.
 type substance struct {
 	Spec      appsv1.DeploymentSpec
 	Container corev1.Container
 	Volumes   map[string]string
 }
 
-// TestComponentRunsAsHostedDoes compares the framework's Deployment of deploy/cpo with that of deploy/hosted.
-// Two things differ: the source of istiod's published address, and the memory limit,
-// which HyperShift allows in no control-plane component (TestComponentKeepsTheRules).
+// TestComponentRunsAsHostedDoes compares the framework's Deployment of deploy/cpo with that of deploy/hosted. Two
+// things differ: the source of istiod's published address, and the memory limit. HyperShift does not allow memory
+// limits in control plane components (TestComponentKeepsTheRules).
 func TestComponentRunsAsHostedDoes(t *testing.T) {
 	of := func(d *appsv1.Deployment) substance {
 		pod := &d.Spec.Template
@@ -168,7 +174,7 @@ func TestComponentRunsAsHostedDoes(t *testing.T) {
 		for i := range container.Args {
 			container.Args[i] = strings.Replace(container.Args[i], "--xds-address=$(XDS_ADDRESS)", "--publish=$(PUBLISH)", 1)
 		}
-		// The pod's in one, the container's in the other.
+		// One Deployment sets this for the pod, the other for the container.
 		security := container.SecurityContext
 		if whole := pod.Spec.SecurityContext; whole != nil {
 			security.RunAsNonRoot, security.SeccompProfile = whole.RunAsNonRoot, whole.SeccompProfile

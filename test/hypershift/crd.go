@@ -14,10 +14,10 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
-// api is the module that HyperShift's CRDs come in.
+// api is the Go module that contains HyperShift's CRDs.
 const api = "github.com/openshift/hypershift/api"
 
-// CRD is HyperShift's own CustomResourceDefinition of HostedControlPlanes.
+// CRD returns HyperShift's own CustomResourceDefinition of HostedControlPlanes.
 func CRD(ctx context.Context) (*unstructured.Unstructured, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
@@ -38,6 +38,6 @@ func CRD(ctx context.Context) (*unstructured.Unstructured, error) {
 	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 		return nil, fmt.Errorf("reading HyperShift's CRD: %w", err)
 	}
-	crd.SetAnnotations(nil) // one has a name that no API server accepts
+	crd.SetAnnotations(nil) // one annotation has a name that no API server accepts
 	return crd, nil
 }

@@ -1,3 +1,4 @@
-// Package hypershift has, for tests that have no HyperShift, the rules that HyperShift's end-to-end tests hold every pod of a hosted control plane's
-// namespace to (what they say of a pod is said here of the Deployment that it comes from), and what its framework makes of a component's assets.
+// Package hypershift is for tests without HyperShift. It contains the rules with which HyperShift's end-to-end tests
+// check every pod in the namespace of a hosted control plane. Here the rules check the Deployment of a pod. The
+// package also renders a component's assets as HyperShift's framework does.
 package hypershift

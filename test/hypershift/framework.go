@@ -19,23 +19,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Component is a component of HyperShift's control plane operator: its assets, and what its Go code tells the framework of it. Render does what
-// that framework does (support/controlplane-component, as of August 2026), as far as one Deployment that is no request-serving component needs it.
+// Component is a component of HyperShift's control plane operator: its assets, and the options that its Go code
+// passes to the framework. Render does what that framework does (support/controlplane-component, as of August 2026).
+// It covers what a single Deployment needs that does not serve requests.
 type Component struct {
 	Name string
-	// Assets is the folder with the manifests; the one of the Deployment is deployment.yaml.
+	// Assets is the folder with the manifests. The manifest of the Deployment is deployment.yaml.
 	Assets string
-	// ManagementAccess is what NeedsManagementKASAccess answers.
+	// ManagementAccess is the result of NeedsManagementKASAccess.
 	ManagementAccess bool
-	// KubeconfigMount is where InjectServiceAccountKubeConfig puts the guest's kubeconfig.
+	// KubeconfigMount is the path at which InjectServiceAccountKubeConfig mounts the guest's kubeconfig.
 	KubeconfigMount string
-	// Images are those of the release, by the keys that manifests name them with.
+	// Images are the images of the release, by their keys in the manifests.
 	Images map[string]string
-	// Adapt are the component's own functions, by the manifest that each is for.
+	// Adapt holds the component's own adapt functions, by manifest.
 	Adapt map[string]func(*unstructured.Unstructured) error
 }
 
-// Names of what every hosted control plane has, as the framework finds it.
+// Values of every hosted control plane that the framework uses.
 const (
 	planeName    = "guest1"
 	planeUID     = "7f3a0000-0000-4000-8000-000000000000"
@@ -43,14 +44,15 @@ const (
 	deployment   = "deployment.yaml"
 )
 
-// Render is what the framework applies for a hosted control plane, in its order: manifests by name, the kubeconfig, the Deployment.
+// Render returns the objects that the framework applies for a hosted control plane, in its order: manifests by name,
+// the kubeconfig, the Deployment.
 func (c Component) Render(plane ControlPlane) ([]*unstructured.Unstructured, error) {
 	entries, err := os.ReadDir(c.Assets)
 	if err != nil {
 		return nil, fmt.Errorf("rendering component %s: %w", c.Name, err)
 	}
 	var out []*unstructured.Unstructured
-	for _, entry := range entries { // sorted by name, as the framework walks them
+	for _, entry := range entries { // sorted by name, in the order of the framework
 		if entry.Name() == deployment {
 			continue
 		}
@@ -76,7 +78,8 @@ func (c Component) Render(plane ControlPlane) ([]*unstructured.Unstructured, err
 	return append(out, c.kubeconfig(plane), workload), nil
 }
 
-// manifest is the one object of a file, in the control plane's namespace and belonging to it. The framework reads no second one.
+// manifest returns the object in a file, with the control plane's namespace and owner reference. It fails if there
+// are several objects, because the framework reads only one.
 func (c Component) manifest(file string, plane ControlPlane) (*unstructured.Unstructured, error) {
 	data, err := os.ReadFile(filepath.Join(c.Assets, file))
 	if err != nil {
@@ -112,28 +115,28 @@ func (c Component) manifest(file string, plane ControlPlane) (*unstructured.Unst
 	return u, nil
 }
 
-// own makes an object the control plane's.
+// own sets the control plane as owner of an object.
 func own(u *unstructured.Unstructured) {
-	u.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{ //nolint:forcetypeassert // SetNamespace has just made it
+	u.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{ //nolint:forcetypeassert // SetNamespace has just created it
 		"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane", "name": planeName, "uid": planeUID,
 		"controller": true, "blockOwnerDeletion": true,
 	}}
 }
 
-// KubeconfigSecret is the Secret that the framework makes of a client certificate for the guest.
+// KubeconfigSecret returns the name of the Secret in which the framework stores a client certificate for the guest.
 func (c Component) KubeconfigSecret() string { return c.Name + "-service-account-kubeconfig" }
 
 func (c Component) kubeconfig(plane ControlPlane) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": string(corev1.SecretTypeOpaque),
-		"data": map[string]any{"kubeconfig": "", "ca.crt": "", "tls.crt": "", "tls.key": ""}, // what is in it, nobody looks at
+		"data": map[string]any{"kubeconfig": "", "ca.crt": "", "tls.crt": "", "tls.key": ""}, // tests do not read the content
 	}}
 	u.SetName(c.KubeconfigSecret())
 	u.SetNamespace(plane.Namespace)
 	return u
 }
 
-// stamp makes the Deployment one of the framework's.
+// stamp makes the changes that the framework makes to a Deployment.
 func (c Component) stamp(d *appsv1.Deployment, plane ControlPlane) {
 	setDefault(&d.Labels)[managedBy] = operator
 	replicas := int32(1)
@@ -158,7 +161,7 @@ func (c Component) stamp(d *appsv1.Deployment, plane ControlPlane) {
 	}
 	pod.AutomountServiceAccountToken = new(c.ManagementAccess)
 	if plane.User != 0 {
-		pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(plane.User)} // whatever was there
+		pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(plane.User)} // replaces the old value
 	}
 	pod.PriorityClassName = "hypershift-control-plane"
 	if plane.PriorityClass != "" {
@@ -194,7 +197,7 @@ func (c Component) stampMeta(pod *corev1.PodTemplateSpec, plane ControlPlane) {
 	maps.Copy(labels, plane.Labels)
 	annotations[domain+"release-image"] = releaseImage
 	var local []string
-	hash := fnv.New32a() // of what is mounted; a new kubeconfig is a new pod
+	hash := fnv.New32a() // a hash of the mounted volumes, because a new kubeconfig needs a new pod
 	for _, v := range pod.Spec.Volumes {
 		switch {
 		case v.EmptyDir != nil, v.HostPath != nil:
@@ -209,7 +212,8 @@ func (c Component) stampMeta(pod *corev1.PodTemplateSpec, plane ControlPlane) {
 	annotations["component."+domain+"config-hash"] = fmt.Sprintf("%x", hash.Sum32())
 }
 
-// place says where pods go. Nodes for what serves requests are not for a component that serves none.
+// place sets the scheduling of pods. This component serves no requests, so it does not use the nodes for request
+// serving.
 func place(pod *corev1.PodSpec, plane ControlPlane) {
 	pod.Tolerations = append([]corev1.Toleration{toleration(domain+"control-plane", "true"), toleration(domain+"cluster", plane.Namespace)}, plane.Tolerations...)
 	pod.Affinity = &corev1.Affinity{
@@ -218,7 +222,7 @@ func place(pod *corev1.PodSpec, plane ControlPlane) {
 	}
 }
 
-// setDefault makes a map if there is none.
+// setDefault creates the map if it is nil, and returns it.
 func setDefault(m *map[string]string) map[string]string {
 	if *m == nil {
 		*m = map[string]string{}

@@ -9,8 +9,8 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
-// Hypergate is hypergate as a component of the control plane operator, for a control plane whose parts are published by Route: what component.go in
-// deploy/cpo/README.md says, of which nothing can be compiled here.
+// Hypergate returns hypergate as a component of the control plane operator, for a control plane that publishes its
+// parts by Route. It follows component.go in deploy/cpo/README.md, which cannot be compiled here.
 func Hypergate() (Component, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
@@ -34,7 +34,8 @@ func Hypergate() (Component, error) {
 	}, nil
 }
 
-// fillIn gives the container's environment its values. A name that it does not have is a mistake here or there.
+// fillIn sets values in the container's environment. It fails if the container does not have all of the names,
+// because then this code or the manifest is wrong.
 func fillIn(u *unstructured.Unstructured, values map[string]string) error {
 	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {

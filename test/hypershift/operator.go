@@ -2,8 +2,10 @@ package hypershift
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// OperatorRules is what the control plane operator may do in a control plane's namespace and thus may grant there, as far as it concerns hypergate: all of
-// its Role (control-plane-operator/controllers/hostedcontrolplane/v2/assets/control-plane-operator/role.yaml, as of August 2026) about these API groups.
+// OperatorRules returns the permissions of the control plane operator in a control plane's namespace, as far as they
+// concern hypergate. The operator can grant only these permissions. They are all rules about these API groups in its
+// Role (control-plane-operator/controllers/hostedcontrolplane/v2/assets/control-plane-operator/role.yaml, as of
+// August 2026).
 func OperatorRules() []rbacv1.PolicyRule {
 	all := []string{rbacv1.VerbAll}
 	return []rbacv1.PolicyRule{

@@ -14,37 +14,37 @@ import (
 // ControlPlane is the hosted control plane that a pod belongs to.
 type ControlPlane struct {
 	Namespace string
-	// Labels and Tolerations are what the HostedControlPlane gives each pod.
+	// Labels and Tolerations are those that the HostedControlPlane sets on each pod.
 	Labels      map[string]string
 	Tolerations []corev1.Toleration
-	// Dedicated: what serves requests has nodes of its own.
+	// Dedicated means that components which serve requests have dedicated nodes.
 	Dedicated bool
-	// HighlyAvailable: what is replicated is spread.
+	// HighlyAvailable means that replicas are spread.
 	HighlyAvailable bool
-	// User is the one that the namespace's annotation asks for; 0 where there is no annotation.
+	// User is the user in the namespace's annotation, or 0 if there is no annotation.
 	User int64
-	// PriorityClass is the class that the HostedControlPlane asks for in place of HyperShift's.
+	// PriorityClass is the class that the HostedControlPlane sets instead of HyperShift's default.
 	PriorityClass string
 }
 
-// Rule is one of HyperShift's tests, in test/e2e/util/util.go, or of what its framework does with each component
+// Rule is one of HyperShift's tests in test/e2e/util/util.go, or a property that its framework gives each component
 // (support/controlplane-component/defaults.go).
 type Rule struct {
 	Name  string
 	check func(c checked, say func(format string, args ...any))
 }
 
-// checked is what a rule looks at.
+// checked is the input of a rule.
 type checked struct {
 	ControlPlane
 	deployment *appsv1.Deployment
 	labels     map[string]string
 	pod        corev1.PodSpec
-	// mgmt: the pod may talk to the management cluster's API.
+	// mgmt reports whether the pod is allowed to use the management cluster's API.
 	mgmt bool
 }
 
-// Names of HyperShift.
+// Names that HyperShift uses.
 const (
 	domain         = "hypershift.openshift.io/"
 	requestServing = domain + "request-serving-component"
@@ -54,7 +54,8 @@ const (
 	operator       = "control-plane-operator"
 )
 
-// Broken are the rules that a Deployment breaks, each with what is wrong. mgmt says that its pods are among those that may talk to the management cluster.
+// Broken returns the violations of the rules by a Deployment, as messages. mgmt reports whether its pods are allowed
+// to use the management cluster's API.
 func Broken(d *appsv1.Deployment, plane ControlPlane, mgmt bool) []string {
 	var out []string
 	c := checked{plane, d, d.Spec.Template.Labels, d.Spec.Template.Spec, mgmt}
@@ -64,7 +65,7 @@ func Broken(d *appsv1.Deployment, plane ControlPlane, mgmt bool) []string {
 	return out
 }
 
-// Rules are all rules.
+// Rules returns all rules.
 func Rules() []Rule {
 	return []Rule{
 		{"EnsureAppLabel", appLabel},
@@ -126,7 +127,8 @@ func requests(c checked, say func(string, ...any)) {
 	})
 }
 
-// evictable is for pods that HyperShift's list of audited ones does not have: the annotation may name /tmp and nothing else.
+// evictable is for pods that are not in HyperShift's list of audited pods. Their annotation is allowed to name the
+// volume of /tmp and nothing else.
 func evictable(c checked, say func(string, ...any)) {
 	told := strings.Split(c.deployment.Spec.Template.Annotations[safeToEvict], ",")
 	for _, name := range told {
@@ -190,7 +192,7 @@ func placed(c checked, say func(string, ...any)) {
 	}
 }
 
-// preferredNodes are the nodes that pods of a control plane prefer.
+// preferredNodes returns the nodes that pods of a control plane prefer.
 func preferredNodes(plane ControlPlane) []corev1.PreferredSchedulingTerm {
 	return []corev1.PreferredSchedulingTerm{
 		{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")}}},
@@ -198,7 +200,7 @@ func preferredNodes(plane ControlPlane) []corev1.PreferredSchedulingTerm {
 	}
 }
 
-// together says that pods of a control plane prefer each other's nodes.
+// together returns the affinity by which the pods of a control plane prefer the same nodes.
 func together(plane ControlPlane) corev1.WeightedPodAffinityTerm {
 	return corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": plane.Namespace}},
@@ -209,7 +211,7 @@ func in(key, value string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
 }
 
-// token is about the volume that a token comes by; and one that is projected by name is no better.
+// token checks the automatic mount of the token, and also projected volumes with a token.
 func token(c checked, say func(string, ...any)) {
 	if c.mgmt {
 		return
@@ -257,7 +259,8 @@ func user(c checked, say func(string, ...any)) {
 	}
 }
 
-// priority: that of etcd is the highest. Of the classes that everybody knows, those of Kubernetes itself are above it.
+// priority checks the priority class. etcd has the highest priority of a control plane. Of the well-known classes,
+// those of Kubernetes itself are higher.
 func priority(c checked, say func(string, ...any)) {
 	want := "hypershift-control-plane"
 	if c.PriorityClass != "" {
@@ -293,7 +296,7 @@ func labels(c checked, say func(string, ...any)) {
 		say("there is no %scontrol-plane-component", domain)
 	}
 	labelled := []map[string]string{c.labels}
-	if c.deployment.Labels[managedBy] != operator { // the framework labels pods only
+	if c.deployment.Labels[managedBy] != operator { // the framework labels only pods
 		labelled = append(labelled, c.deployment.Labels)
 	}
 	for _, where := range labelled {

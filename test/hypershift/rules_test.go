@@ -21,13 +21,13 @@ import (
 
 const namespace = deploy.MgmtNamespace
 
-// variant is a hosted control plane, as the rules know it and as hypergate does.
+// variant is a hosted control plane in the form of the rules and in the form of hypergate.
 type variant struct {
 	rules hypershift.ControlPlane
 	plane desired.ControlPlane
 }
 
-// variants are the hosted control planes that HyperShift's tests run with.
+// variants returns the hosted control planes of HyperShift's tests.
 func variants() map[string]variant {
 	of := func(edit func(*variant)) variant {
 		v := variant{
@@ -67,7 +67,7 @@ func variants() map[string]variant {
 	}
 }
 
-// newPlanner plans for all variants of a test; the chart is rendered once.
+// newPlanner returns a planner for all variants of a test, so that it renders the chart only once.
 func newPlanner(t *testing.T) *desired.Planner {
 	t.Helper()
 	source, err := charts.Embedded()
@@ -81,7 +81,7 @@ func newPlanner(t *testing.T) *desired.Planner {
 	}, source)
 }
 
-// istiod is istiod's Deployment under a HostedControlPlane.
+// istiod returns istiod's Deployment under a HostedControlPlane.
 func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) *appsv1.Deployment {
 	t.Helper()
 	read := func(name string) []byte {
@@ -93,7 +93,7 @@ func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) 
 	}
 	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
-		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // somebody else's: they take long, and are not looked at
+		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // a third party owns the CRDs, so the slow plan of them is skipped
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
 	state, err := planner.Compute(desired.ManagementObservation{CA: ca, ControlPlane: plane}, guest)
@@ -119,7 +119,7 @@ func deploymentOf(t *testing.T, u *unstructured.Unstructured) *appsv1.Deployment
 	return d
 }
 
-// hypergate is its own Deployment, as deploy/ has it.
+// hypergate returns hypergate's Deployment in deploy/.
 func hypergate(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	objects, err := deploy.Render("hosted/example")
@@ -146,8 +146,8 @@ func TestIstiodKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestHypergateKeepsTheRules as it is deployed. What a HostedControlPlane asks of each pod beyond that, whoever deploys hypergate must put into
-// his overlay; what he does not is told by the same rules.
+// TestHypergateKeepsTheRules checks the Deployment of deploy/. Additional requirements of a HostedControlPlane are
+// the integrator's task, in an overlay. The same rules detect what the overlay is missing.
 func TestHypergateKeepsTheRules(t *testing.T) {
 	missing := map[string]string{
 		"custom":                "EnsureCustomLabels EnsureCustomTolerations",
@@ -172,7 +172,7 @@ func TestHypergateKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestARuleCanBeBroken: each of them, by a change of istiod's Deployment.
+// TestARuleCanBeBroken checks that each rule detects a change of istiod's Deployment that breaks it.
 func TestARuleCanBeBroken(t *testing.T) {
 	type pod = corev1.PodSpec
 	all, planner := variants()["all at once"], newPlanner(t)

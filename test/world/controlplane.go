@@ -14,8 +14,8 @@ import (
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
-// AddControlPlane makes the guest's HostedControlPlane, with its name, which nobody reconciles. For the first guest it makes the management cluster
-// serve the kind.
+// AddControlPlane creates the guest's HostedControlPlane, with the guest's name. No controller reconciles it. For the
+// first guest, it also installs the CRD on the management cluster.
 func (w *World) AddControlPlane(ctx context.Context) error {
 	if w.number == 0 {
 		if err := w.serveControlPlanes(ctx); err != nil {
@@ -34,7 +34,7 @@ func (w *World) AddControlPlane(ctx context.Context) error {
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, poll, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, last = planes.Create(ctx, plane, metav1.CreateOptions{})
-		return last == nil, nil // its kind is not served at once
+		return last == nil, nil // the API server needs time to serve a new kind
 	})
 	if err != nil {
 		return fmt.Errorf("making the HostedControlPlane: %w", last)

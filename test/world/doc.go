@@ -1,8 +1,11 @@
-// Package world is what the e2e stories and the demo have in common: the real clusters of package cluster, hypergate on them, and
-// a guest admin's doings - classes, gateways, routes, an application. hypergate has the accounts and roles of deploy/, and no others. In the stories
-// it is deploy/'s pod; in the demo it is a process on this machine, which can be watched and harmed without kubectl, and so it is where a story needs
-// what no pod can be: a second one, or one that ends at once.
+// Package world contains what the e2e stories and the demo share: the real clusters of package cluster, hypergate on
+// them, and the actions of a guest administrator. These actions create classes, gateways, routes and an application.
 //
-// The guest has no real nodes, so guestnode plays its kubelet and its cloud; in the standalone topology the cluster's node is real and only
-// the cloud is played. No Envoy runs anywhere: package xds is what listens to istiod in a gateway's place.
+// hypergate has the accounts and roles of deploy/, and no others. In the stories, it runs as the pod of deploy/. In
+// the demo it is a process on this machine, which can be watched and killed without kubectl. Stories also use a
+// process where a pod is not possible: for a second hypergate, or one that ends at once.
+//
+// The guest has no real nodes, so package guestnode simulates its kubelet and its cloud. In the standalone topology,
+// the cluster's node is real and only the cloud is simulated. No Envoy runs anywhere. Package xds connects to istiod
+// in place of a gateway.
 package world

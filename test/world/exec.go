@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Exec runs a command of hypergate's image in its container, as `kubectl exec` would, and returns what it says.
+// Exec runs a command of hypergate's image in its container, as `kubectl exec` would, and returns the standard
+// output.
 func (h *Hypergate) Exec(ctx context.Context, argv ...string) (string, error) {
 	pid := strconv.Itoa(h.PID())
 	environment, err := os.ReadFile("/proc/" + pid + "/environ")

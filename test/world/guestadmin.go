@@ -32,10 +32,11 @@ import (
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// poll is how often something is looked at again.
+// poll is the polling interval.
 const poll = 100 * time.Millisecond
 
-// Apply applies one of the manifests as the guest's admin, with values put into its template. A kind whose CRD is not there yet is waited for.
+// Apply fills one of the manifest templates with values and applies it as the guest's administrator. It waits for
+// kinds whose CRD is not installed yet.
 func (w *World) Apply(ctx context.Context, manifest string, values map[string]string) error {
 	filled, err := fill(manifest, values)
 	if err != nil {
@@ -55,7 +56,7 @@ func (w *World) Apply(ctx context.Context, manifest string, values map[string]st
 	}
 }
 
-// fill is one of the manifests with values put into its template.
+// fill returns one of the manifest templates, filled with values.
 func fill(manifest string, values map[string]string) (*bytes.Buffer, error) {
 	text, err := template.ParseFS(manifests, "manifests/"+manifest)
 	if err != nil {
@@ -68,7 +69,8 @@ func fill(manifest string, values map[string]string) (*bytes.Buffer, error) {
 	return filled, nil
 }
 
-// ApplyObject applies one object as the guest's admin, waiting for its kind to be served and its namespace to be there.
+// ApplyObject applies one object as the guest's administrator. It waits until the API server serves the kind and the
+// namespace exists.
 func (w *World) ApplyObject(ctx context.Context, u *unstructured.Unstructured) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, poll, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -103,7 +105,7 @@ func (w *World) DeleteClass(ctx context.Context, name string) error {
 	return nil
 }
 
-// ClassCondition waits for a condition of a GatewayClass.
+// ClassCondition waits until a condition of a GatewayClass has this status.
 func (w *World) ClassCondition(ctx context.Context, class, kind string, status metav1.ConditionStatus) error {
 	return w.until(ctx, fmt.Sprintf("GatewayClass %s to have %s=%s", class, kind, status), func(ctx context.Context) (string, bool) {
 		got, err := w.Gateways.GatewayClasses().Get(ctx, class, metav1.GetOptions{})
@@ -114,7 +116,7 @@ func (w *World) ClassCondition(ctx context.Context, class, kind string, status m
 	})
 }
 
-// Programmed waits until a Gateway is programmed, for its present generation.
+// Programmed waits until a Gateway is programmed in its current generation.
 func (w *World) Programmed(ctx context.Context, namespace, name string) error {
 	return w.until(ctx, fmt.Sprintf("Gateway %s/%s to be programmed", namespace, name), func(ctx context.Context) (string, bool) {
 		got, err := w.Gateways.Gateways(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -126,7 +128,7 @@ func (w *World) Programmed(ctx context.Context, namespace, name string) error {
 	})
 }
 
-// RouteAccepted waits until an HTTPRoute is accepted by its one parent.
+// RouteAccepted waits until the HTTPRoute's parent accepts it.
 func (w *World) RouteAccepted(ctx context.Context, namespace, name string) error {
 	return w.until(ctx, fmt.Sprintf("HTTPRoute %s/%s to be accepted", namespace, name), func(ctx context.Context) (string, bool) {
 		got, err := w.Gateways.HTTPRoutes(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -143,7 +145,7 @@ func (w *World) RouteAccepted(ctx context.Context, namespace, name string) error
 	})
 }
 
-// until polls; its error says what was waited for and what was seen last.
+// until polls until done. Its error names the expected state and the last observed state.
 func (w *World) until(ctx context.Context, what string, look func(context.Context) (seen string, done bool)) error {
 	seen := ""
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (done bool, _ error) {
@@ -159,7 +161,7 @@ func (w *World) until(ctx context.Context, what string, look func(context.Contex
 	return nil
 }
 
-// Conditions shows conditions in a line each.
+// Conditions returns conditions as text, one per line.
 func Conditions(conditions []metav1.Condition) string {
 	lines := make([]string, 0, len(conditions))
 	for _, c := range conditions {
@@ -168,8 +170,8 @@ func Conditions(conditions []metav1.Condition) string {
 	return strings.Join(lines, "\n")
 }
 
-// Proxy connects to istiod as the proxy of a Gateway would, with the Pod's own token and the root that the guest's ConfigMap has. ctx is for
-// the connection's whole life.
+// Proxy connects to istiod as the proxy of a Gateway would, with the Pod's own token and the root in the guest's
+// ConfigMap. ctx must live as long as the connection.
 func (w *World) Proxy(ctx context.Context, namespace, gateway string) (*xds.Client, error) {
 	pod, err := w.GatewayPod(ctx, namespace, gateway)
 	if err != nil {
@@ -182,7 +184,7 @@ func (w *World) Proxy(ctx context.Context, namespace, gateway string) (*xds.Clie
 	return w.ProxyWith(ctx, pod, token)
 }
 
-// ProxyWith is Proxy with another token.
+// ProxyWith connects as Proxy does, but with the given token.
 func (w *World) ProxyWith(ctx context.Context, pod *corev1.Pod, token string) (*xds.Client, error) {
 	root, err := w.GuestClient.CoreV1().ConfigMaps(pod.Namespace).Get(ctx, Revision+"-ca-cert", metav1.GetOptions{})
 	if err != nil {
@@ -196,13 +198,14 @@ func (w *World) ProxyWith(ctx context.Context, pod *corev1.Pod, token string) (*
 	return xds.Dial(ctx, options)
 }
 
-// ProxyOptions are how the proxy of a Pod reaches istiod, without the roots that it trusts.
+// ProxyOptions returns the options with which a Pod's proxy connects to istiod, without the trusted roots.
 func (w *World) ProxyOptions(ctx context.Context, pod *corev1.Pod, token string) (xds.Options, error) {
 	address, err := w.istiodAddress(ctx)
 	return xds.Options{Address: address, ServerName: w.XDS().Host, Token: token, Node: xds.NodeOf(pod)}, err
 }
 
-// ServingNames are the names in istiod's serving certificate, sorted, as somebody sees them who trusts the root that gateways mount.
+// ServingNames returns the sorted DNS names in istiod's serving certificate. It verifies the certificate with the
+// root that gateways mount.
 func (w *World) ServingNames(ctx context.Context) ([]string, error) {
 	root, err := w.GuestClient.CoreV1().ConfigMaps(GuestNamespace).Get(ctx, Revision+"-ca-cert", metav1.GetOptions{})
 	if err != nil {
@@ -229,7 +232,7 @@ func (w *World) ServingNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// GuestToken is a token of a Pod's service account, bound to the Pod, as the kubelet projects it.
+// GuestToken returns a token of a Pod's service account, bound to the Pod, like the token that the kubelet projects.
 func (w *World) GuestToken(ctx context.Context, pod *corev1.Pod, audience string) (string, error) {
 	got, err := w.GuestClient.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
@@ -243,7 +246,7 @@ func (w *World) GuestToken(ctx context.Context, pod *corev1.Pod, audience string
 	return got.Status.Token, nil
 }
 
-// GatewayPod waits for a running Pod of a Gateway.
+// GatewayPod waits for a running Pod of a Gateway and returns it.
 func (w *World) GatewayPod(ctx context.Context, namespace, gateway string) (*corev1.Pod, error) {
 	var pod *corev1.Pod
 	err := w.until(ctx, "a running pod of Gateway "+gateway, func(ctx context.Context) (string, bool) {
@@ -262,7 +265,7 @@ func (w *World) GatewayPod(ctx context.Context, namespace, gateway string) (*cor
 	return pod, err
 }
 
-// MgmtToken is a token of a service account of the management cluster.
+// MgmtToken returns a token of a service account in the management cluster.
 func (w *World) MgmtToken(ctx context.Context, namespace, account, audience string) (string, error) {
 	got, err := w.MgmtClient.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}, metav1.CreateOptions{})
@@ -272,7 +275,7 @@ func (w *World) MgmtToken(ctx context.Context, namespace, account, audience stri
 	return got.Status.Token, nil
 }
 
-// Dynamics are clients of the clusters there are: two, or one when standalone.
+// Dynamics returns dynamic clients of all clusters: two, or one in the standalone topology.
 func (w *World) Dynamics() []dynamic.Interface {
 	if w.Topology == desired.TopologyStandalone {
 		return []dynamic.Interface{w.GuestDynamic}
@@ -280,7 +283,7 @@ func (w *World) Dynamics() []dynamic.Interface {
 	return []dynamic.Interface{w.MgmtDynamic, w.GuestDynamic}
 }
 
-// Resource names a resource of an API.
+// Resource returns the GroupVersionResource of a resource.
 func Resource(group, version, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 }

@@ -12,37 +12,41 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// Hypergate is a running hypergate: the container of a pod, or a process of this machine.
+// Hypergate is a running hypergate: the container of a pod, or a process on this machine.
 type Hypergate struct {
 	instance
 }
 
-// instance is a container, or a process.
+// instance is a container or a process.
 type instance interface {
-	// PID is its process on this machine.
+	// PID returns the process ID on this machine.
 	PID() int
-	// Done is closed when the process has ended. The kubelet starts another one in the pod then; see StartHypergate.
+	// Done returns a channel that is closed when the process has ended. In a pod, the kubelet then starts another
+	// one. See StartHypergate.
 	Done() <-chan struct{}
-	// Exit says how it ended, with the end of its log. Call it only after Done.
+	// Exit returns an error about the end of the process, with the end of its log. Call it only after Done.
 	Exit() error
-	// ExitCode is the exit code, or -1 when a signal ended it. Call it only after Done.
+	// ExitCode returns the exit code, or -1 if a signal ended the process. Call it only after Done.
 	ExitCode() int
-	// Log is the file that the output goes to. The container runtime puts the time and two words before each line.
+	// Log returns the file with the output. The container runtime adds the time and two words before each line.
 	Log() string
-	// Kill ends the process with SIGKILL and returns when it is gone.
+	// Kill ends the process with SIGKILL and returns when the process has ended.
 	Kill()
-	// Terminate ends hypergate in order and for good: a pod goes with its Deployment. It returns when it is gone.
+	// Terminate ends hypergate gracefully and returns when it has ended. A pod is removed with its Deployment, so it
+	// does not restart.
 	Terminate()
-	// Release says that nobody needs it any more: a process ends, and a pod works on for whoever starts hypergate next.
+	// Release is called when a caller no longer needs hypergate. A process ends. A pod continues, so that the next
+	// StartHypergate can use it.
 	Release()
-	// healthAddress is where its health checks answer, as far as is known yet.
+	// healthAddress returns the address of the health checks, or an error if it is not known yet.
 	healthAddress(ctx context.Context) (string, error)
 }
 
-// StartHypergate starts hypergate with more arguments, as AsPod says, and does not wait until it is ready; see Ready.
+// StartHypergate starts hypergate with additional arguments. Options.AsPod selects a pod or a process. It does not
+// wait until hypergate is ready. See Ready.
 //
-// As the pod: it applies the Deployment of deploy/, and returns when the container runs. If that changes nothing the pod works on, as it
-// would anywhere, and after Kill it returns when the kubelet has started the next container.
+// In the case of a pod, it applies the Deployment of deploy/ and returns when the container runs. If the Deployment
+// does not change, the pod continues to run. After Kill, it returns when the kubelet has started the next container.
 func (w *World) StartHypergate(ctx context.Context, more ...string) (*Hypergate, error) {
 	if !w.options.AsPod {
 		return w.StartProcess(ctx, more...)
@@ -54,8 +58,9 @@ func (w *World) StartHypergate(ctx context.Context, more ...string) (*Hypergate,
 	return &Hypergate{c}, nil
 }
 
-// StartProcess starts hypergate as a process of this machine, with Args and more arguments: for what no pod can do, and for more than one. It ends
-// with this process, unless the world is detached. It does not wait; see Ready.
+// StartProcess starts hypergate as a process on this machine, with Args and additional arguments. Use it for cases
+// that a pod does not allow, and for more than one hypergate. The process ends with this process, unless the world is
+// detached. It does not wait until hypergate is ready. See Ready.
 func (w *World) StartProcess(ctx context.Context, more ...string) (*Hypergate, error) {
 	health, err := freeAddress(ctx)
 	if err != nil {
@@ -69,18 +74,18 @@ func (w *World) StartProcess(ctx context.Context, more ...string) (*Hypergate, e
 	return &Hypergate{process{p, health}}, nil
 }
 
-// process is a process of this machine.
+// process is a process on this machine.
 type process struct {
 	*proc.Process
 	health string
 }
 
-// Release ends it.
+// Release ends the process.
 func (p process) Release() { p.Terminate() }
 
 func (p process) healthAddress(context.Context) (string, error) { return p.health, nil }
 
-// Ready waits until a health check answers 200: "readyz", "readyz/guest", "readyz/management", "healthz".
+// Ready waits until a health check answers 200: "readyz", "readyz/guest", "readyz/management" or "healthz".
 func (h *Hypergate) Ready(ctx context.Context, check string) error {
 	last := "no answer"
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {

@@ -22,27 +22,27 @@ import (
 	"github.com/hypergate/hypergate/test/deploy"
 )
 
-// Where hypergate's kubeconfigs lie in a world's folder.
+// File names of hypergate's kubeconfigs in a world's folder.
 const (
 	mgmtKubeconfig  = "hypergate-mgmt.kubeconfig"
 	guestKubeconfig = "hypergate-guest.kubeconfig"
-	// kubeconfigLifetime is longer than anybody looks at a demo.
+	// kubeconfigLifetime is longer than the life of any demo.
 	kubeconfigLifetime = 30 * 24 * time.Hour
 )
 
-// SidecarInjection is the folder of deploy/ with what --sidecar-injection needs in the guest.
+// SidecarInjection is the folder of deploy/ with the guest's objects for --sidecar-injection.
 const SidecarInjection = "sidecar-injection"
 
-// MgmtUser is hypergate on the management side, as audit logs name it.
+// MgmtUser returns the user name of hypergate on the management side, as in audit logs.
 func (w *World) MgmtUser() string { return deploy.UserOf(w.MgmtNamespace, deploy.Account) }
 
-// GuestUser is hypergate in the guest.
+// GuestUser returns the user name of hypergate in the guest.
 func (w *World) GuestUser() string { return deploy.UserOf(GuestNamespace, deploy.Account) }
 
-// IstiodUser is istiod in the guest.
+// IstiodUser returns the user name of istiod in the guest.
 func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, "istiod-"+Revision) }
 
-// AuditLog is the audit log of a side. Standalone, both sides have one.
+// AuditLog returns the audit log of a side. In the standalone topology, both sides share one.
 func (w *World) AuditLog(side desired.Side) string {
 	if side == desired.SideMgmt || w.Topology == desired.TopologyStandalone {
 		return w.MgmtAuditLog
@@ -50,7 +50,7 @@ func (w *World) AuditLog(side desired.Side) string {
 	return w.GuestAuditLog
 }
 
-// deployIdentities applies what deploy/ has of accounts and roles, and makes the kubeconfigs that hypergate runs with from then on.
+// deployIdentities applies the accounts and roles of deploy/, and creates the kubeconfigs for hypergate.
 func (w *World) deployIdentities(ctx context.Context) error {
 	if err := createNamespace(ctx, w.GuestClient, GuestNamespace); err != nil {
 		return err
@@ -62,12 +62,12 @@ func (w *World) deployIdentities(ctx context.Context) error {
 		return err
 	}
 	if w.options.Folder == ClusterAPI {
-		return nil // whoever tells its story makes the Secret of its contract
+		return nil // the story creates the Secret of Cluster API's contract
 	}
 	return w.mountGuestKubeconfig(ctx)
 }
 
-// createPriorityClass makes the class that HyperShift has on each management cluster.
+// createPriorityClass creates the priority class that HyperShift has on each management cluster.
 func (w *World) createPriorityClass(ctx context.Context) error {
 	_, err := w.MgmtClient.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "hypershift-control-plane"}, Value: 100000000,
@@ -104,13 +104,13 @@ func (w *World) deploySide(ctx context.Context, admin *rest.Config, folder, name
 	)
 }
 
-// accounts are the objects of a folder of deploy/ but the Deployment, which StartHypergate applies.
+// accounts returns the objects in a folder of deploy/, except the Deployment, which StartHypergate applies.
 func (w *World) accounts(folder string) ([]*unstructured.Unstructured, error) {
 	objects, err := deploy.RenderFor(folder, w.GuestName)
 	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }), err
 }
 
-// Withdraw deletes all that deploy/ has for the management side, hypergate's Deployment first.
+// Withdraw deletes all objects of deploy/ on the management side, beginning with hypergate's Deployment.
 func (w *World) Withdraw(ctx context.Context) error {
 	if err := w.undeploy(); err != nil { //nolint:contextcheck // see there
 		return err
@@ -148,7 +148,8 @@ func (w *World) ForbidSidecarInjection(ctx context.Context) error {
 	return deploy.Delete(ctx, w.GuestConfig, objects)
 }
 
-// Forbid takes a verb on a resource from every role that deploy/ gives hypergate in the guest, and returns what gives it back.
+// Forbid removes a verb on a resource from every role that deploy/ gives hypergate in the guest. It returns a
+// function that restores the roles.
 func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func(context.Context) error, err error) {
 	folder := "hosted/guest"
 	if w.Topology == desired.TopologyStandalone {
@@ -181,7 +182,8 @@ func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func
 	return func(ctx context.Context) error { return put(ctx, before, true) }, put(ctx, after, false)
 }
 
-// without is a role without a verb on a resource, or nil if the object is no role that has it.
+// without returns a copy of a role without a verb on a resource. It returns nil if the object is not a role with this
+// verb and resource.
 func without(u *unstructured.Unstructured, verb, resource string) *unstructured.Unstructured {
 	out, found := u.DeepCopy(), false
 	rules, _, _ := unstructured.NestedSlice(out.Object, "rules")
@@ -209,7 +211,7 @@ func without(u *unstructured.Unstructured, verb, resource string) *unstructured.
 	return out
 }
 
-// but is a list without one of its words.
+// but returns a list without one of its words.
 func but(words []string, word string) []any {
 	var out []any
 	for _, w := range words {

@@ -28,16 +28,17 @@ import (
 )
 
 const (
-	// image is hypergate's in deploy/.
+	// image is the name of hypergate's image in deploy/.
 	image = "registry.example.com/hypergate:dev"
 	// mountedKubeconfig is the Secret that deploy/hosted/example mounts.
 	mountedKubeconfig = "hypergate-service-account-kubeconfig"
 	healthPort        = "8081"
-	// podTimeout is several times what a pod takes to start or to go.
+	// podTimeout is several times as long as a pod needs to start or to end.
 	podTimeout = 3 * time.Minute
 )
 
-// makeImage makes hypergate's image, as `make image` does, for the node.
+// makeImage builds hypergate's image for the node, as `make image` does. It returns the archive's file name, by image
+// name.
 func makeImage(binary, dir string) (map[string]string, error) {
 	made, _, err := hypergate.Image(binary, image, "e2e")
 	if err != nil {
@@ -50,7 +51,7 @@ func makeImage(binary, dir string) (map[string]string, error) {
 	return map[string]string{image: file}, nil
 }
 
-// mgmtFolder is the folder of deploy/ for the side that hypergate's pod runs on.
+// mgmtFolder returns the folder of deploy/ for the side on which hypergate's pod runs.
 func (w *World) mgmtFolder() string {
 	if w.Guest == nil {
 		return "standalone"
@@ -58,8 +59,8 @@ func (w *World) mgmtFolder() string {
 	return w.options.Folder
 }
 
-// mountGuestKubeconfig makes the Secret that hypergate's pod has its guest kubeconfig from, of the one for this machine: with the address at which
-// pods reach the guest's API server.
+// mountGuestKubeconfig creates the Secret from which hypergate's pod mounts its guest kubeconfig. The content is the
+// kubeconfig for this machine, with the address at which pods reach the guest's API server.
 func (w *World) mountGuestKubeconfig(ctx context.Context) error {
 	config, err := clientcmd.LoadFromFile(filepath.Join(w.Dir, guestKubeconfig))
 	if err != nil {
@@ -79,7 +80,8 @@ func (w *World) mountGuestKubeconfig(ctx context.Context) error {
 	return nil
 }
 
-// deployment is the Deployment of deploy/ with more arguments and this world's names, and all of its container's arguments.
+// deployment returns the Deployment of deploy/ with additional arguments and this world's names. It also returns all
+// arguments of the container.
 func (w *World) deployment(more []string) (*unstructured.Unstructured, []string, error) {
 	objects, err := deploy.RenderFor(w.mgmtFolder(), w.GuestName)
 	if err != nil {
@@ -150,7 +152,8 @@ func (w *World) hypergatePods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// Restarted waits for the container that the kubelet starts in the pod of one that has ended. It asks no API server: it may be away.
+// Restarted waits until the kubelet restarts an ended container in its pod. It sends no request to an API server,
+// because the server may be down.
 func (w *World) Restarted(ctx context.Context, h *Hypergate) (*Hypergate, error) {
 	before, ok := h.instance.(*container)
 	if !ok {
@@ -165,7 +168,7 @@ func (w *World) Restarted(ctx context.Context, h *Hypergate) (*Hypergate, error)
 	return &Hypergate{c}, nil
 }
 
-// follow waits for the process of a pod, which is another one than one that has ended.
+// follow waits for the process of a pod. If an earlier process of the pod has ended, it waits for the next one.
 func (w *World) follow(ctx context.Context, pod *corev1.Pod) (*container, error) {
 	before := w.current
 	if before != nil && before.pod.UID == pod.UID && !before.ended() {
@@ -188,7 +191,7 @@ func (w *World) follow(ctx context.Context, pod *corev1.Pod) (*container, error)
 	return c, nil
 }
 
-// stateOf is for error messages.
+// stateOf returns the state of a pod for error messages.
 func (w *World) stateOf(ctx context.Context, pod *corev1.Pod) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -202,7 +205,8 @@ func (w *World) stateOf(ctx context.Context, pod *corev1.Pod) string {
 	return now.Status.ContainerStatuses[0].State.String()
 }
 
-// processOf is hypergate's process in a pod and when it started, or 0. The node's processes are this machine's.
+// processOf returns the PID and start time of hypergate's process in a pod, or 0 if there is none. Processes on the
+// node are visible on this machine.
 func processOf(pod types.UID) (pid int, started string) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -232,7 +236,7 @@ type container struct {
 	pod          *corev1.Pod
 	pid          int
 	started, log string
-	// address is the pod's, once it is known.
+	// address is the address of the pod's health checks, once it is known.
 	address string
 	done    chan struct{}
 }
@@ -256,11 +260,11 @@ func (c *container) ended() bool {
 	}
 }
 
-// newestLog is the log of the pod's newest container.
+// newestLog returns the log file of the pod's newest container.
 func (c *container) newestLog() string {
 	dir := filepath.Join(c.w.PodLogs(), c.pod.Namespace+"_"+c.pod.Name+"_"+string(c.pod.UID), "hypergate")
 	newest := 0
-	entries, _ := os.ReadDir(dir) // none yet, or gone: so says who opens it
+	entries, _ := os.ReadDir(dir) // if the folder does not exist, opening the log fails later
 	for _, e := range entries {
 		if n, err := strconv.Atoi(strings.TrimSuffix(e.Name(), ".log")); err == nil {
 			newest = max(newest, n)
@@ -269,21 +273,22 @@ func (c *container) newestLog() string {
 	return filepath.Join(dir, strconv.Itoa(newest)+".log")
 }
 
-// PID is its process on this machine.
+// PID returns the process ID on this machine.
 func (c *container) PID() int { return c.pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (c *container) Done() <-chan struct{} { return c.done }
 
-// Log is the container's log.
+// Log returns the container's log file.
 func (c *container) Log() string { return c.log }
 
-// Exit says that it ended.
+// Exit returns an error with the end of the container's log.
 func (c *container) Exit() error {
 	return fmt.Errorf("hypergate's container in pod %s ended; the end of %s:\n%s", c.pod.Name, c.log, proc.Tail(c.log, 15))
 }
 
-// ExitCode is what the kubelet says of the pod's last container that ended, and -1 if it says nothing, or that a signal ended it.
+// ExitCode returns the exit code of the pod's last ended container, as the kubelet reports it. It returns -1 if there
+// is no report or a signal ended the container.
 func (c *container) ExitCode() int {
 	code := -1
 	_ = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -305,17 +310,17 @@ func (c *container) ExitCode() int {
 	return code
 }
 
-// Kill ends the process. The kubelet will start another one.
+// Kill kills the process. The kubelet then starts another one.
 func (c *container) Kill() {
 	if c.ended() {
 		return
 	}
 	c.w.kills[c.pod.UID]++
-	_ = syscall.Kill(c.pid, syscall.SIGKILL) // the only error is that it has just ended
+	_ = syscall.Kill(c.pid, syscall.SIGKILL) // fails only if the process has just ended
 	<-c.done
 }
 
-// Terminate deletes the Deployment, unless it is another's by now.
+// Terminate deletes the Deployment, unless a newer container uses it.
 func (c *container) Terminate() {
 	if c.w.current != c {
 		return
@@ -326,7 +331,7 @@ func (c *container) Terminate() {
 	c.w.current = nil
 }
 
-// Release leaves it to the next one.
+// Release does nothing: the next StartHypergate uses the pod.
 func (c *container) Release() {}
 
 func (c *container) healthAddress(ctx context.Context) (string, error) {
@@ -343,9 +348,9 @@ func (c *container) healthAddress(ctx context.Context) (string, error) {
 	return c.address, nil
 }
 
-// undeploy deletes the Deployment, and returns when nothing of it is left.
+// undeploy deletes the Deployment and returns when it and its pods are gone.
 func (w *World) undeploy() error {
-	ctx, cancel := context.WithTimeout(context.Background(), podTimeout) // a story's own may have ended
+	ctx, cancel := context.WithTimeout(context.Background(), podTimeout) // the context of a story may have ended
 	defer cancel()
 	deployments, foreground := w.MgmtClient.AppsV1().Deployments(w.MgmtNamespace), metav1.DeletePropagationForeground
 	err := deployments.Delete(ctx, deploy.Account, metav1.DeleteOptions{PropagationPolicy: &foreground})
@@ -363,10 +368,10 @@ func (w *World) undeploy() error {
 	return nil
 }
 
-// Kills is how often a pod's container was killed by Kill.
+// Kills returns the number of times that Kill killed a pod's container.
 func (w *World) Kills(pod types.UID) int { return w.kills[pod] }
 
-// HypergateLog is the log of the hypergate that was started last: its container's, or that of all processes.
+// HypergateLog returns the log of the last started hypergate: that of its container, or that of all processes.
 func (w *World) HypergateLog() string {
 	if w.current != nil {
 		return w.current.newestLog()

@@ -18,16 +18,19 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// publishService is the integrator's Service by which istiod is published. It stays while istiod's own comes and goes.
+// publishService is the Service by which the integrator publishes istiod. It stays when istiod's own Service is
+// deleted and created again.
 const publishService = "published-istiod"
 
-// RouterAddress is where the guest's router on the management cluster listens: what stands between the guest's gateways and istiod. Hosted only.
+// RouterAddress returns the address of the guest's router on the management cluster. The router is between the
+// guest's gateways and istiod. It exists only in the hosted topology.
 func (w *World) RouterAddress() string {
 	return net.JoinHostPort(w.HostAddress().String(), strconv.Itoa(443+w.number))
 }
 
-// routerConfig passes connections on by the name that they ask for, without ending TLS, and all that ask for another name to the guest's API server: as
-// HyperShift's routers do (openshift/hypershift control-plane-operator/controllers/hostedcontrolplane/v2/router).
+// routerConfig is the configuration of the router. It routes connections by their server name, without terminating
+// TLS. All other names lead to the guest's API server. HyperShift's routers do the same (openshift/hypershift
+// control-plane-operator/controllers/hostedcontrolplane/v2/router).
 const routerConfig = `global
   maxconn 1000
 defaults
@@ -48,7 +51,7 @@ backend kube_api
   server kube_api %[4]s
 `
 
-// StartRouter starts the management cluster's router, and returns when it listens.
+// StartRouter starts the management cluster's router and returns when it listens.
 func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: publishService},
@@ -76,7 +79,7 @@ func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.RouterAddress())
 		if err != nil {
-			return false, nil //nolint:nilerr // not yet
+			return false, nil //nolint:nilerr // it does not listen yet
 		}
 		return true, conn.Close()
 	})

@@ -29,7 +29,7 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// What hypergate is told in every world.
+// Settings of hypergate that are the same in every world.
 const (
 	GuestNamespace = deploy.GuestNamespace
 	ControllerName = "openshift.io/gateway-controller/v1"
@@ -43,58 +43,64 @@ const (
 	ClusterAPI = "cluster-api/example"
 )
 
-// Options say what to start.
+// Options configure a world.
 type Options struct {
 	Name     string
 	Topology desired.Topology
-	// Binary is hypergate's.
+	// Binary is the file of hypergate's binary.
 	Binary string
-	// AsPod: StartHypergate runs the Deployment of deploy/, from an image made of Binary, and not a process of this machine.
+	// AsPod makes StartHypergate run the Deployment of deploy/, with an image built from Binary, instead of a process
+	// on this machine.
 	AsPod bool
-	// Folder is where the hosted topology has hypergate's Deployment from. Empty means HyperShift.
+	// Folder is the folder with hypergate's Deployment in the hosted topology. Empty means HyperShift.
 	Folder string
-	// MoreGuests are further hosted clusters on the management cluster, by name; see World.More. The first is deploy.Guest.
+	// MoreGuests are the names of further hosted clusters on the management cluster. See World.More. The first guest
+	// is deploy.Guest.
 	MoreGuests []string
-	// IstiodImages are more names under which the node gets istiod's image.
+	// IstiodImages are additional names for istiod's image on the node.
 	IstiodImages []string
-	// Dir holds everything of this world; empty means a temporary one.
+	// Dir is the folder for all files of this world. Empty means a temporary folder.
 	Dir string
 	// Detach lets the world outlive this process.
 	Detach   bool
 	Progress io.Writer
 }
 
-// World is two clusters (one, when standalone) and the way to run hypergate on them.
+// World is two clusters (one in the standalone topology) and the functions that run hypergate on them.
 type World struct {
 	*cluster.Cluster
 	Topology desired.Topology
-	// GuestName is the hosted cluster's.
+	// GuestName is the name of the hosted cluster.
 	GuestName string
-	// More are the worlds of Options.MoreGuests, on the same management cluster. Stop of the first ends them all.
+	// More are the worlds of Options.MoreGuests, on the same management cluster. Stop of the first world ends all of
+	// them.
 	More []*World
-	// MgmtNamespace is where istiod runs.
+	// MgmtNamespace is the namespace in which istiod runs.
 	MgmtNamespace string
-	// Clients of the cluster admins.
+	// Clients with the permissions of the cluster administrators.
 	MgmtClient, GuestClient   kubernetes.Interface
 	MgmtDynamic, GuestDynamic dynamic.Interface
 	Gateways                  gatewayclient.GatewayV1Interface
 	guestMapper               meta.RESTMapper
-	// GuestConfig is the guest admin's: the management cluster's, when standalone.
+	// GuestConfig is the guest administrator's configuration. In the standalone topology it is the management
+	// cluster's.
 	GuestConfig *rest.Config
 
-	// number is 0 for the first guest.
+	// number is the index of the guest. The first guest has 0.
 	number     int
 	options    Options
 	stopPlayer context.CancelFunc
 	player     chan error
-	// current is hypergate's container, when AsPod, and kills how often Kill killed one, by pod.
+	// current is hypergate's container if AsPod is set. kills counts the calls of Kill by pod.
 	current *container
 	kills   map[types.UID]int
-	// router stands between the guest's gateways and istiod; nil when standalone, and when somebody else looks after it.
+	// router is between the guest's gateways and istiod. It is nil in the standalone topology, and in a detached
+	// world, whose caller manages it.
 	router *proc.Process
 }
 
-// Start starts the clusters and what plays the guest's nodes, and applies the accounts and roles of deploy/. hypergate does not run yet. On error nothing is left.
+// Start starts the clusters and the simulation of the guest's nodes, and applies the accounts and roles of deploy/.
+// It does not start hypergate. On error, it removes everything.
 func Start(ctx context.Context, options Options) (*World, error) {
 	if options.Folder == "" {
 		options.Folder = HyperShift
@@ -105,7 +111,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		if err != nil {
 			return nil, fmt.Errorf("making a folder for hypergate's image: %w", err)
 		}
-		defer func() { _ = os.RemoveAll(work) }() // when it is on the node
+		defer func() { _ = os.RemoveAll(work) }() // the image is on the node by then
 		if archives, err = makeImage(options.Binary, work); err != nil {
 			return nil, err
 		}
@@ -134,7 +140,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 	return w, nil
 }
 
-// standIns are the images of gateways where a real kubelet runs them.
+// standIns returns the images of gateways that a real kubelet runs.
 func standIns(topology desired.Topology) []string {
 	if topology == desired.TopologyStandalone {
 		return []string{ProxyImage}
@@ -142,7 +148,7 @@ func standIns(topology desired.Topology) []string {
 	return nil
 }
 
-// namespacesOf are the management namespaces of hosted clusters, as the manifests name them.
+// namespacesOf returns the management namespaces of hosted clusters, as the manifests name them.
 func namespacesOf(guests []string) []string {
 	out := make([]string, len(guests))
 	for i, guest := range guests {
@@ -151,7 +157,7 @@ func namespacesOf(guests []string) []string {
 	return out
 }
 
-// openAll makes the worlds of all guests.
+// openAll returns the world of the first guest, with the worlds of the others in More.
 func openAll(c *cluster.Cluster, options Options) (*World, error) {
 	w, err := open(c, options, deploy.Guest)
 	for i, guest := range options.MoreGuests {
@@ -162,10 +168,10 @@ func openAll(c *cluster.Cluster, options Options) (*World, error) {
 	return w, err
 }
 
-// all are the worlds of all guests.
+// all returns the worlds of all guests.
 func (w *World) all() []*World { return append([]*World{w}, w.More...) }
 
-// open makes the clients of a running cluster.
+// open returns a world with clients of a running cluster.
 func open(c *cluster.Cluster, options Options, guest string) (*World, error) {
 	w := &World{
 		Cluster: c, Topology: options.Topology, GuestName: guest, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest,
@@ -184,7 +190,7 @@ func open(c *cluster.Cluster, options Options, guest string) (*World, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// newMapper finds the resources of kinds, those of CRDs that come later too.
+// newMapper returns a mapper from kinds to resources. It also finds CRDs that are installed later.
 func newMapper(config *rest.Config) (meta.RESTMapper, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -198,7 +204,7 @@ func (w *World) prepare(ctx context.Context) error {
 		return fmt.Errorf("preparing hypergate's identities: %w", err)
 	}
 	if w.options.Detach {
-		return nil // the caller plays the nodes from a process of its own
+		return nil // the caller plays the nodes in a separate process
 	}
 	if w.Topology == desired.TopologyHosted {
 		router, err := w.StartRouter(ctx)
@@ -207,13 +213,13 @@ func (w *World) prepare(ctx context.Context) error {
 		}
 		w.router = router
 	}
-	playCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // Stop ends it
+	playCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ended by Stop
 	w.stopPlayer, w.player = cancel, make(chan error, 1)
 	go func() { w.player <- w.PlayNodes(playCtx) }()
 	return nil
 }
 
-// PlayNodes plays the guest's nodes and its cloud until ctx ends.
+// PlayNodes simulates the guest's nodes and its cloud until ctx ends.
 func (w *World) PlayNodes(ctx context.Context) error {
 	return guestnode.Play(ctx, w.GuestConfig, guestnode.Options{OnlyLoadBalancers: w.Topology == desired.TopologyStandalone})
 }
@@ -233,7 +239,8 @@ func (w *World) Stop() error {
 	return errors.Join(errors.Join(playerErrs...), w.Cluster.Stop())
 }
 
-// XDS is the address that gateways are given for istiod. Hosted, no DNS knows it here: a test dials the router, and asks it for this name.
+// XDS returns the istiod address that gateways get. In the hosted topology, DNS does not know it. A test dials the
+// router with this server name.
 func (w *World) XDS() desired.HostPort {
 	if w.Topology == desired.TopologyStandalone {
 		return desired.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
@@ -241,8 +248,8 @@ func (w *World) XDS() desired.HostPort {
 	return desired.HostPort{Host: "istiod-" + w.GuestName + ".apps.mgmt.example.com", Port: 443}
 }
 
-// Args are the arguments of a hypergate that is a process of this machine, with kubeconfigs of its own accounts, but for the address of its
-// health checks.
+// Args returns the arguments of a hypergate that runs as a process on this machine. They include kubeconfigs of its
+// own accounts, but not the address of its health checks.
 func (w *World) Args() []string {
 	args := make([]string, 0, 32)
 	args = append(args,
@@ -256,7 +263,8 @@ func (w *World) Args() []string {
 		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String()), w.peers()...)
 }
 
-// peers are the flags that name whom istiod may talk to, and where it is seen: hosted, this machine's router publishes it, and the node's DNS is no pod.
+// peers returns the flags for istiod's allowed peers and for the endpoint probe. In the hosted topology, this
+// machine's router publishes istiod, and the node's DNS server is not a pod.
 func (w *World) peers() []string {
 	if w.Topology == desired.TopologyStandalone {
 		return nil
@@ -264,7 +272,7 @@ func (w *World) peers() []string {
 	return []string{"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32", "--publish-probe=" + w.RouterAddress()}
 }
 
-// Attach opens a world that another process started with Detach in dir; the error is fs.ErrNotExist if there is none.
+// Attach opens a world that another process started in dir with Detach. The error is fs.ErrNotExist if there is none.
 func Attach(dir string) (*World, error) {
 	c, err := cluster.Attach(dir)
 	if err != nil {
@@ -277,7 +285,8 @@ func Attach(dir string) (*World, error) {
 	return open(c, Options{Topology: topology, Dir: dir, Folder: HyperShift}, deploy.Guest)
 }
 
-// istiodAddress is where a gateway's connection to istiod begins: at the router, or standalone at istiod's Service.
+// istiodAddress returns the address that a gateway dials to reach istiod. It is the router, or istiod's Service in
+// the standalone topology.
 func (w *World) istiodAddress(ctx context.Context) (string, error) {
 	if w.Topology == desired.TopologyHosted {
 		return w.RouterAddress(), nil

@@ -17,37 +17,39 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 )
 
-// istioVersion is what the client claims to be; istiod adapts what it sends to the proxy's version.
+// istioVersion is the version that the client reports. istiod adapts its configuration to the proxy's version.
 const istioVersion = charts.EmbeddedVersion
 
-// Options say where istiod is and who asks.
+// Options are the address of istiod and the identity of the client.
 type Options struct {
 	// Address is the host:port to dial.
 	Address string
-	// ServerName is sent as SNI, and is what istiod's certificate must be for: the host of the published discovery address.
+	// ServerName is the SNI, and istiod's certificate must contain it. It is the host of the published discovery
+	// address.
 	ServerName string
 	// RootCAs is the PEM bundle that a gateway mounts from its trust bundle's ConfigMap.
 	RootCAs []byte
-	// Token is a service-account token for the audience istio-ca. Empty: no token is shown.
+	// Token is a service account token for the audience istio-ca. Empty means that no token is sent.
 	Token string
-	// Certificate is shown to istiod, if there is one. A proxy that has its certificate needs no token.
+	// Certificate is sent to istiod, if it is set. A proxy with a certificate needs no token.
 	Certificate *tls.Certificate
 	// Node is the proxy's identity.
 	Node Node
 }
 
-// Node is what istiod knows a gateway's proxy by.
+// Node is the identity by which istiod knows a gateway's proxy.
 type Node struct {
 	Namespace, Pod, PodIP, ServiceAccount string
 	// Workload is the Deployment's name.
 	Workload string
-	// Labels are the Pod's. istiod reads gateway.networking.k8s.io/gateway-name and istio.io/rev among them.
+	// Labels are the Pod's labels. istiod uses gateway.networking.k8s.io/gateway-name and istio.io/rev among them.
 	Labels map[string]string
-	// ClusterID is the name that istiod has for the cluster. Empty: Kubernetes, Istio's default.
+	// ClusterID is istiod's name for the cluster. Empty means Kubernetes, which is Istio's default.
 	ClusterID string
 }
 
-// NodeOf is the identity of the proxy in a gateway's Pod, as the environment in Istio's kube-gateway.yaml makes it.
+// NodeOf returns the identity of the proxy in a gateway's Pod, with the same values as the environment in Istio's
+// kube-gateway.yaml.
 func NodeOf(pod *corev1.Pod) Node {
 	return Node{
 		Namespace: pod.Namespace, Pod: pod.Name, PodIP: pod.Status.PodIP, ServiceAccount: pod.Spec.ServiceAccountName,
@@ -55,20 +57,21 @@ func NodeOf(pod *corev1.Pod) Node {
 	}
 }
 
-// Client is one proxy's connection to istiod. WaitFor and Snapshot must not be called at the same time.
+// Client is one proxy's connection to istiod. WaitFor and Snapshot must not be called concurrently.
 type Client struct {
 	conn    *grpc.ClientConn
 	roots   *x509.CertPool
 	node    Node
 	cancel  context.CancelFunc
-	updates chan *Config // the newest Config that nobody has seen; closed when the stream has ended
+	updates chan *Config // the newest unread Config; closed when the stream has ended
 	last    *Config
-	err     error // why the stream ended; valid once updates is closed
+	err     error // the reason for the end of the stream; valid once updates is closed
 }
 
-// Dial connects to istiod and starts to receive. The context is for the connection's whole life. An error names the address and says why
-// no connection came about: refused, or a certificate that is not for ServerName or not of RootCAs. A token that istiod rejects shows
-// later, in the errors of CSR and WaitFor.
+// Dial connects to istiod and starts to receive. ctx must live as long as the connection. An error names the address
+// and the reason: the connection was refused, or the certificate is not for ServerName or not from RootCAs.
+//
+// If istiod rejects the token, CSR and WaitFor return the error later.
 func Dial(ctx context.Context, options Options) (*Client, error) {
 	c, err := connect(options)
 	if err != nil {
@@ -84,7 +87,7 @@ func Dial(ctx context.Context, options Options) (*Client, error) {
 	return c, nil
 }
 
-// connect prepares the connection. It makes no request.
+// connect prepares the connection without a request.
 func connect(options Options) (*Client, error) {
 	c := &Client{node: options.Node, roots: x509.NewCertPool(), cancel: func() {}}
 	if c.node.ClusterID == "" {
@@ -101,7 +104,7 @@ func connect(options Options) (*Client, error) {
 	if options.Token != "" {
 		dial = append(dial, grpc.WithPerRPCCredentials(bearer{token: options.Token, cluster: c.node.ClusterID}))
 	}
-	// passthrough: the address is dialled as it stands, which is what SNI routers and port forwards need.
+	// With passthrough, the address is dialled unchanged. SNI routers and port forwards need this.
 	conn, err := grpc.NewClient("passthrough:///"+options.Address, dial...)
 	if err != nil {
 		return nil, fmt.Errorf("dialling istiod at %s: %w", options.Address, err)
@@ -116,7 +119,7 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// Snapshot returns the newest Config that there is, without waiting; the zero Config before the first push.
+// Snapshot returns the newest Config without waiting. Before the first push it returns the zero Config.
 func (c *Client) Snapshot() *Config {
 	select {
 	case config, open := <-c.updates:
@@ -128,8 +131,9 @@ func (c *Client) Snapshot() *Config {
 	return c.last
 }
 
-// WaitFor returns the first Config, starting with the newest so far, for which holds returns nil. The error says what the last Config
-// lacked, and whether time ran out or istiod ended the stream (istiod's status is wrapped: Unauthenticated, PermissionDenied, ...).
+// WaitFor returns the first Config for which holds returns nil, beginning with the newest existing one. The error
+// names what the last Config lacked. It also shows whether time ran out or istiod ended the stream. In the latter
+// case it wraps istiod's status (Unauthenticated, PermissionDenied, ...).
 func (c *Client) WaitFor(ctx context.Context, holds func(*Config) error) (*Config, error) {
 	for {
 		lacking := holds(c.Snapshot())
@@ -159,7 +163,7 @@ func (c *Client) receive(s *stream) {
 		if config, c.err = s.next(); c.err != nil {
 			return
 		}
-		select { // Only the newest counts: replace one that nobody took. This is the only sender, so the send cannot block.
+		select { // Only the newest counts: replace an unread one. This is the only sender, so the send cannot block.
 		case <-c.updates:
 		default:
 		}
@@ -167,7 +171,8 @@ func (c *Client) receive(s *stream) {
 	}
 }
 
-// proto is the node as Istio's agent writes it into Envoy's bootstrap (pkg/bootstrap/config.go, pkg/model/proxy.go of istio.io/istio).
+// proto returns the node as Istio's agent writes it into Envoy's bootstrap (pkg/bootstrap/config.go,
+// pkg/model/proxy.go of istio.io/istio).
 func (n Node) proto() *corev3.Node {
 	text := structpb.NewStringValue
 	labels := &structpb.Struct{Fields: map[string]*structpb.Value{}}
@@ -193,7 +198,7 @@ func (n Node) proto() *corev3.Node {
 	}
 }
 
-// bearer puts the service-account token, and the cluster whose token it is, into each call.
+// bearer adds the service account token and the name of its cluster to each call.
 type bearer struct{ token, cluster string }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.

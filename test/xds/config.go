@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Config is what a proxy was told, reduced to what a reader or a test asks about. Everything is sorted by name, but virtual hosts and
-// routes, whose order is Envoy's order of matching.
+// Config is the configuration of a proxy, reduced to the values that a reader or a test needs. Everything is sorted
+// by name, except virtual hosts and routes. These keep the order in which Envoy matches them.
 type Config struct {
 	Listeners []Listener
 	Routes    []RouteConfig
@@ -17,14 +17,15 @@ type Config struct {
 	Secrets   []Secret
 }
 
-// Listener is a port that the proxy listens on.
+// Listener is a port on which the proxy listens.
 type Listener struct {
 	Name, Address string
 	Port          uint32
 	Chains        []FilterChain
 }
 
-// FilterChain is what happens to a connection: TLS with a certificate for those server names, then routes. Both may be absent.
+// FilterChain is the handling of a connection: TLS with a certificate for the server names, then routes. Both are
+// optional.
 type FilterChain struct {
 	SNI, Secrets []string
 	RouteName    string
@@ -36,36 +37,36 @@ type RouteConfig struct {
 	VirtualHosts []VirtualHost
 }
 
-// VirtualHost is what some host names have in common.
+// VirtualHost holds the routes of some host names.
 type VirtualHost struct {
 	Domains []string
 	Routes  []Route
 }
 
-// PathMatch is how a route compares paths.
+// PathMatch is the way in which a route compares paths.
 type PathMatch string
 
 const (
-	// Exact is the very path.
+	// Exact matches only the path itself.
 	Exact PathMatch = "exact"
-	// Prefix is the path and everything below it.
+	// Prefix matches the path and everything below it.
 	Prefix PathMatch = "prefix"
-	// Regex is a regular expression over the whole path.
+	// Regex matches the whole path with a regular expression.
 	Regex PathMatch = "regex"
 )
 
-// Route sends requests to clusters, or answers them itself.
+// Route sends requests to clusters, or answers them.
 type Route struct {
 	Match PathMatch
 	Path  string
-	// Conditional: headers or the query decide too.
+	// Conditional means that headers or the query are also conditions.
 	Conditional bool
 	Clusters    []string
-	// Answer is not empty when the proxy answers itself: a redirect, or a fixed status.
+	// Answer is set if the proxy answers itself: a redirect, or a fixed status.
 	Answer string
 }
 
-// Endpoints are the host:port addresses behind a cluster.
+// Endpoints are the host:port addresses of a cluster.
 type Endpoints struct {
 	Cluster   string
 	Addresses []string
@@ -77,9 +78,9 @@ type Secret struct {
 	HasKey bool
 }
 
-// Reach returns the addresses that a request for host and path, coming in at port, would be sent to; for a TLS port host is the server
-// name too. The error names the first missing link: listener, certificate, route, or endpoints. Regular expressions and conditional
-// routes are passed over.
+// Reach returns the addresses to which the proxy sends a request for host and path that arrives at port. For a TLS
+// port, host is also the server name. The error names the first missing link: listener, certificate, route, or
+// endpoints. Regular expressions and conditional routes are ignored.
 func (c *Config) Reach(port uint32, host, path string) ([]string, error) {
 	i := slices.IndexFunc(c.Listeners, func(l Listener) bool { return l.Port == port })
 	if i < 0 {
@@ -114,7 +115,7 @@ func (c *Config) Reach(port uint32, host, path string) ([]string, error) {
 	return addresses, nil
 }
 
-// route is the first unconditional route for the path in the virtual host that fits best, or nil.
+// route returns the first unconditional route for the path in the best matching virtual host, or nil.
 func (c *Config) route(name, host, path string) *Route {
 	var best VirtualHost
 	length := 0
@@ -139,7 +140,8 @@ func (r Route) matches(path string) bool {
 	return r.Match == Prefix && (path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/"))
 }
 
-// bestDomain is how well the best of the domains fits the host: more than any wildcard when equal, else the wildcard's length, 0 for none.
+// bestDomain returns a score for the best match of the host among the domains. An equal domain has a higher score
+// than any wildcard. A wildcard's score is its length. 0 means no match.
 func bestDomain(domains []string, host string) int {
 	best := 0
 	for _, domain := range domains {
@@ -154,7 +156,7 @@ func bestDomain(domains []string, host string) int {
 	return best
 }
 
-// Print writes the way of a request, as a person reads it: listener, certificate, host, path, cluster, endpoints.
+// Print writes the path of a request in a readable form: listener, certificate, host, path, cluster, endpoints.
 func (c *Config) Print(w io.Writer) {
 	for _, l := range c.Listeners {
 		fmt.Fprintf(w, "listener %s on %s:%d\n", l.Name, l.Address, l.Port)
@@ -198,7 +200,7 @@ func (c *Config) printRoute(w io.Writer, route Route) {
 	}
 }
 
-// String is what Print writes.
+// String returns the text that Print writes.
 func (c *Config) String() string {
 	var text strings.Builder
 	c.Print(&text)

@@ -17,22 +17,23 @@ import (
 	securityv1alpha1 "istio.io/api/security/v1alpha1"
 )
 
-// certificateLife is what Istio's agent asks for.
+// certificateLife is the lifetime that Istio's agent requests.
 const certificateLife = 24 * time.Hour
 
-// Certificate is what istiod's CA issued for the proxy.
+// Certificate is a certificate that istiod's CA issued for the proxy.
 type Certificate struct {
-	// TLS holds the chain and the key; give it to Options.Certificate.
+	// TLS holds the chain and the key, for Options.Certificate.
 	TLS tls.Certificate
-	// ChainPEM is the chain as istiod sent it: leaf first, root last.
+	// ChainPEM is the chain in the order in which istiod sent it: leaf first, root last.
 	ChainPEM []byte
 	// ID is the SPIFFE ID, for example spiffe://cluster.local/ns/openshift-ingress/sa/gw1-openshift-default.
 	ID string
-	// Expiry is the leaf's.
+	// Expiry is the expiry of the leaf certificate.
 	Expiry time.Time
 }
 
-// Certify is CSR over a connection of its own: Istio's agent has one for that, and renews its certificate over it whatever becomes of its stream.
+// Certify does the same as CSR over a separate connection. Istio's agent has such a connection, and renews its
+// certificate over it independently of its stream.
 func Certify(ctx context.Context, options Options) (*Certificate, error) {
 	c, err := connect(options)
 	if err != nil {
@@ -42,14 +43,15 @@ func Certify(ctx context.Context, options Options) (*Certificate, error) {
 	return certificate, errors.Join(err, c.Close())
 }
 
-// CSR asks istiod's CA for a certificate, as Istio's agent does at its start. The chain has been verified against Options.RootCAs, and is
-// for the key made here. istiod's refusal is wrapped as a gRPC status (Unauthenticated when it knows neither token nor certificate).
+// CSR requests a certificate from istiod's CA, as Istio's agent does at its start. The returned chain is verified
+// with Options.RootCAs and is for the key that CSR created. If istiod refuses, the error wraps a gRPC status
+// (Unauthenticated if it accepts neither token nor certificate).
 func (c *Client) CSR(ctx context.Context) (*Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
 	}
-	// The CA takes the identity from the token and ignores this name; agents send it all the same.
+	// The CA takes the identity from the token and ignores this name. Agents send it anyway.
 	id := &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: fmt.Sprintf("/ns/%s/sa/%s", c.node.Namespace, c.node.ServiceAccount)}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: []*url.URL{id}}, key)
 	if err != nil {
@@ -74,7 +76,7 @@ func (c *Client) CSR(ctx context.Context) (*Certificate, error) {
 	return certificate, nil
 }
 
-// check reads the chain, which must be for the key and lead to one of the roots.
+// check parses the chain, which must match the key and lead to one of the roots.
 func (c *Client) check(chainPEM, keyPEM []byte) (*Certificate, error) {
 	pair, err := tls.X509KeyPair(chainPEM, keyPEM)
 	if err != nil {

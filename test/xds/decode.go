@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// newConfig reduces Envoy's resources to the values of Config.
+// newConfig reduces Envoy's resources to the values of a Config.
 func newConfig(types map[string]*subscription) *Config {
 	return &Config{
 		Clusters:  collect(types[clusterType].resources, func(c *clusterv3.Cluster) string { return c.GetName() }),
@@ -50,12 +50,12 @@ func newListener(l *listenerv3.Listener) Listener {
 		chain := FilterChain{SNI: c.GetFilterChainMatch().GetServerNames()}
 		for _, filter := range c.GetFilters() {
 			manager := &hcmv3.HttpConnectionManager{}
-			if filter.GetTypedConfig().UnmarshalTo(manager) == nil { // else it is another kind of filter
+			if filter.GetTypedConfig().UnmarshalTo(manager) == nil { // otherwise it is another kind of filter
 				chain.RouteName = manager.GetRds().GetRouteConfigName()
 			}
 		}
 		context := &tlsv3.DownstreamTlsContext{}
-		if c.GetTransportSocket().GetTypedConfig().UnmarshalTo(context) == nil { // else it is plain text
+		if c.GetTransportSocket().GetTypedConfig().UnmarshalTo(context) == nil { // otherwise it is plain text
 			for _, secret := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
 				chain.Secrets = append(chain.Secrets, secret.GetName())
 			}
@@ -86,7 +86,8 @@ func newRoute(r *routev3.Route) Route {
 	case *routev3.RouteMatch_SafeRegex:
 		route.Match, route.Path = Regex, match.GetSafeRegex().GetRegex()
 	default:
-		// Envoy tells a prefix of whole path segments (what the Gateway API means) from one of characters (Istio uses it for "/").
+		// Envoy distinguishes a prefix of path segments (as in the Gateway API) from a prefix of characters (which
+		// Istio uses for "/").
 		route.Match, route.Path = Prefix, cmp.Or(match.GetPathSeparatedPrefix(), match.GetPrefix())
 	}
 	switch action := r.GetRoute(); {
@@ -119,7 +120,7 @@ func hostPort(a *corev3.SocketAddress) string {
 	return net.JoinHostPort(a.GetAddress(), strconv.Itoa(int(a.GetPortValue())))
 }
 
-// endpointNames are the names under which the clusters' endpoints are to be asked for.
+// endpointNames returns the names under which the clusters' endpoints are requested.
 func endpointNames(clusters map[string]proto.Message) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range collect(clusters, func(c *clusterv3.Cluster) *clusterv3.Cluster { return c }) {
@@ -130,8 +131,8 @@ func endpointNames(clusters map[string]proto.Message) map[string]bool {
 	return names
 }
 
-// referredTo are the routes and the secrets that listeners name. Of the secrets only those that istiod has: a proxy's own certificate
-// comes from the agent beside it.
+// referredTo returns the routes and the secrets that listeners name. It includes only secrets that istiod serves. A
+// proxy gets its own certificate from the agent beside it.
 func referredTo(listeners map[string]proto.Message) (routes, secrets map[string]bool) {
 	routes, secrets = map[string]bool{}, map[string]bool{}
 	for _, listener := range collect(listeners, newListener) {

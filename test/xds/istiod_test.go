@@ -45,12 +45,12 @@ type guest struct {
 	clients kubernetes.Interface
 	address string // istiod's secure xDS port
 	roots   []byte
-	pod     *corev1.Pod // the gateway's
+	pod     *corev1.Pod // the gateway's pod
 }
 
 func startGuest(ctx context.Context, t *testing.T) *guest {
 	t.Helper()
-	log.SetLogger(logr.Discard()) // else controller-runtime complains on stderr
+	log.SetLogger(logr.Discard()) // otherwise controller-runtime warns on stderr
 	plane, err := planes.StartPlane(ctx, "guest", filepath.Join(t.TempDir(), "guest"), false)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func startGuest(ctx context.Context, t *testing.T) *guest {
 	return g
 }
 
-// gatewayCRDs is the folder of the Gateway API's CRDs in the module that go.mod names.
+// gatewayCRDs returns the folder of the Gateway API's CRDs in the module of go.mod.
 func gatewayCRDs(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -125,7 +125,8 @@ func (g *guest) createObjects(ctx context.Context, t *testing.T) {
 	}
 }
 
-// startIstiod runs istiod with an empty environment on loopback ports, waits until it is ready, and returns its secure xDS address.
+// startIstiod runs istiod with a minimal environment on loopback ports, waits until it is ready, and returns its
+// secure xDS address.
 func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 	t.Helper()
 	binaries, err := servers.Find(ctx, "pilot-discovery")
@@ -143,8 +144,8 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // fails only when it has already ended
-		_ = cmd.Wait()         // reports the kill
+		_ = cmd.Process.Kill() // fails only if the process has already ended
+		_ = cmd.Wait()         // the error is that it was killed
 		if t.Failed() {
 			t.Logf("istiod's log:\n%s", output)
 		}
@@ -167,7 +168,8 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 	return ports[0]
 }
 
-// freeAddresses returns n loopback addresses with ports that are free now; held open together, so that they differ.
+// freeAddresses returns n loopback addresses with free ports. It keeps all of them open until it has n, so that they
+// differ.
 func freeAddresses(ctx context.Context, t *testing.T, n int) []string {
 	t.Helper()
 	addresses := make([]string, 0, n)
@@ -200,7 +202,7 @@ func selfSigned(t *testing.T, host string) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// token is a token of the gateway's service account, bound to its Pod, as the kubelet would project it.
+// token returns a token of the gateway's service account, bound to its Pod, like the token that the kubelet projects.
 func (g *guest) token(ctx context.Context, t *testing.T, audience string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -214,7 +216,7 @@ func (g *guest) token(ctx context.Context, t *testing.T, audience string) string
 	return response.Status.Token
 }
 
-// options are those of the real gateway.
+// options returns the options of the real gateway.
 func (g *guest) options(ctx context.Context, t *testing.T) xds.Options {
 	t.Helper()
 	return xds.Options{

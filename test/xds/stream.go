@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The resource types of a proxy, as the protocol names them.
+// The resource types of a proxy in the xDS protocol.
 const (
 	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	endpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -21,7 +21,8 @@ const (
 	secretType   = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 )
 
-// stream is one aggregated discovery stream (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol, state of the world).
+// stream is one aggregated discovery stream (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol, state
+// of the world).
 type stream struct {
 	ads   discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 	node  *corev3.Node
@@ -30,7 +31,7 @@ type stream struct {
 
 // subscription is the state of one resource type.
 type subscription struct {
-	// wildcard types are always sent whole; of the others a push may hold only what changed.
+	// A push of a wildcard type contains all resources. A push of another type may contain only the changed ones.
 	wildcard       bool
 	names          []string
 	version, nonce string
@@ -43,10 +44,11 @@ func newStream(ads discoveryv3.AggregatedDiscoveryService_StreamAggregatedResour
 	}}
 }
 
-// start asks for the clusters. Envoy takes the listeners only when it knows the clusters that they lead to; so does next.
+// start requests the clusters. Like Envoy, next requests listeners only after the clusters to which they lead.
 func (s *stream) start() error { return s.request(clusterType) }
 
-// next takes one push, acknowledges it, asks for what it makes necessary, and returns everything known so far.
+// next receives one push, acknowledges it, sends the requests that result from it, and returns everything known so
+// far.
 func (s *stream) next() (*Config, error) {
 	push, err := s.ads.Recv()
 	if err != nil {
@@ -59,7 +61,7 @@ func (s *stream) next() (*Config, error) {
 	if err := sub.take(push); err != nil {
 		return nil, err
 	}
-	if err := s.request(push.GetTypeUrl()); err != nil { // with the push's version and nonce: this is the acknowledgement
+	if err := s.request(push.GetTypeUrl()); err != nil { // the push's version and nonce make this an acknowledgement
 		return nil, err
 	}
 	if err := s.follow(push.GetTypeUrl()); err != nil {
@@ -99,7 +101,7 @@ func nameOf(resource proto.Message) (string, error) {
 	}
 }
 
-// follow subscribes to what the resources of a type refer to.
+// follow subscribes to the resources to which a type's resources refer.
 func (s *stream) follow(typeURL string) error {
 	switch typeURL {
 	case clusterType:
@@ -119,7 +121,7 @@ func (s *stream) follow(typeURL string) error {
 	return nil
 }
 
-// subscribe changes the names that a type is subscribed to, and forgets resources that are not wanted any more.
+// subscribe changes the subscribed names of a type and drops resources that are no longer needed.
 func (s *stream) subscribe(typeURL string, names map[string]bool) error {
 	sub := s.types[typeURL]
 	sorted := slices.Sorted(maps.Keys(names))
@@ -137,7 +139,7 @@ func (s *stream) request(typeURL string) error {
 		Node: s.node, TypeUrl: typeURL, ResourceNames: sub.names, VersionInfo: sub.version, ResponseNonce: sub.nonce,
 	})
 	if errors.Is(err, io.EOF) {
-		// The stream has ended, and gRPC tells why only to who receives.
+		// The stream has ended. gRPC returns the reason only from Recv.
 		_, err = s.ads.Recv()
 	}
 	return err

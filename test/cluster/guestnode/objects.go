@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// podPlayer is scheduler and kubelet. The controller runs it for one pod at a time, so its fields need no lock.
+// podPlayer simulates the scheduler and the kubelet. The controller runs it for one pod at a time, so its fields need
+// no lock.
 type podPlayer struct {
 	client    client.Client
 	nodes     []string
@@ -20,7 +21,8 @@ type podPlayer struct {
 	bound     int
 }
 
-// Reconcile brings the pod one step on: bind it, report it running, or let go of it. Each step's event leads to the next.
+// Reconcile performs the pod's next step: bind it, report it as running, or remove it. The event of each step
+// triggers the next one.
 func (p *podPlayer) Reconcile(ctx context.Context, pod *corev1.Pod) (reconcile.Result, error) {
 	switch {
 	case pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0:
@@ -28,7 +30,7 @@ func (p *podPlayer) Reconcile(ctx context.Context, pod *corev1.Pod) (reconcile.R
 	case !p.ours(pod.Spec.NodeName):
 		return reconcile.Result{}, nil
 	case pod.DeletionTimestamp != nil:
-		// A kubelet deletes for good once the containers have ended; these end at once.
+		// A kubelet deletes a pod finally when its containers have ended. These containers end at once.
 		return done(p.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 	case !reported(pod):
 		return done(p.report(ctx, pod))
@@ -38,8 +40,8 @@ func (p *podPlayer) Reconcile(ctx context.Context, pod *corev1.Pod) (reconcile.R
 
 func (p *podPlayer) ours(node string) bool { return slices.Contains(p.nodes, node) }
 
-// reported says whether the pod's status is already what report would make it. A running pod may have lost it: the node-lifecycle
-// controller takes the pods of a silent node for unready.
+// reported reports whether the pod already has the status that report writes. A running pod may have lost it, because
+// the node lifecycle controller marks pods of an unresponsive node as not ready.
 func reported(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
@@ -72,7 +74,7 @@ func (p *podPlayer) report(ctx context.Context, cached *corev1.Pod) error {
 	pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = nil, nil
 	for _, container := range pod.Spec.InitContainers {
 		status := running(container, now)
-		if container.RestartPolicy == nil { // not a sidecar: it has done its work
+		if container.RestartPolicy == nil { // not a sidecar, so it has completed
 			status.Started = new(false)
 			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
 		}
@@ -84,7 +86,7 @@ func (p *podPlayer) report(ctx context.Context, cached *corev1.Pod) error {
 	return p.client.Status().Update(ctx, pod)
 }
 
-// address returns the pod's address, a new one if it has none.
+// address returns the pod's address, or a new address if it has none.
 func (p *podPlayer) address(ctx context.Context, pod *corev1.Pod) (string, error) {
 	if pod.Status.PodIP != "" {
 		return pod.Status.PodIP, nil
@@ -107,13 +109,13 @@ func running(container corev1.Container, now metav1.Time) corev1.ContainerStatus
 	}
 }
 
-// servicePlayer is the cloud's load balancer controller.
+// servicePlayer simulates the cloud's load balancer controller.
 type servicePlayer struct {
 	client    client.Client
 	addresses *pool
 }
 
-// Reconcile gives a Service of type LoadBalancer an address, if it has none.
+// Reconcile gives a Service of type LoadBalancer an address if it has none.
 func (s *servicePlayer) Reconcile(ctx context.Context, cached *corev1.Service) (reconcile.Result, error) {
 	if cached.Spec.Type != corev1.ServiceTypeLoadBalancer || len(cached.Status.LoadBalancer.Ingress) > 0 || cached.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
@@ -137,7 +139,7 @@ func (s *servicePlayer) Reconcile(ctx context.Context, cached *corev1.Service) (
 	return done(s.client.Status().Update(ctx, service))
 }
 
-// done drops the errors that only say that the object has moved on: its next event brings the next try.
+// done drops errors which mean that the object has changed. The next event triggers the next attempt.
 func done(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil

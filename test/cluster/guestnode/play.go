@@ -27,23 +27,26 @@ import (
 )
 
 const (
-	// leaseNamespace and leaseSeconds are the kubelet's own; it renews at a quarter of the duration.
+	// leaseNamespace and leaseSeconds have the kubelet's values. The kubelet renews its lease at a quarter of the
+	// duration.
 	leaseNamespace = "kube-node-lease"
 	leaseSeconds   = 40
 )
 
-// Options say what to play. The zero value is one node.
+// Options configure Play. The zero value means one node.
 type Options struct {
-	// Nodes are the nodes' names; pods go to them in turn. Default: guest-node-1.
+	// Nodes are the names of the nodes. Pods are bound to them in turn. Default: guest-node-1.
 	Nodes []string
-	// OnlyLoadBalancers plays no nodes: for a cluster that has real ones but no cloud.
+	// OnlyLoadBalancers simulates no nodes. It is for a cluster with real nodes but without a cloud.
 	OnlyLoadBalancers bool
-	// PodAddresses and LoadBalancerAddresses are the ranges to hand out. Defaults: 10.132.0.0/16 and 198.51.100.0/24 (documentation).
+	// PodAddresses and LoadBalancerAddresses are the ranges of the addresses. Defaults: 10.132.0.0/16 and
+	// 198.51.100.0/24 (documentation).
 	PodAddresses, LoadBalancerAddresses netip.Prefix
 }
 
-// Play plays until ctx ends. The cluster behind config is changed as the package comment says; its Nodes stay when Play returns, and turn
-// NotReady like those of a machine that was switched off. The error names what could not be set up; nil when ctx ended.
+// Play simulates nodes and load balancers until ctx ends. It changes the cluster as the package comment describes.
+// When Play returns, its Nodes stay and become NotReady, like machines that are switched off. An error names what
+// Play could not set up. The result is nil when ctx ends.
 func Play(ctx context.Context, config *rest.Config, options Options) error {
 	if len(options.Nodes) == 0 {
 		options.Nodes = []string{"guest-node-1"}
@@ -91,9 +94,9 @@ func newManager(guest *rest.Config) (manager.Manager, error) {
 	}
 	mgr, err := manager.New(guest, manager.Options{
 		Scheme:  scheme,
-		Logger:  logr.Discard(), // what matters is visible in the API; the rest are retries after conflicts
+		Logger:  logr.Discard(), // errors are visible in the API, or are retries after conflicts
 		Metrics: metricsserver.Options{BindAddress: "0"},
-		// Several may run in one test process.
+		// One test process may run several managers.
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	if err != nil {
@@ -102,15 +105,16 @@ func newManager(guest *rest.Config) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// node is one played node.
+// node is one simulated node.
 type node struct {
 	client kubernetes.Interface
 	name   string
 	number int
 }
 
-// run reports the node and renews its lease, by which the node-lifecycle controller knows that it lives, until ctx ends. A failed report
-// is left to the next one: the API server may be down for a while, and a node does not die of that.
+// run reports the node and renews its lease until ctx ends. The lease shows the node lifecycle controller that the
+// node is alive. A failed report is not retried before the next one is due. The API server may be down for some time,
+// and a node survives that.
 func (n *node) run(ctx context.Context) error {
 	const first, later = 200 * time.Millisecond, leaseSeconds * time.Second / 4
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
@@ -121,8 +125,8 @@ func (n *node) run(ctx context.Context) error {
 	return nil
 }
 
-// report makes the Node, and says that it is ready, unless it is there and ready: the controller calls a node unready that was silent
-// for too long, as in an outage of the API server.
+// report creates the Node and sets it ready, unless it is already ready. The controller sets a node to not ready
+// after a long silence, as in an outage of the API server.
 func (n *node) report(ctx context.Context) error {
 	nodes := n.client.CoreV1().Nodes()
 	current, err := nodes.Get(ctx, n.name, metav1.GetOptions{})
@@ -155,7 +159,7 @@ func (n *node) status() corev1.NodeStatus {
 	}
 }
 
-// hostAddress is a documentation address: nothing is there.
+// hostAddress returns a documentation address, at which nothing listens.
 func hostAddress(number int) string {
 	return fmt.Sprintf("203.0.113.%d", number+1)
 }
@@ -178,7 +182,7 @@ func (n *node) renew(ctx context.Context) error {
 	return err
 }
 
-// pool hands out the addresses of a range, one after the other.
+// pool allocates the addresses of a range, one after the other.
 type pool struct {
 	prefix netip.Prefix
 	last   netip.Addr
@@ -191,7 +195,7 @@ func (p *pool) next(used map[string]bool) (string, error) {
 	for range 1 << (p.prefix.Addr().BitLen() - p.prefix.Bits()) {
 		p.last = p.last.Next()
 		if !p.prefix.Contains(p.last) {
-			p.last = p.prefix.Addr().Next() // the first is the network's own
+			p.last = p.prefix.Addr().Next() // the first address is that of the network
 		}
 		if !used[p.last.String()] {
 			return p.last.String(), nil

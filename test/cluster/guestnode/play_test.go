@@ -17,8 +17,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestDeploymentBecomesAvailable is the story of a gateway: a Deployment's pods become ready on a node that does not exist, its Service
-// gets an address from outside and endpoints, and scaling it down really removes pods.
+// TestDeploymentBecomesAvailable checks the steps of a gateway. A Deployment's pods become ready on a node that does
+// not exist. Its Service gets an external address and endpoints. Scaling it down removes pods.
 func TestDeploymentBecomesAvailable(t *testing.T) {
 	g := hang.Gomega(t)
 	ctx := t.Context()
@@ -81,7 +81,7 @@ func podsOf(ctx context.Context, g gomega.Gomega, client kubernetes.Interface) [
 	return pods.Items
 }
 
-// readyAddresses are those that EndpointSlices list as ready, each once.
+// readyAddresses returns the addresses that EndpointSlices list as ready, without repetitions.
 func readyAddresses(ctx context.Context, g gomega.Gomega, client kubernetes.Interface) map[string]bool {
 	slices, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=gateway"})
 	g.Expect(err).NotTo(gomega.HaveOccurred())

@@ -17,15 +17,15 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// Enforce keeps the table of this network namespace in line with the cluster until ctx ends, or nft fails. While the API server is away, the
-// table stays as it is.
+// Enforce keeps the table of this network namespace up to date with the cluster until ctx ends or nft fails. The
+// table does not change while the API server is down.
 func Enforce(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
 	change := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // the coming look will see this change too
+		default: // the pending update includes this change
 		}
 	}
 	w := watches{
@@ -59,10 +59,10 @@ func Enforce(ctx context.Context, client kubernetes.Interface) error {
 	}
 }
 
-// watches show the cluster.
+// watches are the watches on the cluster.
 type watches struct{ policies, pods, namespaces *watch.Watch }
 
-// ruleset translates what the watches show, once they show all of it; until then it is empty.
+// ruleset returns the ruleset for the watched objects. It returns an empty string until all watches are synced.
 func (w watches) ruleset() (string, error) {
 	if !w.policies.Synced() || !w.pods.Synced() || !w.namespaces.Synced() {
 		return "", nil
@@ -70,7 +70,7 @@ func (w watches) ruleset() (string, error) {
 	return Ruleset(Cluster{listed[*networkingv1.NetworkPolicy](w.policies), listed[*corev1.Pod](w.pods), listed[*corev1.Namespace](w.namespaces)})
 }
 
-// lister is what client-go's typed clients have in common.
+// lister is the common interface of client-go's typed clients.
 type lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
@@ -97,7 +97,7 @@ func listed[T any](w *watch.Watch) []T {
 	return out
 }
 
-// nft runs a script, all of it or nothing.
+// nft runs a script as one transaction.
 func nft(ctx context.Context, script string) error {
 	command := exec.CommandContext(ctx, "nft", "-f", "-")
 	command.Stdin = strings.NewReader(script)

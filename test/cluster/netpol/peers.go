@@ -11,15 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// farEnd is the other end of connections that a rule is about.
+// farEnd is the other end of the connections in a rule.
 type farEnd struct {
-	// matches are nft's, one for each kind of peer; an empty one is anybody, none is nobody.
+	// matches are nft matches, one for each kind of peer. An empty string matches all peers. An empty list matches
+	// none.
 	matches []string
-	// pods are those of the peers: the ports that they name are theirs.
+	// pods are the pods among the peers. Named ports are resolved in them.
 	pods []*corev1.Pod
 }
 
-// far finds a rule's peers. No peers at all means anybody.
+// far returns the peers of a rule. A rule without peers matches all.
 func (t translation) far(d direction, namespace string, peers []networkingv1.NetworkPolicyPeer) (farEnd, error) {
 	if len(peers) == 0 {
 		return farEnd{matches: []string{""}, pods: t.pods}, nil
@@ -55,7 +56,7 @@ func (t translation) far(d direction, namespace string, peers []networkingv1.Net
 	return out, nil
 }
 
-// block is nft's match of an ipBlock: none if it is of IPv6.
+// block returns the nft match of an ipBlock, or nothing for IPv6.
 func block(d direction, b *networkingv1.IPBlock) ([]string, error) {
 	prefix, err := netip.ParsePrefix(b.CIDR)
 	if err != nil {
@@ -71,7 +72,7 @@ func block(d direction, b *networkingv1.IPBlock) ([]string, error) {
 	return []string{match}, nil
 }
 
-// is says whether a pod is a peer. A peer that names no namespaces means the policy's own.
+// is reports whether a pod is a peer. A peer without a namespace selector means the policy's own namespace.
 func (t translation) is(p *corev1.Pod, namespace string, peer networkingv1.NetworkPolicyPeer) (bool, error) {
 	if peer.NamespaceSelector == nil {
 		if p.Namespace != namespace {
@@ -86,8 +87,8 @@ func (t translation) is(p *corev1.Pod, namespace string, peer networkingv1.Netwo
 	return selected(peer.PodSelector, p.Labels)
 }
 
-// with joins the far end with a rule's ports, which are those of the receiving pod: me at ingress, the far end's at egress. No ports at all
-// means any.
+// with combines the far end with a rule's ports. Ports are those of the receiving pod: me for ingress, the far end
+// for egress. A rule without ports matches all ports.
 func (f farEnd) with(d direction, me *corev1.Pod, ports []networkingv1.NetworkPolicyPort) []string {
 	if len(ports) == 0 {
 		return f.matches
@@ -112,7 +113,7 @@ func (f farEnd) with(d direction, me *corev1.Pod, ports []networkingv1.NetworkPo
 			for _, number := range numbers(me, protocol, port.Port.StrVal) {
 				out = append(out, joined(f.matches, fmt.Sprintf("%s dport %d", word, number))...)
 			}
-		default: // each receiver has its own number for the name
+		default: // the name can have a different number in each receiving pod
 			for _, p := range f.pods {
 				for _, number := range numbers(p, protocol, port.Port.StrVal) {
 					out = append(out, fmt.Sprintf("%s %s %s dport %d", d.far, p.Status.PodIP, word, number))
@@ -131,7 +132,7 @@ func joined(matches []string, port string) []string {
 	return out
 }
 
-// numbers are the ports of a pod that have a name.
+// numbers returns the ports of a pod with this name.
 func numbers(p *corev1.Pod, protocol corev1.Protocol, name string) []int32 {
 	var out []int32
 	for _, container := range p.Spec.Containers {

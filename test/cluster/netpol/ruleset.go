@@ -13,23 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Cluster is all that the rules depend on.
+// Cluster holds all objects on which the rules depend.
 type Cluster struct {
 	Policies   []*networkingv1.NetworkPolicy
 	Pods       []*corev1.Pod
 	Namespaces []*corev1.Namespace
 }
 
-// table is the nft table's name.
+// table is the name of the nft table.
 const table = "ip hypergate-netpol"
 
-// refuse answers what no policy allows. A connection that is tried fails with "no route to host", which is neither what a port without a listener gives
-// ("connection refused") nor a minute of silence. It takes a second: the kernel drops such an answer while it still is in the call that sent the
-// first packet, as between two ends on one machine, and believes the answer to the second packet.
+// refuse rejects connections that no policy allows. A connection attempt fails with "no route to host". This differs
+// from a port without a listener ("connection refused") and from a timeout of one minute.
+//
+// The failure takes one second. The kernel drops such an answer during the call that sent the first packet, as
+// happens between two ends on one machine. It accepts the answer to the second packet.
 const refuse = "counter reject with icmp type admin-prohibited"
 
-// Ruleset is an nft script that replaces the table by one that enforces the cluster's policies, in one transaction. The same cluster gives the
-// same script, in whatever order it is listed.
+// Ruleset returns an nft script that replaces the table with one that enforces the cluster's policies, in one
+// transaction. The order of the objects does not change the script.
 func Ruleset(c Cluster) (string, error) {
 	t := translation{namespaces: map[string]labels.Set{}, policies: slices.Clone(c.Policies)}
 	for _, namespace := range c.Namespaces {
@@ -55,7 +57,7 @@ func Ruleset(c Cluster) (string, error) {
 			}
 			chain := d.name + "_" + strings.ReplaceAll(p.Status.PodIP, ".", "_")
 			fmt.Fprintf(&chains, "\t# %s of pod %s/%s\n\tchain %s {\n", d.name, p.Namespace, p.Name, chain)
-			for _, rule := range append([]string{d.far + " " + p.Status.PodIP}, rules...) { // a pod always reaches itself
+			for _, rule := range append([]string{d.far + " " + p.Status.PodIP}, rules...) { // a pod can always reach itself
 				fmt.Fprintf(&chains, "\t\t%s\n", strings.TrimSpace(rule+" return"))
 			}
 			fmt.Fprintf(&chains, "\t\t%s\n\t}\n", refuse)
@@ -66,8 +68,9 @@ func Ruleset(c Cluster) (string, error) {
 			}
 		}
 	}
-	// The empty table is there so that there is one to delete. The hooks come after kube-proxy's translation of Service addresses: the
-	// rules see pods and their ports. Both directions are checked of every connection, since a chain that allows it returns.
+	// The empty table ensures that there is a table to delete. The hooks run after kube-proxy has translated Service
+	// addresses, so the rules see pods and their ports. Both directions of every connection are checked, because a
+	// chain that allows a connection returns.
 	return fmt.Sprintf("table %[1]s {\n}\ndelete table %[1]s\ntable %[1]s {\n%[2]s%[3]s%[4]s}\n", table, chains.String(),
 		hook("forward", forward.String()), hook("input", input.String())), nil
 }
@@ -76,7 +79,7 @@ func hook(name, jumps string) string {
 	return fmt.Sprintf("\tchain %[1]s {\n\t\ttype filter hook %[1]s priority 10; policy accept;\n\t\tct state established,related accept\n%[2]s\t}\n", name, jumps)
 }
 
-// addressed says whether a pod has an address of its own. That of a pod that ended may be another's already.
+// addressed reports whether a pod has its own address. The address of an ended pod may already belong to another one.
 func addressed(p *corev1.Pod) bool {
 	address, err := netip.ParseAddr(p.Status.PodIP)
 	return err == nil && address.Is4() && !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
@@ -86,7 +89,8 @@ func byName(a, b metav1.Object) int {
 	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// direction is ingress or egress, with nft's word for the end of a connection that a policy selects, and for the other end.
+// direction is ingress or egress. near is nft's match for the end of a connection that a policy selects, and far is
+// that for the other end.
 type direction struct {
 	name, near, far string
 	kind            networkingv1.PolicyType
@@ -102,7 +106,7 @@ func egress() direction {
 
 func directions() []direction { return []direction{ingress(), egress()} }
 
-// concerns says whether a policy is about the direction.
+// concerns reports whether a policy covers the direction.
 func (d direction) concerns(policy *networkingv1.NetworkPolicy) bool {
 	if len(policy.Spec.PolicyTypes) > 0 {
 		return slices.Contains(policy.Spec.PolicyTypes, d.kind)
@@ -130,14 +134,15 @@ func (d direction) rules(policy *networkingv1.NetworkPolicy) []policyRule {
 	return out
 }
 
-// translation holds the cluster, sorted, without pods that have no address.
+// translation holds the sorted cluster, without pods that have no address.
 type translation struct {
 	policies   []*networkingv1.NetworkPolicy
 	pods       []*corev1.Pod
 	namespaces map[string]labels.Set
 }
 
-// rules are nft's matches for what a pod may exchange in a direction; without a policy about it the pod is not isolated and has none.
+// rules returns the nft matches of a pod's allowed connections in a direction. If no policy covers the pod, it is not
+// isolated and has no rules.
 func (t translation) rules(d direction, p *corev1.Pod) (rules []string, isolated bool, err error) {
 	for _, policy := range t.policies {
 		if policy.Namespace != p.Namespace || !d.concerns(policy) {
@@ -162,7 +167,7 @@ func (t translation) rules(d direction, p *corev1.Pod) (rules []string, isolated
 	return rules, isolated, nil
 }
 
-// selected applies a selector. nil, as the API has it, selects nothing.
+// selected applies a selector. As in the API, nil selects nothing.
 func selected(s *metav1.LabelSelector, set labels.Set) (bool, error) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/netpol"
 )
 
-// TestRuleset compares the translation of each testdata/CASE.yaml, policies on top of the objects in cluster.yaml, with CASE.nft.
+// TestRuleset compares the translation of each testdata/CASE.yaml with CASE.nft. The policies apply to the objects in
+// cluster.yaml.
 func TestRuleset(t *testing.T) {
 	cases, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
@@ -82,7 +83,7 @@ func shuffle(c netpol.Cluster) {
 	random.Shuffle(len(c.Policies), func(i, j int) { c.Policies[i], c.Policies[j] = c.Policies[j], c.Policies[i] })
 }
 
-// read reads the objects of files.
+// read reads the objects in files.
 func read(t *testing.T, files ...string) netpol.Cluster {
 	t.Helper()
 	var c netpol.Cluster
@@ -110,7 +111,7 @@ func add(c *netpol.Cluster, u *unstructured.Unstructured) error {
 	var into any
 	switch u.GetKind() {
 	case "":
-		return nil // a file with comments only
+		return nil // a file with only comments
 	case "Namespace":
 		c.Namespaces = append(c.Namespaces, &corev1.Namespace{})
 		into = c.Namespaces[len(c.Namespaces)-1]

@@ -1,5 +1,5 @@
-// Command pause does nothing until it is told to end. It holds a pod's namespaces open, and with -ready it stands in for a server whose
-// readiness probe must succeed.
+// Command pause waits until it gets a signal to end. It holds a pod's namespaces open. With -ready, it replaces a
+// server whose readiness probe must succeed.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	// Arguments that the real server would get follow the flags, and are ignored.
+	// The arguments of the real server follow the flags and are ignored.
 	ready := flag.String("ready", "", "address on which to answer every HTTP request with 200")
 	flag.Parse()
 	if *ready != "" {
@@ -28,14 +28,15 @@ func main() {
 	<-end
 }
 
-// serve answers by hand: net/http would make the smallest program of every pod five times larger.
+// serve answers without net/http, because that would make the program five times larger, and every pod runs it.
 func serve(listener net.Listener) {
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
 			log.Fatalf("accepting a connection: %v", err)
 		}
-		// A probe's request fits into one segment; unread bytes would turn the close into a reset.
+		// A probe's request fits into one segment. It must be read, because unread bytes would turn the close into a
+		// reset.
 		_, _ = connection.Read(make([]byte, 4096))
 		_, _ = connection.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
 		_ = connection.Close()

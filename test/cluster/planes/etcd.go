@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// StopEtcd kills etcd, as a crash would, and returns when it is gone. The API server runs on and refuses what it
-// cannot store or read.
+// StopEtcd kills etcd, as a crash would, and returns when it has ended. The API server continues to run and refuses
+// requests that it cannot store or read.
 func (p *Plane) StopEtcd() {
 	if etcd := p.running["etcd"]; etcd != nil {
 		etcd.Kill()
@@ -16,11 +16,11 @@ func (p *Plane) StopEtcd() {
 	}
 }
 
-// StartEtcd starts etcd again, with its data and at its old address. It does not wait: the API server connects when
-// it listens.
+// StartEtcd starts etcd again, with its data and its old address. It does not wait, because the API server connects
+// when etcd listens.
 func (p *Plane) StartEtcd() error { return p.start("etcd") }
 
-// SaveEtcd copies etcd's data to a new folder and returns it. Call it only while etcd is stopped.
+// SaveEtcd copies etcd's data to a new folder and returns the folder. Call it only while etcd is stopped.
 func (p *Plane) SaveEtcd() (string, error) {
 	saved, err := os.MkdirTemp(p.dir, "etcd-saved-")
 	if err != nil {
@@ -32,8 +32,8 @@ func (p *Plane) SaveEtcd() (string, error) {
 	return saved, nil
 }
 
-// RestoreEtcd puts data that SaveEtcd copied in the place of what etcd has. Call it only while etcd and the API
-// server are stopped: an API server that runs on would show what its cache still has.
+// RestoreEtcd replaces etcd's data with data that SaveEtcd copied. Call it only while etcd and the API server are
+// stopped. A running API server would still show the content of its cache.
 func (p *Plane) RestoreEtcd(saved string) error {
 	if err := errors.Join(os.RemoveAll(p.etcdDir()), os.CopyFS(p.etcdDir(), os.DirFS(saved)), os.Chmod(p.etcdDir(), 0o700)); err != nil {
 		return fmt.Errorf("restoring etcd's data: %w", err)

@@ -17,33 +17,33 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// startTimeout is many times what a start takes on two idle cores.
+// startTimeout is many times as long as a start on two idle cores.
 const startTimeout = 3 * time.Minute
 
-// Options say what to start.
+// Options configure the planes.
 type Options struct {
-	// Dir holds keys, data, logs and audit logs. Empty: a new temporary directory, which Stop removes.
+	// Dir is the folder for keys, data, logs and audit logs. Empty means a new temporary folder, which Stop removes.
 	Dir string
 	// GuestControllers starts a kube-controller-manager for the guest.
 	GuestControllers bool
 }
 
-// Pair is a management and a guest control plane that know nothing of each other.
+// Pair is a management and a guest control plane that are independent of each other.
 type Pair struct {
 	Mgmt, Guest *Plane
 
-	ownDir string // to remove at Stop; empty when the caller gave it
+	ownDir string // removed by Stop; empty if the caller provided the folder
 }
 
 // Plane is one running control plane.
 type Plane struct {
-	// Config is the cluster admin's, without client-side rate limits.
+	// Config is the configuration of the cluster administrator, without client-side rate limits.
 	Config *rest.Config
 	// Kubeconfig is a file with the same credentials.
 	Kubeconfig string
-	// AuditLog has one JSON event per request, at level Metadata.
+	// AuditLog is a file with one JSON event per request, at level Metadata.
 	AuditLog string
-	// EtcdURL is where the plane's etcd listens, without credentials.
+	// EtcdURL is the address of the plane's etcd, which needs no credentials.
 	EtcdURL string
 
 	name, dir string
@@ -53,7 +53,7 @@ type Plane struct {
 	running   map[string]*proc.Process
 }
 
-// Start starts both planes in parallel and returns when both answer /readyz. On error nothing is left running.
+// Start starts both planes in parallel and returns when both answer /readyz. On error, nothing keeps running.
 func Start(ctx context.Context, options Options) (*Pair, error) {
 	pair := &Pair{}
 	if options.Dir == "" {
@@ -78,7 +78,7 @@ func Start(ctx context.Context, options Options) (*Pair, error) {
 	return pair, nil
 }
 
-// Stop ends all processes and removes the directory, if Start made it.
+// Stop ends all processes and removes the directory, if Start created it.
 func (p *Pair) Stop() error {
 	for _, plane := range []*Plane{p.Mgmt, p.Guest} {
 		if plane != nil {
@@ -91,8 +91,8 @@ func (p *Pair) Stop() error {
 	return os.RemoveAll(p.ownDir)
 }
 
-// StartPlane starts one control plane with its files in dir, with a kube-controller-manager if controllers is true. The name goes into
-// the service-account issuer, so that two planes' tokens differ in it.
+// StartPlane starts one control plane with its files in dir, with a kube-controller-manager if controllers is true.
+// The service account issuer contains the name, so the tokens of two planes have different issuers.
 func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane, error) {
 	binaries, err := servers.Find(ctx, "etcd", "kube-apiserver", "kube-controller-manager")
 	if err != nil {
@@ -107,7 +107,7 @@ func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane
 	if err := p.start("etcd"); err != nil {
 		return nil, err
 	}
-	// The API server retries until etcd listens, so nothing waits for etcd here.
+	// The API server retries until etcd listens, so this does not wait for etcd.
 	if err := p.StartAPI(ctx); err != nil {
 		p.Stop()
 		return nil, err
@@ -121,7 +121,8 @@ func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane
 	return p, nil
 }
 
-// ClientCertificate is a config with a certificate of its own, signed by the API server's client CA and valid until the given time.
+// ClientCertificate returns a configuration with its own certificate, signed by the API server's client CA and valid
+// until the given time.
 func (p *Plane) ClientCertificate(user, group string, until time.Time) (*rest.Config, error) {
 	certificate, key, err := p.pki.Client(user, group, until)
 	if err != nil {
@@ -132,7 +133,7 @@ func (p *Plane) ClientCertificate(user, group string, until time.Time) (*rest.Co
 	return config, nil
 }
 
-// StopAPI kills the API server, as a crash would, and returns when it is gone. etcd keeps the data.
+// StopAPI kills the API server, as a crash would, and returns when it has ended. etcd keeps the data.
 func (p *Plane) StopAPI() {
 	if api := p.running["kube-apiserver"]; api != nil {
 		api.Kill()
@@ -169,7 +170,7 @@ func (p *Plane) start(name string) error {
 	return nil
 }
 
-// prepare picks ports, writes the keys and works out the command lines.
+// prepare chooses ports, writes the keys and sets the command lines.
 func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 	ports, err := freePorts(ctx, 4)
 	if err != nil {
@@ -196,12 +197,12 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 		"kube-apiserver": append(plane.APIServerFlags(p.name, dir, p.AuditLog),
 			"--etcd-servers="+url("http", 1),
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
-			"--endpoint-reconciler-type=none",         // a loopback address is refused as an endpoint, and nobody needs this one
+			"--endpoint-reconciler-type=none",         // a loopback address is refused as an endpoint, and no test needs it
 			"--service-cluster-ip-range=10.0.0.0/16"), // for a hundred hosted clusters with three Services each
 		"kube-controller-manager": append(plane.ControllerManagerFlags(dir), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3])),
 	}
 	if !controllers {
-		// Without a controller manager no service account would ever exist, and this plug-in would refuse every pod.
+		// Without a controller manager there are no service accounts, and this plug-in would refuse every pod.
 		p.args["kube-apiserver"] = append(p.args["kube-apiserver"], "--disable-admission-plugins=ServiceAccount")
 	}
 	p.pki = pki
@@ -212,7 +213,7 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 	return err
 }
 
-// freePorts asks the kernel for n ports that are free now. Held open together, so that they differ.
+// freePorts asks the kernel for n free ports. It keeps all of them open until it has n, so that they differ.
 func freePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {

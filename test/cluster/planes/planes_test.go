@@ -36,14 +36,14 @@ func TestPairIsTwoSeparateClusters(t *testing.T) {
 		t.Errorf("the guest's answer for a namespace of the management cluster = %v, want not found", err)
 	}
 
-	// A management credential, shown to the guest's address, must be refused: it has other keys.
+	// The guest has other keys, so it must refuse a management credential.
 	foreign := rest.CopyConfig(pair.Mgmt.Config)
 	foreign.Host, foreign.CAData = pair.Guest.Config.Host, pair.Guest.Config.CAData
 	if _, err := clientFor(t, foreign).CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the guest's answer to a management credential = %v, want unauthorized", err)
 	}
 
-	// The event is written when the response is complete, which the client may see first.
+	// The event is written when the response is complete. The client may see the response earlier.
 	hang.Gomega(t).Eventually(func() bool { return audited(t, pair.Mgmt.AuditLog, "create", "namespaces", "only-mgmt") }).
 		Should(gomega.BeTrue(), "the management audit log lacks the creation of namespace only-mgmt")
 	if audited(t, pair.Guest.AuditLog, "create", "namespaces", "only-mgmt") {

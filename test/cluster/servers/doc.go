@@ -1,6 +1,6 @@
-// Package servers finds the real server binaries (etcd, kube-apiserver, kubelet, ...) that tests and the demo run.
+// Package servers finds the real server binaries (etcd, kube-apiserver, kubelet, ...) for tests and the demo.
 //
-// They are built once, outside the checkout, by hack/servers/build.sh, which names their folder by a hash over everything that goes
-// into them. This package asks that script for the folder and never builds anything: a test that starts a ten-minute build by accident
-// is worse than one that says which command to run.
+// hack/servers/build.sh builds them once, outside the checkout. The name of their folder contains a hash of all
+// inputs. This package asks that script for the folder and never builds anything. A failure that names the build
+// command is better than a test that starts a ten-minute build by accident.
 package servers

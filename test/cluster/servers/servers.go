@@ -11,14 +11,15 @@ import (
 	"strings"
 )
 
-// assetsEnv is the variable by which users of controller-runtime's envtest name a folder with their own server binaries.
+// assetsEnv is the variable with which users of controller-runtime's envtest set a folder with their own server
+// binaries.
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
-// Binaries are the found servers: name to absolute path.
+// Binaries maps the names of servers to absolute paths.
 type Binaries map[string]string
 
-// Find returns the paths of the named servers. A binary in the folder KUBEBUILDER_ASSETS wins over the one that hack/servers built.
-// The error names the missing binary and the command that builds it.
+// Find returns the paths of the named servers. A binary in the folder KUBEBUILDER_ASSETS has precedence over the one
+// that hack/servers built. An error names the missing binary and the command that builds it.
 func Find(ctx context.Context, names ...string) (Binaries, error) {
 	dir, err := Dir(ctx)
 	if err != nil {
@@ -35,8 +36,8 @@ func Find(ctx context.Context, names ...string) (Binaries, error) {
 	return found, nil
 }
 
-// Dir returns the folder in which hack/servers/build.sh keeps the servers; things derived from them (images) may be cached there too,
-// because the folder's name changes whenever their sources do.
+// Dir returns the folder in which hack/servers/build.sh keeps the servers. Derived files (images) may be cached there
+// too, because the folder's name changes whenever the sources change.
 func Dir(ctx context.Context) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -58,7 +59,7 @@ func find(name string, dirs ...string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("finding server %s: %w", name, err)
 		}
-		// Symlinks are resolved because the node hides /var/lib and /run behind its own: a link into them must be noticed.
+		// Symlinks are resolved, because the node hides /var/lib and /run. A link into them must be detected.
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			return path, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +69,8 @@ func find(name string, dirs ...string) (string, error) {
 	return "", fmt.Errorf("server %s is not in %s; run `make servers` (minutes the first time), then try again", name, dirs[len(dirs)-1])
 }
 
-// ModuleRoot is the checkout: it walks up from the working directory, which for a test is its package's folder.
+// ModuleRoot returns the folder of the checkout. It searches upwards from the working directory, which is the
+// package's folder in a test.
 func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -16,7 +16,7 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBEBUILDER_ASSETS", assets)
-	t.Setenv("HYPERGATE_CACHE", t.TempDir()) // an empty one, as on a machine where nothing was built
+	t.Setenv("HYPERGATE_CACHE", t.TempDir()) // an empty cache, as on a machine without built servers
 
 	found, err := servers.Find(t.Context(), "etcd")
 	if err != nil {

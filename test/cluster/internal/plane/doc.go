@@ -1,5 +1,6 @@
-// Package plane holds what every Kubernetes control plane here has in common, whether it runs as plain processes, on the management node
-// or in pods: its own certificate authority and service-account key, kubeconfigs, the kube-apiserver flags, the audit policy.
+// Package plane contains the common parts of all Kubernetes control planes in these tests. They run as plain
+// processes, on the management node or in pods. The common parts are a certificate authority and service account key
+// per plane, kubeconfigs, the kube-apiserver flags and the audit policy.
 //
-// Each plane gets keys of its own, so that a credential of one side that is shown to the other is refused, as in production.
+// Each plane has its own keys. So a side refuses a credential of the other side, as in production.
 package plane

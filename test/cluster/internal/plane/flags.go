@@ -11,19 +11,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// AuditPolicy logs one line for every request when its response is complete (watches: when they end). Metadata only: tests ask who did
-// what to which object, and bodies would put Secrets into a file.
+// AuditPolicy logs one line for every request when its response is complete. For watches, this is when they end. It
+// logs only metadata: tests check which user did what to which object, and bodies would write Secrets into a file.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
-// AuditPolicyFile is the name under which AuditPolicy lies beside the other files of a PKI.
+// AuditPolicyFile is the file name of AuditPolicy in the folder of a PKI.
 const AuditPolicyFile = "audit-policy.yaml"
 
-// APIServerFlags are the kube-apiserver flags that all our planes share. pkiDir is where the server finds the files of its PKI and the
-// audit policy, auditLog the file to write. What differs (addresses, etcd, service range) the caller adds.
+// APIServerFlags returns the kube-apiserver flags that all planes share. pkiDir is the folder in which the server
+// finds the files of its PKI and the audit policy. auditLog is the file to write. The caller adds the flags that
+// differ (addresses, etcd, service range).
 func APIServerFlags(name, pkiDir, auditLog string) []string {
 	file := func(name string) string { return filepath.Join(pkiDir, name) }
 	return []string{
@@ -38,11 +39,12 @@ func APIServerFlags(name, pkiDir, auditLog string) []string {
 		"--profiling=false",
 		"--audit-policy-file=" + file(AuditPolicyFile),
 		"--audit-log-path=" + auditLog,
-		"--audit-log-maxsize=1024", // MB; the default of 100 would rotate the file away under a long test's reader
+		"--audit-log-maxsize=1024", // in MB; the default of 100 would rotate the file while a long test reads it
 	}
 }
 
-// EtcdFlags are those of a single-member etcd. --unsafe-no-fsync: its data need not survive a power cut, and syncing is most of its time.
+// EtcdFlags returns the flags of a single-member etcd. It uses --unsafe-no-fsync, because the data need not survive a
+// power failure and syncing takes most of etcd's time.
 func EtcdFlags(name, dataDir, listenURL, advertiseURL, peerURL string) []string {
 	return []string{
 		"--name=" + name,
@@ -57,7 +59,8 @@ func EtcdFlags(name, dataDir, listenURL, advertiseURL, peerURL string) []string 
 	}
 }
 
-// ControllerManagerFlags are those of every kube-controller-manager here. One replica, so no leader election.
+// ControllerManagerFlags returns the flags of every kube-controller-manager in these tests. There is one replica, so
+// leader election is off.
 func ControllerManagerFlags(pkiDir string) []string {
 	file := func(name string) string { return filepath.Join(pkiDir, name) }
 	return []string{
@@ -71,12 +74,12 @@ func ControllerManagerFlags(pkiDir string) []string {
 	}
 }
 
-// WaitReady returns when the API server answers /readyz with ok, or with the last failure when ctx ends.
+// WaitReady returns nil when the API server answers /readyz with ok. When ctx ends, it returns the last failure.
 func WaitReady(ctx context.Context, config *rest.Config) error {
 	return poll(ctx, config, "ready", func(err error) bool { return err == nil })
 }
 
-// WaitDown returns when nothing answers at the API server's address any more.
+// WaitDown returns when the API server's address no longer answers.
 func WaitDown(ctx context.Context, config *rest.Config) error {
 	return poll(ctx, config, "down", func(err error) bool { return err != nil })
 }

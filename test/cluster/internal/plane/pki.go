@@ -19,8 +19,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// PKI is one control plane's keys and certificates. Files maps file names (ca.crt, ca.key, sa.key, apiserver.crt, ...) to contents, so
-// that the same material can go into a directory or into a Secret.
+// PKI holds one control plane's keys and certificates. Files maps file names (ca.crt, ca.key, sa.key, apiserver.crt,
+// ...) to contents, so that they can be stored in a directory or in a Secret.
 type PKI struct {
 	Files map[string][]byte
 
@@ -28,8 +28,9 @@ type PKI struct {
 	caKey  *ecdsa.PrivateKey
 }
 
-// NewPKI makes a certificate authority, a service-account key and the API server's certificate for serverNames (DNS names and IPs).
-// All keys are P-256: an RSA key would cost a second of a three-second start, and nothing here needs one.
+// NewPKI creates a certificate authority, a service account key and the API server's certificate for serverNames (DNS
+// names and IPs). All keys are P-256. An RSA key would take one second of a three-second start, and nothing here
+// needs one.
 func NewPKI(name string, serverNames ...string) (*PKI, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,12 +74,13 @@ func (p *PKI) AddServing(file, commonName string, names ...string) error {
 	return p.sign(file, cert)
 }
 
-// AddClient adds <file>.crt and <file>.key for a client: Kubernetes reads the user from commonName and the group from organization.
+// AddClient adds <file>.crt and <file>.key for a client. Kubernetes reads the user from commonName and the group from
+// organization.
 func (p *PKI) AddClient(file, commonName, organization string) error {
 	return p.sign(file, client(commonName, organization))
 }
 
-// Client is the certificate and the key of a client, as those of AddClient, that is valid until the given time.
+// Client returns the certificate and key of a client, like those of AddClient, but valid until the given time.
 func (p *PKI) Client(commonName, organization string, until time.Time) (certificate, key []byte, err error) {
 	cert := client(commonName, organization)
 	cert.NotAfter = until
@@ -91,7 +93,7 @@ func client(commonName, organization string) *x509.Certificate {
 	return cert
 }
 
-// AddKubeconfig adds <file>.kubeconfig, which talks to server (a URL) with a client certificate of its own.
+// AddKubeconfig adds <file>.kubeconfig for server (a URL), with its own client certificate.
 func (p *PKI) AddKubeconfig(file, server, commonName, organization string) error {
 	if err := p.AddClient(file, commonName, organization); err != nil {
 		return err
@@ -112,8 +114,8 @@ func (p *PKI) AddKubeconfig(file, server, commonName, organization string) error
 	return nil
 }
 
-// RESTConfig returns the client configuration in a kubeconfig file. Client-side rate limits are off: they would hide how fast the code
-// under test is, and these servers have their own.
+// RESTConfig returns the client configuration in a kubeconfig file. It disables client-side rate limits, because they
+// would hide the speed of the code under test, and these servers have their own limits.
 func RESTConfig(file string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *PKI) sign(file string, cert *x509.Certificate) error {
 	return nil
 }
 
-// issue makes a key and signs a certificate for it.
+// issue creates a key and signs a certificate for it.
 func (p *PKI) issue(cert *x509.Certificate) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -183,9 +185,9 @@ func template(commonName, organization string) *x509.Certificate {
 	}
 	now := time.Now()
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), // unique enough: the CA is new in every run
+		SerialNumber: big.NewInt(now.UnixNano()), // sufficiently unique, because the CA is new in every run
 		Subject:      subject,
-		NotBefore:    now.Add(-time.Hour), // clocks of pods and host are one, but leave room for a step of NTP
+		NotBefore:    now.Add(-time.Hour), // pods and host share a clock, but NTP may step it
 		NotAfter:     now.Add(365 * 24 * time.Hour),
 		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 	}
