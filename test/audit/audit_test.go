@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 )
 
-// everywhere may read and apply ConfigMaps; here may get one Lease in one namespace.
+// roles returns two roles: everywhere allows reading and applying ConfigMaps, here allows getting one Lease in one
+// namespace.
 func roles() []audit.Role {
 	return []audit.Role{
 		{Name: "everywhere", Rules: []rbacv1.PolicyRule{

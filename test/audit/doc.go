@@ -1,3 +1,3 @@
-// Package audit compares what an identity may do (its roles) with what it did (the API servers' audit logs): nothing that it may should go
-// unused, and nothing that it asks for should be refused.
+// Package audit compares the permissions of an identity (its roles) with its requests (the API servers' audit logs).
+// No permission should be unused, and no request should be refused.
 package audit

@@ -15,13 +15,13 @@ import (
 // Request is one line of an audit log.
 type Request struct {
 	User string
-	// At is when the API server received it.
+	// At is the time at which the API server received the request.
 	At                                                  time.Time
 	Verb, Namespace, Group, Resource, Subresource, Name string
 	Code                                                int32
 }
 
-// Read reads the requests of some users, by name, from the log of a server that may still be writing it.
+// Read returns the requests of the named users from an audit log. The server may still be writing the log.
 func Read(log string, users ...string) ([]Request, error) {
 	data, err := os.ReadFile(log)
 	if err != nil {
@@ -46,7 +46,7 @@ func Read(log string, users ...string) ([]Request, error) {
 	return out, nil
 }
 
-// String is the request in one line.
+// String returns the request in one line.
 func (r Request) String() string {
 	return fmt.Sprintf("%d: %s %s.%s %s/%s", r.Code, r.Verb, r.resource(), r.Group, r.Namespace, r.Name)
 }
@@ -58,8 +58,8 @@ func (r Request) resource() string {
 	return r.Resource + "/" + r.Subresource
 }
 
-// verbs are what the request needed to be allowed. A server-side apply that makes an object needs the verb create beside patch (apiserver
-// pkg/endpoints/handlers/patch.go); the log tells it by the code 201.
+// verbs returns the verbs that the request required. A server-side apply that creates an object requires create in
+// addition to patch (apiserver pkg/endpoints/handlers/patch.go). In the log it has the code 201.
 func (r Request) verbs() []string {
 	if r.Verb == "patch" && r.Code == http.StatusCreated {
 		return []string{"patch", "create"}
@@ -67,18 +67,18 @@ func (r Request) verbs() []string {
 	return []string{r.Verb}
 }
 
-// Forbidden says whether the request was refused for want of a permission.
+// Forbidden reports whether the request was refused because of a missing permission.
 func (r Request) Forbidden() bool { return r.Code == http.StatusForbidden }
 
 func (r Request) refused() bool { return r.Forbidden() || r.Code == http.StatusUnauthorized }
 
-// Used says whether the permission was of use to the request.
+// Used reports whether the request used the permission.
 func (r Request) Used(p Permission) bool {
 	return !r.refused() && slices.ContainsFunc(r.verbs(), func(verb string) bool { return r.allowed(p, verb) })
 }
 
-// Needed is Used by a stricter measure: a permission that holds everywhere is needed only by a request about everywhere. For one about a
-// namespace, a Role would do.
+// Needed is stricter than Used. A cluster-wide permission is needed only for a cluster-wide request. For a request in
+// a namespace, a Role would be sufficient.
 func (r Request) Needed(p Permission) bool { return r.Used(p) && r.Namespace == p.Namespace }
 
 func (r Request) allowed(p Permission, verb string) bool {
@@ -86,14 +86,15 @@ func (r Request) allowed(p Permission, verb string) bool {
 		(p.Namespace == "" || p.Namespace == r.Namespace) && (p.Name == "" || p.Name == r.Name)
 }
 
-// Unused are the permissions that served no request, by one of the two measures: Request.Used or Request.Needed.
+// Unused returns the permissions that no request needed. The argument served is Request.Used or Request.Needed.
 func Unused(roles []Role, requests []Request, served func(Request, Permission) bool) []Permission {
 	return slices.DeleteFunc(Permissions(roles), func(p Permission) bool {
 		return slices.ContainsFunc(requests, func(r Request) bool { return served(r, p) })
 	})
 }
 
-// Beyond are the requests that the roles do not allow, sorted and each once: refused ones, and ones that some other role allowed.
+// Beyond returns the requests that the roles do not allow: refused requests, and requests that another role allowed.
+// The result is sorted and without duplicates.
 func Beyond(roles []Role, requests []Request) []string {
 	given := Permissions(roles)
 	var out []string

@@ -9,20 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Role is a Role, or a ClusterRole when it has no namespace.
+// Role is a Role, or a ClusterRole if it has no namespace.
 type Role struct {
 	Name, Namespace string
 	Rules           []rbacv1.PolicyRule
 }
 
-// RolesOf are the Roles and ClusterRoles of a list of objects.
+// RolesOf returns the Roles and ClusterRoles in a list of objects.
 func RolesOf(objects []*unstructured.Unstructured) ([]Role, error) {
 	var out []Role
 	for _, u := range objects {
 		if u.GetKind() != "Role" && u.GetKind() != "ClusterRole" {
 			continue
 		}
-		var r rbacv1.Role // a ClusterRole has the same fields, and one more that nobody here uses
+		var r rbacv1.Role // a ClusterRole has the same fields and one more, which is not needed here
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &r); err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)
 		}
@@ -33,18 +33,18 @@ func RolesOf(objects []*unstructured.Unstructured) ([]Role, error) {
 
 // Permission is the smallest part of a rule.
 type Permission struct {
-	// Namespace is where it holds; empty is everywhere.
+	// Namespace is where the permission applies. Empty means everywhere.
 	Namespace, Group, Resource, Verb string
-	// Name is the one object that it is about; empty is any.
+	// Name is the object to which the permission applies. Empty means any.
 	Name string
 }
 
-// String is the permission in one line.
+// String returns the permission in one line.
 func (p Permission) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s", p.Verb, p.Resource, p.Group, p.Namespace, p.Name)
 }
 
-// Permissions takes the rules of roles apart.
+// Permissions splits the rules of roles into permissions.
 func Permissions(roles []Role) []Permission {
 	var out []Permission
 	for _, r := range roles {
@@ -67,7 +67,7 @@ func Permissions(roles []Role) []Permission {
 	return out
 }
 
-// Lines are permissions in a line each, sorted and each once.
+// Lines returns permissions as one line each, sorted and without duplicates.
 func Lines(permissions []Permission) []string {
 	out := make([]string, 0, len(permissions))
 	for _, p := range permissions {

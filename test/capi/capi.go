@@ -1,5 +1,5 @@
-// Package capi is as much of Cluster API as hypergate's tests need: the kind Cluster, and Secrets as the contract has them. Nobody plays its controllers but
-// the tests.
+// Package capi has the parts of Cluster API that hypergate's tests need: the kind Cluster, and the Secrets of the
+// contract. Cluster API's controllers do not run. The tests do their work.
 package capi
 
 import (
@@ -18,7 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Names of Cluster API's.
+// Names of Cluster API.
 const (
 	Group            = "cluster.x-k8s.io"
 	V1Beta1          = "v1beta1"
@@ -27,7 +27,8 @@ const (
 	PausedAnnotation = Group + "/paused"
 )
 
-// Initialized is a merge patch of a Cluster's status: its control plane is up, as the API's version has it.
+// Initialized returns a merge patch of a Cluster's status which reports that the control plane is up. The field
+// depends on the API's version.
 func Initialized(version string) string {
 	if version == V1Beta1 {
 		return `{"status":{"controlPlaneReady":true}}`
@@ -35,7 +36,7 @@ func Initialized(version string) string {
 	return `{"status":{"initialization":{"controlPlaneInitialized":true}}}`
 }
 
-// Clusters are those of a namespace, in a version of the API.
+// Clusters returns a client for the Clusters of a namespace, in one version of the API.
 func Clusters(config *rest.Config, version, namespace string) (dynamic.ResourceInterface, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -44,7 +45,8 @@ func Clusters(config *rest.Config, version, namespace string) (dynamic.ResourceI
 	return client.Resource(schema.GroupVersionResource{Group: Group, Version: version, Resource: "clusters"}).Namespace(namespace), nil
 }
 
-// Serve makes the CRD of Clusters in one version of the API, and returns when it is served, with what deletes it again.
+// Serve creates the CRD of Clusters with one version of the API. It returns when the API server serves the kind. The
+// returned function deletes the CRD.
 func Serve(ctx context.Context, config *rest.Config, version string) (remove func(context.Context) error, err error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -70,7 +72,7 @@ func Serve(ctx context.Context, config *rest.Config, version string) (remove fun
 	return func(ctx context.Context) error { return crds.Delete(ctx, crd.GetName(), metav1.DeleteOptions{}) }, nil
 }
 
-// definition is a CRD that takes any Cluster, with a status apart, as Cluster API's has it.
+// definition returns a CRD that accepts any Cluster and has a status subresource, as in Cluster API.
 func definition(version string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -87,7 +89,7 @@ func definition(version string) *unstructured.Unstructured {
 	}}
 }
 
-// Cluster is a Cluster as somebody makes it: nothing of it is up. It has Cluster API's finalizer.
+// Cluster returns a new Cluster, of which no part is up. It has Cluster API's finalizer.
 func Cluster(version, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": "guest.example.com", "port": int64(6443)}}}}
 	u.SetAPIVersion(Group + "/" + version)
@@ -98,7 +100,8 @@ func Cluster(version, namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
-// KubeconfigSecret is the Secret of Cluster API's contract: how to reach the Cluster's API server, by a client certificate or a token.
+// KubeconfigSecret returns the Secret of Cluster API's contract. It contains a kubeconfig for the Cluster's API
+// server, with a client certificate or a token.
 func KubeconfigSecret(namespace, cluster string, config *rest.Config) (*corev1.Secret, error) {
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{cluster: {Server: config.Host, CertificateAuthorityData: config.CAData}},

@@ -1,4 +1,4 @@
-// Package charts gives tests the charts of the Istio release before the embedded one, from a directory.
+// Package charts provides tests with the charts of the Istio release before the embedded one, as a directory.
 package charts
 
 import (
@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// pinDir is the folder, in the root of the checkout, whose go.mod pins the release.
+// pinDir is the folder in the checkout whose go.mod pins the release.
 const pinDir = "hack/charts-1.28"
 
-// Dir1282 is a directory with Istio 1.28.2's charts in Istio's own layout: manifests/charts of the Go module, in the module cache. It is
-// read-only. The Go command downloads the module where it is missing, and checks it against go.sum.
+// Dir1282 returns a directory with Istio 1.28.2's charts in Istio's layout: manifests/charts of the Go module, in the
+// module cache. The directory is read-only. The Go command downloads the module if it is missing, and verifies it
+// with go.sum.
 func Dir1282(tb testing.TB) string {
 	tb.Helper()
 	pin, err := findUpwards(pinDir)
@@ -30,7 +31,7 @@ func Dir1282(tb testing.TB) string {
 	return filepath.Join(dir, "manifests", "charts")
 }
 
-// findUpwards finds a folder in the working directory or above it: a test runs in the folder of its package.
+// findUpwards finds a folder in the working directory or its parents. A test runs in the folder of its package.
 func findUpwards(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -49,18 +50,18 @@ func findUpwards(name string) (string, error) {
 	}
 }
 
-// moduleDir is the directory of the one module that the go.mod file in dir requires.
+// moduleDir returns the directory of the only module that the go.mod file in dir requires.
 func moduleDir(tb testing.TB, dir string) (string, error) {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), "go", "mod", "download", "-json")
 	cmd.Dir = dir
-	// Whatever flags and workspace the caller's build has, this module stands alone.
+	// The caller's flags and workspace must not affect this module.
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, runErr := cmd.Output()
 	var module struct{ Dir, Error string }
-	// A failed download has its reason in the JSON.
+	// The JSON contains the reason of a failed download.
 	if err := json.Unmarshal(out, &module); err != nil {
 		return "", errors.Join(runErr, err, errors.New(stderr.String()))
 	}

@@ -31,22 +31,23 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
-// Names that the manifests use.
+// Names in the manifests.
 const (
 	Account        = "hypergate"
 	MgmtNamespace  = "clusters-guest1"
 	GuestNamespace = "openshift-ingress"
-	// Guest is the example's hosted cluster. The names of what is its own have this name in them.
+	// Guest is the example's hosted cluster. Names of its objects contain this name.
 	Guest = "guest1"
 )
 
-// fieldManager applies the manifests.
+// fieldManager is the field manager that applies the manifests.
 const fieldManager = "kubectl"
 
-// Render is what `kubectl apply -k` would apply of a folder, named from deploy/ on.
+// Render returns the objects that `kubectl apply -k` would apply for a folder. The folder is relative to deploy/.
 func Render(folder string) ([]*unstructured.Unstructured, error) { return RenderFor(folder, Guest) }
 
-// RenderFor is Render after somebody copied deploy/ and put in the names of another hosted cluster, as the example asks for.
+// RenderFor does the same as Render for a copy of deploy/ with the names of another hosted cluster, as the example
+// describes.
 func RenderFor(folder, guest string) ([]*unstructured.Unstructured, error) {
 	files, err := copyFor(guest)
 	if err != nil {
@@ -71,7 +72,7 @@ func RenderFor(folder, guest string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// copyFor is deploy/ with the names of another hosted cluster in the example's place.
+// copyFor returns a copy of deploy/ with the names of another hosted cluster.
 func copyFor(guest string) (filesys.FileSystem, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
@@ -90,7 +91,7 @@ func copyFor(guest string) (filesys.FileSystem, error) {
 	})
 }
 
-// Apply applies objects in a way that makes unknown and duplicate fields errors.
+// Apply applies objects with strict field validation, so that unknown and duplicate fields are errors.
 func Apply(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured, dryRun ...string) error {
 	force := true
 	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun}
@@ -103,7 +104,7 @@ func Apply(ctx context.Context, config *rest.Config, objects []*unstructured.Uns
 	})
 }
 
-// Delete deletes objects, wherever they are still there.
+// Delete deletes objects and ignores those that do not exist.
 func Delete(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
 	return each(config, objects, func(client dynamic.ResourceInterface, u *unstructured.Unstructured) error {
 		if err := client.Delete(ctx, u.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
@@ -113,7 +114,7 @@ func Delete(ctx context.Context, config *rest.Config, objects []*unstructured.Un
 	})
 }
 
-// each does something with each object and joins what went wrong.
+// each calls a function for each object and joins the errors.
 func each(config *rest.Config, objects []*unstructured.Unstructured, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -129,12 +130,12 @@ func each(config *rest.Config, objects []*unstructured.Unstructured, do func(dyn
 	return errors.Join(errs...)
 }
 
-// UserOf is how API servers call a service account.
+// UserOf returns the user name of a service account.
 func UserOf(namespace, account string) string {
 	return "system:serviceaccount:" + namespace + ":" + account
 }
 
-// Kubeconfig writes a kubeconfig of hypergate's account in a namespace, good for lifetime.
+// Kubeconfig writes a kubeconfig of hypergate's account in a namespace, valid for lifetime.
 func Kubeconfig(ctx context.Context, admin *rest.Config, namespace, file string, lifetime time.Duration) error {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -158,11 +159,11 @@ func Kubeconfig(ctx context.Context, admin *rest.Config, namespace, file string,
 	return nil
 }
 
-// TakesEffect waits until the API server, which learns of roles and bindings by watches of its own, lets a user have each of the permissions,
-// or none of them.
+// TakesEffect waits until the API server grants a user all of the permissions, or none of them if allowed is false.
+// The API server learns about roles and bindings through its own watches.
 func TakesEffect(ctx context.Context, admin *rest.Config, user string, permissions []audit.Permission, allowed bool) error {
 	admin = rest.CopyConfig(admin)
-	admin.QPS = -1 // a review per permission
+	admin.QPS = -1 // one review per permission
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)

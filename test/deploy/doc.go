@@ -1,3 +1,3 @@
-// Package deploy does with the folder deploy/ what its README tells an administrator to do: apply it, and make kubeconfigs of the accounts in
-// it. Tests and the demo run hypergate under exactly these.
+// Package deploy performs the steps that the README of deploy/ describes for an administrator: it applies the folder
+// and creates kubeconfigs of its accounts. Tests and the demo run hypergate with exactly these accounts.
 package deploy

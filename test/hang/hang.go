@@ -1,7 +1,8 @@
-// Package hang has the one deadline of all tests that wait for something. It only ends a test that hangs.
+// Package hang defines the deadline of all tests that wait for something. The deadline only ends a test that hangs.
 //
-// No test may depend on how fast the machine is. So a test waits for what is to happen, in order or counted, and not for time to pass. A shorter
-// deadline is an assertion about the machine; what depends on time is tested with a clock that the test steps, or in testing/synctest.
+// A test must not depend on the speed of the machine. So a test waits for events, in order or counted, and not for
+// time. A shorter deadline would be an assertion about the machine. Behaviour that depends on time is tested with a
+// fake clock or in testing/synctest.
 package hang
 
 import (
@@ -11,11 +12,11 @@ import (
 	"github.com/onsi/gomega/types"
 )
 
-// Deadline is after how long a test that waits gives up. It is as long as a loaded machine needs for the slowest single step, several times over; a
-// test that passes never waits for it.
+// Deadline is the time after which a waiting test fails. It is several times as long as the slowest single step on a
+// loaded machine. A passing test never waits that long.
 const Deadline = 5 * time.Minute
 
-// Gomega returns a Gomega for a test, or for a part of one, whose Eventually gives up at Deadline.
+// Gomega returns a Gomega for a test or a part of one. Its Eventually fails after Deadline.
 func Gomega(t types.GomegaTestingT) *gomega.WithT {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(Deadline)

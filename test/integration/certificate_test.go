@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// usedUp is the life of a certificate that expires while the story is told. It is long enough for what comes before that, on a machine that is busy:
-// a start, and a kubeconfig that is read every ten seconds.
+// usedUp is the lifetime of a certificate that expires during the test. Before the expiry, a busy machine must manage
+// a start and the read of a kubeconfig, which occurs every ten seconds.
 const usedUp = 45 * time.Second
 
-// TestAClientCertificateIsReplaced before it expires, as HyperShift and Cluster API do: nobody restarts, and the guest refuses nothing.
+// TestAClientCertificateIsReplaced replaces a client certificate before it expires, as HyperShift and Cluster API do.
+// hypergate does not restart, and the guest refuses no request.
 func TestAClientCertificateIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.health = w.freeAddress()
@@ -41,7 +42,7 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	w.Expect(writes(w.mgmtRequests.since(mgmtCount))).To(gomega.BeEmpty())
 	w.Expect(first.unauthorized()+second.unauthorized()).To(gomega.BeZero(), "the guest always knew who asked")
 
-	t.Log("one that has expired is not used, and told")
+	t.Log("an expired certificate is not used, and this is reported")
 	expired := kubeconfig.replace(w.guestCertificate("expired", -time.Minute))
 	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.ContainSubstring("one that is not used, the one before stays in use"))
 	w.Expect(w.log.String()).To(gomega.ContainSubstring("Keeping the guest kubeconfig that was in use"))
@@ -50,7 +51,7 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	w.repairsDrift()
 	w.Expect(writes(second.since(before))).To(gomega.HaveLen(1), "the repair, with the certificate that was in use")
 
-	t.Log("a good one in its place mends that")
+	t.Log("a good certificate in its place ends the problem")
 	good := kubeconfig.replace(w.guestCertificate("third", time.Hour))
 	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.Equal("ok"))
 	before = good.count()
@@ -60,7 +61,8 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod, which has credentials of its own, never rolled")
 }
 
-// TestAClientCertificateExpiresWhileItIsUsed: it is told, and a good one in its place is used at once.
+// TestAClientCertificateExpiresWhileItIsUsed checks that hypergate reports the expiry, and uses a good certificate at
+// once when it replaces the expired one.
 func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w := newWorld(t)
 	w.health = w.freeAddress()
@@ -72,7 +74,7 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.Equal("ok"))
 	w.expires(short)
 
-	t.Log("what the watch shows is refused to be put right")
+	t.Log("a repair of drift that the watch reports is refused")
 	role := w.cfg.IstiodName()
 	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(used.unauthorized).Should(gomega.BeNumerically(">", 1), "it is tried again")
@@ -92,7 +94,8 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w.Expect(used.unauthorized()).To(gomega.Equal(refused), "nothing is sent with the old one any more")
 }
 
-// installed lets a hypergate with a certificate that lasts do the work, so that one that does not last is there for the rest of the story alone.
+// installed runs a hypergate with a long-lived certificate until the installation is complete. So the short-lived
+// certificate is used only in the rest of the test.
 func (k *kubeconfig) installed() {
 	w := k.world
 	w.Helper()
@@ -102,7 +105,7 @@ func (k *kubeconfig) installed() {
 	stop()
 }
 
-// guestCertificate is how an admin of the guest reaches it by a client certificate of this life.
+// guestCertificate returns the configuration of a guest administrator with a client certificate of this lifetime.
 func (w *world) guestCertificate(name string, life time.Duration) *rest.Config {
 	w.Helper()
 	config, err := w.pair.Guest.ClientCertificate(w.cfg.Revision+"-"+name, "system:masters", time.Now().Add(life))
@@ -120,7 +123,7 @@ func (w *world) expires(config *rest.Config) {
 	}).Should(gomega.BeTrue())
 }
 
-// freeAddress is an address that nobody listens at.
+// freeAddress returns an address at which nothing listens.
 func (w *world) freeAddress() string {
 	w.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0")
@@ -129,13 +132,13 @@ func (w *world) freeAddress() string {
 	return listener.Addr().String()
 }
 
-// healthOf is what a health check answers.
+// healthOf returns the answer of a health check.
 func (w *world) healthOf(check string) string {
 	_, text := w.healthAnswer(check)
 	return text
 }
 
-// healthAnswer is the answer of a health check, or why there is none.
+// healthAnswer returns the answer of a health check, or the reason why there is no answer.
 func (w *world) healthAnswer(check string) (status, text string) {
 	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+w.health+"/"+check, nil)
 	if err != nil {

@@ -21,19 +21,20 @@ import (
 	"github.com/hypergate/hypergate/test/capi"
 )
 
-// capiWorld is a story about a Cluster of Cluster API and its kubeconfig Secret; no HyperShift is there.
+// capiWorld is a test with a Cluster of Cluster API and its kubeconfig Secret, without HyperShift.
 type capiWorld struct {
 	*world
 	version, name string
-	// users are hypergate's names in the guest, one for each kubeconfig.
+	// users are hypergate's user names in the guest, one for each kubeconfig.
 	users []string
 }
 
-// withClusterAPI serves Clusters in one version until the end of the test. The Secret is not there yet.
+// withClusterAPI serves Clusters in one version until the end of the test. It does not create the Secret.
 func withClusterAPI(t *testing.T, version string) *capiWorld {
 	t.Helper()
 	w := &capiWorld{world: newWorld(t), version: version, name: "guest1"}
-	// Without Istio resources there is no webhook, which nobody here could answer: it would be tried, and told of, again and again.
+	// Without Istio resources there is no webhook. Nothing here could answer its probe, so hypergate would probe and
+	// report it repeatedly.
 	w.cfg.IstioResources, w.cfg.GuestKubeconfigSecret, w.guestConfig = nil, "guest1-kubeconfig", nil
 	remove, err := capi.Serve(t.Context(), w.pair.Mgmt.Config, version)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -59,7 +60,7 @@ func (w *capiWorld) freeAddress() string {
 	return l.Addr().String()
 }
 
-// createCluster makes the Cluster, and says what its UID is.
+// createCluster creates the Cluster and returns its UID.
 func (w *capiWorld) createCluster() types.UID {
 	w.Helper()
 	clusters, err := capi.Clusters(w.pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
@@ -69,7 +70,7 @@ func (w *capiWorld) createCluster() types.UID {
 	return made.GetUID()
 }
 
-// patchCluster changes the Cluster, if it is there, or its status.
+// patchCluster changes the Cluster or its status. It does nothing if the Cluster does not exist.
 func (w *capiWorld) patchCluster(patch string, subresources ...string) {
 	w.Helper()
 	clusters, err := capi.Clusters(w.pair.Mgmt.Config, w.version, w.cfg.MgmtNamespace)
@@ -87,7 +88,7 @@ func (w *capiWorld) deleteCluster() {
 	w.Expect(clusters.Delete(w.Context(), w.name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// access is how hypergate reaches the guest by the name of an account of its own.
+// access returns a configuration with which hypergate reaches the guest under its own account.
 func (w *capiWorld) access(account string) *rest.Config {
 	w.Helper()
 	config := w.guestToken(account)
@@ -95,7 +96,7 @@ func (w *capiWorld) access(account string) *rest.Config {
 	return config
 }
 
-// putSecret makes the Secret with the guest's kubeconfig, or replaces it.
+// putSecret creates or replaces the Secret with the guest's kubeconfig.
 func (w *capiWorld) putSecret(config *rest.Config, edits ...func(*corev1.Secret)) {
 	w.Helper()
 	secret, err := capi.KubeconfigSecret(w.cfg.MgmtNamespace, w.name, config)
@@ -110,7 +111,8 @@ func (w *capiWorld) putSecret(config *rest.Config, edits ...func(*corev1.Secret)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// guestWrites are how often hypergate has written in the guest, or tried to, by any of its kubeconfigs, dry runs included.
+// guestWrites returns the number of writes that hypergate sent to the guest with any of its kubeconfigs. It includes
+// failed writes and dry runs.
 func (w *capiWorld) guestWrites() int {
 	w.Helper()
 	requests, err := audit.Read(w.pair.Guest.AuditLog, w.users...)
@@ -124,7 +126,7 @@ func (w *capiWorld) guestWrites() int {
 	return n
 }
 
-// leavesAlone says that hypergate writes on neither side for a while.
+// leavesAlone checks that hypergate writes on neither side for some time.
 func (w *capiWorld) leavesAlone(why string) {
 	w.Helper()
 	mgmt, guest := w.mgmtRequests.count(), w.guestWrites()
@@ -132,7 +134,7 @@ func (w *capiWorld) leavesAlone(why string) {
 	w.Expect(w.guestWrites()).To(gomega.Equal(guest), why)
 }
 
-// ready is what a readiness check answers, after its status.
+// ready returns the status and the text of a readiness check.
 func (w *capiWorld) ready(check string) string {
 	status, text := w.healthAnswer("readyz/" + check)
 	return status + " " + text
@@ -140,7 +142,7 @@ func (w *capiWorld) ready(check string) string {
 
 func okay() gomega.OmegaMatcher { return gomega.HavePrefix("200 ") }
 
-// quiet waits until hypergate has made no request for a while, whatever it is waiting for.
+// quiet waits until hypergate has made no request for some time.
 func (w *capiWorld) quiet() {
 	w.settle()
 	before := -1
@@ -151,12 +153,13 @@ func (w *capiWorld) quiet() {
 	}, "20s", "500ms").Should(gomega.BeTrue())
 }
 
-// TestTheLifeOfAClusterOfClusterAPI, in each version of its API: it comes up after hypergate, is paused, and goes.
+// TestTheLifeOfAClusterOfClusterAPI checks the life of a Cluster in each version of the API: it comes up after
+// hypergate, is paused, and is deleted.
 func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 	for _, version := range []string{capi.V1Beta1, capi.V1Beta2} {
 		t.Run(version, func(t *testing.T) {
 			w := withClusterAPI(t, version)
-			t.Log("there is a Cluster, and no more: no kubeconfig, no control plane")
+			t.Log("there is only a Cluster, without a kubeconfig or a control plane")
 			uid := w.createCluster()
 			w.run()
 			w.Eventually(func() string { return w.ready("management") }).Should(okay())
@@ -164,7 +167,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			w.leavesAlone("there is no way to the guest")
 			w.Expect(w.log.String()).To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("it is waited for")))
 
-			t.Log("the kubeconfig is there before the control plane is initialized")
+			t.Log("the kubeconfig exists before the control plane is initialized")
 			w.putSecret(w.access("first"))
 			w.Eventually(func() string { return w.ready("guest") }).Should(okay())
 			w.Eventually(w.log.String).Should(gomega.ContainSubstring("its control plane is not initialized yet"))
@@ -188,7 +191,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 				"by its spec":       {`{"spec":{"paused":true}}`, `{"spec":{"paused":null}}`},
 				"by its annotation": {`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`, `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":null}}}`},
 			} {
-				t.Log("it is paused " + how + ", and back")
+				t.Log("it is paused " + how + ", and resumed")
 				told := strings.Count(w.log.String(), "it is paused")
 				w.patchCluster(patches[0])
 				w.Eventually(func() int { return strings.Count(w.log.String(), "it is paused") }).Should(gomega.BeNumerically(">", told))
@@ -200,7 +203,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 				w.quiet()
 			}
 
-			t.Log("it is deleted, and waits; then it is gone")
+			t.Log("it is deleted and waits for its finalizer, then it is gone")
 			w.deleteCluster()
 			w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is being deleted"))
 			w.spoil()
@@ -214,7 +217,8 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigSecretIsReplaced: as TestTheGuestKubeconfigIsReplaced, and it is noticed at once.
+// TestAKubeconfigSecretIsReplaced checks the same as TestTheGuestKubeconfigIsReplaced, but hypergate must notice the
+// change at once.
 func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 	w := withClusterAPI(t, capi.V1Beta2)
 	w.createCluster()
@@ -226,7 +230,7 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 	w.quiet()
 	generation, mgmt, guest := w.istiod().Generation, w.mgmtRequests.count(), w.guestWrites()
 
-	t.Log("the old one is revoked a moment before")
+	t.Log("the old kubeconfig is revoked just before")
 	w.revoke("first", first)
 	start := time.Now()
 	w.putSecret(second)
@@ -255,7 +259,7 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 		tc.spoil()
 		w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "), name)
 		w.Eventually(w.log.String).Should(gomega.ContainSubstring(tc.want), name)
-		w.repairsDrift() // by the one that is in use
+		w.repairsDrift() // with the kubeconfig in use
 		w.putSecret(second)
 		w.Eventually(func() string { return w.ready("guest") }).Should(okay(), name)
 	}
@@ -263,7 +267,7 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 
-// runsAProgram makes a kubeconfig one that runs a program.
+// runsAProgram changes a kubeconfig so that it runs a program.
 func runsAProgram(s *corev1.Secret) {
 	config, err := clientcmd.Load(s.Data["value"])
 	if err != nil {
@@ -282,7 +286,8 @@ func (w *capiWorld) deleteSecret() {
 	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.GuestKubeconfigSecret, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// TestASecretThatIsWrongAtFirst is waited for, whatever is wrong with it, and the process stays.
+// TestASecretThatIsWrongAtFirst checks that hypergate waits for a valid Secret, whatever is wrong with it, and that
+// the process continues to run.
 func TestASecretThatIsWrongAtFirst(t *testing.T) {
 	w := withClusterAPI(t, capi.V1Beta2)
 	good := w.access("first")
@@ -305,7 +310,7 @@ func TestASecretThatIsWrongAtFirst(t *testing.T) {
 		w.Expect(w.ready("management")).To(okay(), step.want)
 	}
 	w.leavesAlone("there is no way to the guest")
-	t.Log("then it is right, under HyperShift's key; there is no Cluster, and none is needed")
+	t.Log("then it is valid, under HyperShift's key; there is no Cluster, and none is needed")
 	w.putSecret(good, func(s *corev1.Secret) { s.Data = map[string][]byte{"kubeconfig": s.Data["value"]} })
 	w.Eventually(func() string { return w.ready("guest") }).Should(okay())
 	w.install("demo")

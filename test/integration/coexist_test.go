@@ -20,7 +20,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// another is a second hypergate for the same guest, with a management namespace of its own. change says what else differs.
+// another returns a second hypergate for the same guest, with its own management namespace. change sets the other
+// differences.
 func (w *world) another(change func(*world)) *world {
 	w.Helper()
 	other := newWorldOn(w.T, w.pair)
@@ -31,7 +32,7 @@ func (w *world) another(change func(*world)) *world {
 	return other
 }
 
-// holders are who has the claims, by Lease.
+// holders returns the holder of each ownership Lease.
 func (w *world) holders() map[string]string {
 	w.Helper()
 	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnershipLabel})
@@ -43,7 +44,7 @@ func (w *world) holders() map[string]string {
 	return out
 }
 
-// handOver does what a refusal says.
+// handOver deletes the ownership Leases, as a refusal's message describes.
 func (w *world) handOver() {
 	w.Helper()
 	for _, claim := range desired.LeasesOf(w.cfg) {
@@ -51,10 +52,10 @@ func (w *world) handOver() {
 	}
 }
 
-// inUse is what hypergate says when another one has its guest.
+// inUse is the text that hypergate reports if another one owns its guest.
 const inUse = "is in use by another hypergate"
 
-// leavesAlone: since then, a hypergate has written nothing but what it may: that its own is refused.
+// leavesAlone checks that hypergate wrote nothing since the given counts, except the allowed reports.
 func (w *world) leavesAlone(mgmt, guest int, but ...string) {
 	w.Helper()
 	var out []string
@@ -73,7 +74,7 @@ func (w *world) leavesAlone(mgmt, guest int, but ...string) {
 func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 	first := newWorld(t)
 	second := first.another(func(*world) {})
-	first.cfg.IstioResources, second.cfg.IstioResources = nil, nil // without a webhook, which nobody here could answer
+	first.cfg.IstioResources, second.cfg.IstioResources = nil, nil // without a webhook, because nothing here could answer its probe
 	stop := map[*world]func(){}
 	var mu sync.Mutex
 	var starting sync.WaitGroup
@@ -100,10 +101,10 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 	winner.settle()
 	loser.settle()
 	first.Expect(has(loser)()).To(gomega.BeFalse())
-	// The Gateway API's CRDs come before anybody has asked for anything, and so before there is a claim.
+	// The Gateway API's CRDs are installed before there is a class, and so before there is an ownership Lease.
 	loser.leavesAlone(0, 0, ".gateway.networking.k8s.io?", "/hypergate-crds-", "/leases/", "/gatewayclasses/contested/status",
 		"PATCH /api/v1/namespaces/"+first.cfg.GuestNamespace+"?")
-	t.Log("what who stands by says is not in the way of who serves, and nobody rests the less")
+	t.Log("the report of the standby does not disturb the owner, and both become idle")
 	first.Expect(first.condition("contested", "ControllerInstalled").Reason).To(gomega.Equal("Installed"))
 	mgmt, guest, otherMgmt, otherGuest := winner.mgmtRequests.count(), winner.guestRequests.count(), loser.mgmtRequests.count(), loser.guestRequests.count()
 	first.Consistently(func() []string {
@@ -117,13 +118,13 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 			first.Expect(held).NotTo(gomega.ContainSubstring(secret))
 		}
 	}
-	t.Log("a claim that is lost by mistake stays with who serves")
+	t.Log("an ownership Lease that is deleted by mistake stays with the owner")
 	first.handOver()
 	first.Eventually(first.holders).Should(gomega.Equal(holder))
 	first.Consistently(has(loser), "6s").Should(gomega.BeFalse())
 	first.Expect(first.holders()).To(gomega.Equal(holder))
 
-	t.Log("handed over, as the message says")
+	t.Log("handed over, as the message describes")
 	stop[winner]()
 	first.Expect(winner.mgmt.AppsV1().Deployments(winner.cfg.MgmtNamespace).Delete(t.Context(), winner.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	first.handOver()
@@ -132,13 +133,14 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 	first.Expect(first.holders()).NotTo(gomega.Equal(holder))
 	loser.settle()
 
-	t.Log("and it is given back at the end")
+	t.Log("the guest is released at the end")
 	first.deleteClass("contested")
 	first.Eventually(first.holders).Should(gomega.BeEmpty())
 	first.Expect(has(loser)()).To(gomega.BeFalse())
 }
 
-// TestASecondHypergateRefusesWhole: whoever comes later writes nothing at all, whatever else differs about it, and says so where it is asked.
+// TestASecondHypergateRefusesWhole checks that a later hypergate writes nothing at all, whatever its other settings
+// are, and reports the refusal.
 func TestASecondHypergateRefusesWhole(t *testing.T) {
 	first := newWorld(t)
 	first.cfg.IstioResources = nil
@@ -198,7 +200,8 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
-// TestAGuestThatForbidsClaims: there is no telling whose the guest is, so nothing is written; once it is allowed, it goes on.
+// TestAGuestThatForbidsClaims checks a guest that does not allow ownership Leases. hypergate cannot find out who owns
+// the guest, so it writes nothing. When the guest allows them, it continues.
 func TestAGuestThatForbidsClaims(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
@@ -222,7 +225,7 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
 }
 
-// createIstiod makes an istiod of our revision in the guest, as somebody else.
+// createIstiod creates an istiod of hypergate's revision in the guest, as a third party would.
 func (w *world) createIstiod() {
 	w.Helper()
 	labels := map[string]string{"app": "istiod"}
@@ -261,13 +264,13 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/rival/status")
 
-	t.Log("once it is gone, nothing else is needed")
+	t.Log("hypergate continues when the other istiod is gone")
 	w.deleteIstiod()
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.settle()
 
-	t.Log("one that comes later does not end what serves, and is not fought")
+	t.Log("a later istiod does not end the service, and hypergate does not change it")
 	before := w.versions()
 	w.createIstiod()
 	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
@@ -280,7 +283,8 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	w.Eventually(func() string { return w.condition("rival", "ControllerInstalled").Message }).ShouldNot(gomega.ContainSubstring("nothing more"))
 }
 
-// TestOpenShiftsIngressOperator: where it serves our controller name, its finalizer and its conditions stay as they are.
+// TestOpenShiftsIngressOperator checks that hypergate leaves the ingress operator's finalizer and conditions
+// unchanged while the operator serves hypergate's controller name.
 func TestOpenShiftsIngressOperator(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
@@ -310,13 +314,14 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	w.Expect(got.Finalizers).To(gomega.HaveLen(1))
 	w.writesNothing("beside the ingress operator")
 
-	t.Log("it lets go")
+	t.Log("the operator releases the class")
 	patch(`{"metadata":{"finalizers":null}}`, "")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).Should(gomega.ContainSubstring("serves since"))
 }
 
-// TestASecondWriterOfTheStatusIsNamed: what somebody else does to our conditions again and again is put right once in a while, and told once, with his name.
+// TestASecondWriterOfTheStatusIsNamed checks a third party that repeatedly overwrites hypergate's conditions.
+// hypergate repairs them at a limited rate, and reports the other field manager once, by name.
 func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil

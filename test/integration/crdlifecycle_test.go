@@ -20,7 +20,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// TestCRDLifecycle has a guest for each story: what a story does to CRDs, it does to the whole cluster.
+// TestCRDLifecycle gives each subtest its own guest, because a subtest's changes of CRDs affect the whole cluster.
 func TestCRDLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, story := range map[string]func(*crdWorld){
@@ -64,7 +64,7 @@ func theSameIsKept(w *crdWorld) {
 }
 
 func anotherIsBlockedUntilConsent(w *crdWorld) {
-	w.Log("a field more, and a conversion webhook that somebody else looks after")
+	w.Log("an additional field, and a conversion webhook that a third party manages")
 	theirs := plusField(w.wanted(httpCRD), "secretSauce")
 	theirs.SetLabels(map[string]string{"team": "blue"})
 	annotations := theirs.GetAnnotations()
@@ -96,7 +96,7 @@ func anotherIsBlockedUntilConsent(w *crdWorld) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(kept).To(gomega.Equal(conversion))
 
-	w.Log("and consent taken back")
+	w.Log("the consent is withdrawn")
 	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"false"}},"spec":{"preserveUnknownFields":false}}`)
 	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Keep, crds.IsReleased))
 }
@@ -120,7 +120,7 @@ func (w *crdWorld) asHypergate(u *unstructured.Unstructured, version string) {
 func oursOlderIsUpdated(w *crdWorld) {
 	w.asHypergate(minusField(w.wanted(httpCRD), "hostnames"), "v1.3.0")
 	w.asHypergate(minusField(w.wanted(ruleCRD), "exportTo"), "1.28.2")
-	w.Log("an object of that time")
+	w.Log("an object from the time of the old CRD")
 	routes := w.dynamic.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}).Namespace("default")
 	route := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "old"},
@@ -173,18 +173,18 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	w.Expect(w.get(ruleCRD).GetLabels()).To(gomega.HaveKey(meshPackage), "labels of others stay")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "Managed"))
 
-	w.Log("OLM is back: hypergate yields")
+	w.Log("OLM is back, and hypergate yields")
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription"}}
 	u.SetName("again")
 	u.SetLabels(map[string]string{meshPackage: ""})
 	_, err := w.olm("subscriptions").Create(w.Context(), u, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Keep, crds.IsOLMs))
-	// hypergate itself has seen it, too.
+	// hypergate itself has observed it, too.
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "MixedOwnership"))
 	w.settle()
 	w.patch(ruleCRD, `{"spec":{"names":{"shortNames":["drx"]}}}`)
-	changed := w.get(ruleCRD).GetGeneration() // the API server itself still writes the status
+	changed := w.get(ruleCRD).GetGeneration() // after this, the API server still writes the status
 	w.settle()
 	w.Expect(w.get(ruleCRD).GetGeneration()).To(gomega.Equal(changed), "what OLM writes stays")
 }
@@ -244,7 +244,7 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 		Should(gomega.BeEmpty(), "nobody asks for objects of a CRD that is gone")
 }
 
-// requestsFor are the requests that have one of the words in them.
+// requestsFor returns the requests that contain one of the words.
 func requestsFor(all []string, words ...string) []string {
 	var out []string
 	for _, r := range all {
@@ -271,7 +271,7 @@ func eachIsMissingAtStart(w *crdWorld) {
 		w.established(name)
 		w.ensureClass("demo")
 		w.serves("demo")
-		w.settle() // what the condition said may have been of the run before: this one is to come to its end, not to be stopped amid its first writes
+		w.settle() // the condition may be of the previous run: wait, so that this run is not stopped during its first writes
 		w.serves("demo")
 		stop()
 	}
@@ -310,7 +310,7 @@ func unmanagedAndBack(w *crdWorld) {
 	say("Managed")
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
 	w.Eventually(func() types.UID { return w.uid(ruleCRD) }).ShouldNot(gomega.BeEmpty())
-	w.Log("without the object the flags decide, and they say the same")
+	w.Log("without the object, the flags decide, and they have the same value")
 	w.Expect(modes.Delete(w.Context(), "cluster", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() crds.Mode { return w.seen().Mode }).Should(gomega.BeEmpty())
 	w.settle()
@@ -344,14 +344,14 @@ func deadFieldsAreTold(w *crdWorld) {
 		gomega.HaveField("CRD", httpCRD), gomega.HaveField("Namespace", "default"), gomega.HaveField("Name", "retries"),
 		gomega.HaveField("Fields", gomega.ContainElement(gomega.HaveField("Path", "spec.rules[].retry"))))))
 
-	w.Log("with consent it is still not taken over: the field would be lost")
+	w.Log("even with consent it is not adopted, because the field would be lost")
 	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"true"}}}`)
 	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.WouldLoseFields))
 	w.settle()
 	w.Expect(managers(w.get(httpCRD))).NotTo(gomega.ContainElement(desired.FieldManager))
 	w.Expect(before).NotTo(gomega.BeEmpty())
 
-	w.Log("once no object uses it, it is")
+	w.Log("it is adopted when no object uses the field")
 	w.Expect(w.dynamic.Resource(gvr).Namespace("default").Delete(w.Context(), "retries", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(w.isOurs(httpCRD)).Should(gomega.Succeed())
 	w.Eventually(func() []crds.InUse { return w.seen().InUse }).Should(gomega.BeEmpty())

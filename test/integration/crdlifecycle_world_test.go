@@ -41,12 +41,14 @@ const (
 	meshPackage = "operators.coreos.com/mesh.operators"
 )
 
-// crdWorld is a story about CRDs: they belong to the whole guest, so that each story has one of its own, without any when it begins.
+// crdWorld is a world for tests of CRDs. CRDs affect the whole guest, so each test has its own guest, which has no
+// CRDs at the beginning.
 type crdWorld struct {
 	*world
 	dynamic dynamic.Interface
 	source  *charts.Source
-	// eye sees the guest as the controller does, by watches of its own: neither is always the first to see something. It writes nothing.
+	// eye observes the guest as the controller does, but through its own watches. Either of the two may be the first
+	// to see a change. eye writes nothing.
 	eye *guest.Cluster
 }
 
@@ -71,7 +73,7 @@ func (w *crdWorld) crds() dynamic.ResourceInterface {
 	return w.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// look opens the eye.
+// look starts the eye.
 func (w *crdWorld) look() {
 	w.Helper()
 	conn, err := guestconn.Fixed(w.guestConfig)
@@ -96,7 +98,7 @@ func (w *crdWorld) seen() desired.GuestObservation {
 	return seen
 }
 
-// decision is what is decided about a CRD now.
+// decision returns a function that returns the current decision about a CRD.
 func (w *crdWorld) decision(name string) func() crds.Decision {
 	return func() crds.Decision {
 		w.Helper()
@@ -113,7 +115,7 @@ func decided(verdict crds.Verdict, because crds.Reason) gomega.OmegaMatcher {
 	return gomega.Equal(crds.Decision{Verdict: verdict, Reason: because})
 }
 
-// wanted is a CRD as hypergate would install it, without its marks.
+// wanted returns a CRD as hypergate would install it, without its labels and annotations.
 func (w *crdWorld) wanted(name string) *unstructured.Unstructured {
 	w.Helper()
 	if bundle := crds.GatewayAPI(); bundle.Has(name) {
@@ -126,7 +128,7 @@ func (w *crdWorld) wanted(name string) *unstructured.Unstructured {
 	return list[0]
 }
 
-// all are the names of the CRDs that hypergate may install.
+// all returns the names of the CRDs that hypergate may install.
 func (w *crdWorld) all() []string {
 	out := crds.GatewayAPI().Names()
 	for _, r := range w.cfg.IstioResources {
@@ -135,7 +137,7 @@ func (w *crdWorld) all() []string {
 	return out
 }
 
-// create creates a CRD as somebody else does, and waits until it is served.
+// create creates a CRD as a third party does, and waits until it is served.
 func (w *crdWorld) create(u *unstructured.Unstructured, manager string) {
 	w.Helper()
 	_, err := w.crds().Create(w.Context(), u, metav1.CreateOptions{FieldManager: manager})
@@ -151,13 +153,13 @@ func (w *crdWorld) established(name string) {
 		d, err := crds.DefinitionOf(u)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(d.State).To(gomega.Equal(crds.Established))
-		if strings.HasSuffix(name, ".k8s.io") { // a status that another controller of the API server writes, perhaps after that
+		if strings.HasSuffix(name, ".k8s.io") { // another controller of the API server writes this condition, possibly later
 			g.Expect(conditionTypes(u)).To(gomega.ContainElement("KubernetesAPIApprovalPolicyConformant"))
 		}
 	}).Should(gomega.Succeed())
 }
 
-// conditionTypes are the types of an object's conditions.
+// conditionTypes returns the types of an object's conditions.
 func conditionTypes(u *unstructured.Unstructured) []string {
 	var out []string
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
@@ -175,7 +177,7 @@ func (w *crdWorld) get(name string) *unstructured.Unstructured {
 	return u
 }
 
-// uid is the UID of a CRD that is there and not being deleted, and empty otherwise.
+// uid returns the UID of a CRD. It is empty if the CRD does not exist or is being deleted.
 func (w *crdWorld) uid(name string) types.UID {
 	u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
 	if err != nil || u.GetDeletionTimestamp() != nil {
@@ -190,7 +192,7 @@ func (w *crdWorld) patch(name, patch string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// isOurs says whether a CRD carries our label and has the content that we would install.
+// isOurs checks that a CRD has hypergate's label and the content that hypergate would install.
 func (w *crdWorld) isOurs(name string) func(gomega.Gomega) {
 	return func(g gomega.Gomega) {
 		u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
@@ -204,7 +206,7 @@ func (w *crdWorld) isOurs(name string) func(gomega.Gomega) {
 	}
 }
 
-// versions are the resource versions of CRDs.
+// versionsOfCRDs returns the resource versions of CRDs.
 func (w *crdWorld) versionsOfCRDs(names ...string) map[string]string {
 	w.Helper()
 	out := map[string]string{}
@@ -214,12 +216,12 @@ func (w *crdWorld) versionsOfCRDs(names ...string) map[string]string {
 	return out
 }
 
-// plusField adds a field to the spec in each version, as another release has it.
+// plusField adds a field to the spec in each version, as another release might.
 func plusField(u *unstructured.Unstructured, field string) *unstructured.Unstructured {
 	return inSpecs(u, func(properties map[string]any) { properties[field] = map[string]any{"type": "string"} })
 }
 
-// minusField takes a field of the spec away in each version.
+// minusField removes a field of the spec in each version.
 func minusField(u *unstructured.Unstructured, field string) *unstructured.Unstructured {
 	return inSpecs(u, func(properties map[string]any) { delete(properties, field) })
 }
@@ -236,7 +238,7 @@ func inSpecs(u *unstructured.Unstructured, change func(properties map[string]any
 	return u
 }
 
-// minimalCRD is a CRD that takes anything.
+// minimalCRD returns a CRD that accepts any object.
 func minimalCRD(name, kind, version, scope string) *unstructured.Unstructured {
 	plural, group, _ := strings.Cut(name, ".")
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -250,12 +252,12 @@ func minimalCRD(name, kind, version, scope string) *unstructured.Unstructured {
 	}}
 }
 
-// olm is one of OLM's resources.
+// olm returns a client for one of OLM's resources.
 func (w *crdWorld) olm(resource string) dynamic.ResourceInterface {
 	return w.dynamic.Resource(schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: resource}).Namespace("default")
 }
 
-// installOLM makes OLM's CRDs, and in each kind an object of the package.
+// installOLM creates OLM's CRDs, and one object of the package in each kind.
 func (w *crdWorld) installOLM() {
 	w.Helper()
 	for resource, kind := range map[string]string{"subscriptions": "Subscription", "installplans": "InstallPlan", "clusterserviceversions": "ClusterServiceVersion"} {
@@ -270,7 +272,7 @@ func (w *crdWorld) installOLM() {
 	}
 }
 
-// experimental is a CRD of the Gateway API's experimental channel, in the version that go.mod pins.
+// experimental returns a CRD of the Gateway API's experimental channel, in the version that go.mod pins.
 func (w *crdWorld) experimental(name string) *unstructured.Unstructured {
 	w.Helper()
 	out, err := exec.CommandContext(w.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api").Output()
@@ -285,7 +287,7 @@ func (w *crdWorld) experimental(name string) *unstructured.Unstructured {
 	return u
 }
 
-// ensureClass creates a class unless it is there: it goes with its CRD.
+// ensureClass creates a class unless it exists. A class is deleted with its CRD.
 func (w *crdWorld) ensureClass(name string) {
 	w.Helper()
 	if _, err := w.gateway.GatewayClasses().Get(w.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
@@ -293,8 +295,8 @@ func (w *crdWorld) ensureClass(name string) {
 	}
 }
 
-// serves waits until a class says that istiod is installed. Each istiod becomes available: where the class was away, it was made anew, and that may happen
-// after the class is back.
+// serves waits until a class reports that istiod is installed. It sets each new istiod to available. If the class was
+// away, istiod was created again, possibly after the class came back.
 func (w *crdWorld) serves(class string) {
 	w.Helper()
 	w.Eventually(func() *metav1.Condition {
@@ -312,9 +314,12 @@ func (w *crdWorld) remove(name string) {
 	w.Expect(w.crds().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// listObjects lists the objects of a CRD, before that is deleted. The API server lists them, too, when it clears them away. If nobody has done so before, it
-// may fail ("storage is (re)initializing"), and where its copy of the CRD is still the one from before it said so, it does not try again for minutes
-// (apiextensions-apiserver pkg/controller/finalizer): the CRD stays, being deleted, and hypergate waits for its end.
+// listObjects lists the objects of a CRD before the CRD is deleted. The API server also lists them, when it removes
+// them. If there was no list before, its list may fail ("storage is (re)initializing").
+//
+// If its copy of the CRD is also still the one from before that error, the API server does not retry for minutes
+// (apiextensions-apiserver pkg/controller/finalizer). The CRD then stays in deletion, and hypergate waits for its
+// end.
 func listObjects(ctx context.Context, client dynamic.Interface, name string) error {
 	crd, err := client.Resource(crdsResource).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -332,7 +337,7 @@ func listObjects(ctx context.Context, client dynamic.Interface, name string) err
 	return nil
 }
 
-// managers are the field managers of a CRD.
+// managers returns the field managers of a CRD.
 func managers(u *unstructured.Unstructured) []string {
 	var out []string
 	for _, entry := range u.GetManagedFields() {

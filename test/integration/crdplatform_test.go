@@ -12,7 +12,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestCRDsAndThePlatform: what OpenShift's own ingress operator does to CRDs, and what its policy does to hypergate.
+// TestCRDsAndThePlatform checks the effects of OpenShift's ingress operator: its changes of CRDs, and its admission
+// policy.
 func TestCRDsAndThePlatform(t *testing.T) {
 	t.Parallel()
 	for name, story := range map[string]func(*crdWorld){
@@ -23,7 +24,7 @@ func TestCRDsAndThePlatform(t *testing.T) {
 	}
 }
 
-// ingressOperatorPolicy lets nobody but the ingress operator write a CRD of the Gateway API.
+// ingressOperatorPolicy creates a policy by which only the ingress operator can write CRDs of the Gateway API.
 func (w *crdWorld) ingressOperatorPolicy() (remove func()) {
 	w.Helper()
 	const name = "ingress-operator-crds"
@@ -67,7 +68,8 @@ func (w *crdWorld) ingressOperatorPolicy() (remove func()) {
 	}
 }
 
-// deniedByPolicy: with consent for all, and yet refused. The installation goes on, what is refused is told, and it is no storm.
+// deniedByPolicy checks that a policy refuses writes although there is consent for all CRDs. The installation
+// continues, hypergate reports the refusal, and retries rarely.
 func deniedByPolicy(w *crdWorld) {
 	for _, name := range crds.GatewayAPI().Names() {
 		u := w.wanted(name)
@@ -90,7 +92,7 @@ func deniedByPolicy(w *crdWorld) {
 	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "3s").
 		Should(gomega.BeNumerically("<=", 3*len(crds.GatewayAPI().Names())), "a refusal is tried again ever more seldom")
 
-	w.Log("the policy goes, and they are taken over")
+	w.Log("the policy is removed, and hypergate adopts the CRDs")
 	remove()
 	for _, name := range crds.GatewayAPI().Names() {
 		w.Eventually(w.isOurs(name)).Should(gomega.Succeed(), name)
@@ -98,7 +100,7 @@ func deniedByPolicy(w *crdWorld) {
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "Managed"))
 }
 
-// yieldToIngressOperator: a cluster is upgraded to a release whose ingress operator manages these CRDs.
+// yieldToIngressOperator checks the upgrade of a cluster to a release whose ingress operator manages these CRDs.
 func yieldToIngressOperator(w *crdWorld) {
 	w.run()
 	w.install("demo")
@@ -110,7 +112,7 @@ func yieldToIngressOperator(w *crdWorld) {
 	w.Expect(w.get(httpCRD).GetResourceVersion()).To(gomega.Equal(updated.GetResourceVersion()))
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).
 		Should(gomega.And(haveStatus(metav1.ConditionFalse, "TakeoverBlocked"), gomega.HaveField("Message", gomega.ContainSubstring(httpCRD))))
-	w.Log("told to, it takes it back")
+	w.Log("with consent, hypergate adopts it again")
 	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"true"}}}`)
 	w.Eventually(w.isOurs(httpCRD)).Should(gomega.Succeed())
 }

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	guardedCRD   = "httproutes.gateway.networking.k8s.io" // the largest
+	guardedCRD   = "httproutes.gateway.networking.k8s.io" // the largest one
 	uncreatedCRD = "referencegrants.gateway.networking.k8s.io"
 	unguardedCRD = "destinationrules.networking.istio.io"
 	kubectl      = "kubectl-client-side-apply"
@@ -36,18 +36,18 @@ const (
 	systemAdmin  = "system:admin"
 )
 
-// guarded is a guest with the policy in place, one CRD that it protects, and one that it does not.
+// guarded is a guest with the policy, a CRD that the policy protects, and a CRD that it does not protect.
 type guarded struct {
 	*testing.T
 	gomega.Gomega
 	config *rest.Config
 	client kubernetes.Interface
 	cfg    desired.Config
-	// planned are the CRDs as hypergate applies them.
+	// planned holds the CRDs as hypergate applies them.
 	planned map[string]*unstructured.Unstructured
 }
 
-// TestCRDPolicy is about the policy alone, on a guest of its own: it is about CRDs that other stories share.
+// TestCRDPolicy tests only the policy. It has its own guest, because the policy affects CRDs that other tests share.
 func TestCRDPolicy(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestCRDPolicy(t *testing.T) {
 	t.Run("without the policy", func(t *testing.T) { g.in(t).withoutIt() })
 }
 
-// in is the guest in one test.
+// in returns the guest for one test.
 func (g guarded) in(t *testing.T) *guarded {
 	t.Helper()
 	g.T, g.Gomega = t, hang.Gomega(t)
@@ -84,7 +84,7 @@ func (g guarded) in(t *testing.T) *guarded {
 	return &g
 }
 
-// setUp applies the policy and some CRDs, as hypergate does, and waits until both are in effect.
+// setUp applies the policy and some CRDs, as hypergate does, and waits until they are in effect.
 func (g *guarded) setUp() {
 	g.Helper()
 	source, err := charts.Embedded()
@@ -107,12 +107,12 @@ func (g *guarded) setUp() {
 	}
 	other, err := source.CRDs([]string{unguardedCRD})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	other[0].SetLabels(map[string]string{desired.OwnerLabel: g.cfg.OwnerValue(desired.SideGuest)}) // the label alone protects nothing
+	other[0].SetLabels(map[string]string{desired.OwnerLabel: g.cfg.OwnerValue(desired.SideGuest)}) // the label alone gives no protection
 	for _, u := range []*unstructured.Unstructured{g.planned[guardedCRD], other[0]} {
 		g.apply(g.as(""), u)
 		g.Eventually(func() string { return g.established(u.GetName()) }).Should(gomega.Equal("True"))
 	}
-	// The API server learns of the policy by a watch of its own.
+	// The API server learns about the policy through its own watch.
 	g.Eventually(func() error { return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD) }).Should(gomega.Satisfy(apierrors.IsForbidden))
 }
 
@@ -122,7 +122,8 @@ func (g *guarded) apply(client dynamic.ResourceInterface, u *unstructured.Unstru
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// as is a client for CRDs of somebody who may do anything that the policy lets by; with no name, it is the one of the cluster's config.
+// as returns a client for CRDs with a user who has all permissions, so only the policy can refuse. Without a name it
+// has the user of the cluster's configuration.
 func (g *guarded) as(user string) dynamic.ResourceInterface {
 	config := rest.CopyConfig(g.config)
 	if user != "" {
@@ -147,7 +148,7 @@ func (g *guarded) established(name string) string {
 	return ""
 }
 
-// understood: no expression fails to compile, or knows fields that a CRD does not have.
+// understood checks that all expressions compile and use only fields that a CRD has.
 func (g *guarded) understood() {
 	policies := g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	g.Eventually(func(e gomega.Gomega) {
@@ -159,12 +160,13 @@ func (g *guarded) understood() {
 	}).Should(gomega.Succeed())
 }
 
-// request is something that somebody tries with a CRD, as a dry run: admission does not know the difference but by a field that the policy does not read.
+// request is an operation on a CRD, as a dry run. For admission, a dry run differs only in a field that the policy
+// does not read.
 type request func(ctx context.Context, client dynamic.ResourceInterface, name string) error
 
 func dryRun() []string { return []string{metav1.DryRunAll} }
 
-// patch sends a JSON patch under a field manager's name, or none.
+// patch returns a request that sends a JSON patch with a field manager, or without one if the name is empty.
 func patch(manager, body string) request {
 	return func(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 		_, err := client.Patch(ctx, name, types.JSONPatchType, []byte(body), metav1.PatchOptions{FieldManager: manager, DryRun: dryRun()})
@@ -176,7 +178,7 @@ const anotherSchema = `{"op":"add","path":"/spec/versions/0/schema/openAPIV3Sche
 
 func changeSpec(manager string) request { return patch(manager, "["+anotherSchema+"]") }
 
-// applyServerSide applies another schema, by force.
+// applyServerSide returns a request that applies another schema with force.
 func applyServerSide(manager string) request {
 	return func(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 		u, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -194,7 +196,7 @@ func applyServerSide(manager string) request {
 	}
 }
 
-// replace writes the CRD as it is, and with a label.
+// replace returns a request that updates the CRD with only an additional label.
 func replace(manager string) request {
 	return func(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 		u, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -217,7 +219,7 @@ func deleteAll(ctx context.Context, client dynamic.ResourceInterface, name strin
 	return client.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun()}, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 }
 
-// attempt is who tries what with which CRD, and whether it is refused.
+// attempt is an operation by a user on a CRD, and the expected result.
 type attempt struct {
 	name, user, crd string
 	do              request
@@ -285,14 +287,14 @@ func (g *guarded) attempts() []attempt {
 	return out
 }
 
-// merge is a merge patch, for good.
+// merge sends a merge patch, without a dry run.
 func (g *guarded) merge(body string) {
 	g.Helper()
 	_, err := g.as(somebody).Patch(g.Context(), guardedCRD, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// wayOut: what the message says to do is all that it takes, and can be undone.
+// wayOut checks that the command in the refusal's message is sufficient, and that its effect can be undone.
 func (g *guarded) wayOut() {
 	err := changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD)
 	g.Expect(err).To(gomega.HaveOccurred())
@@ -314,7 +316,7 @@ func (g *guarded) wayOut() {
 	}
 }
 
-// notOurs: a CRD of a protected name that hypergate did not make is left to whoever made it.
+// notOurs checks that the policy ignores a CRD with a protected name that hypergate did not create.
 func (g *guarded) notOurs() {
 	theirs := g.planned[uncreatedCRD].DeepCopy()
 	theirs.SetLabels(nil)
@@ -324,21 +326,21 @@ func (g *guarded) notOurs() {
 	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: changeSpec(kubectl)})
 	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: deleteOne})
 
-	g.Log("once it is ours, it is protected")
+	g.Log("once hypergate manages it, the policy protects it")
 	g.apply(g.as(""), g.planned[uncreatedCRD])
 	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: changeSpec(kubectl), refused: true})
 
-	g.Log("and one that may be deleted goes: the API server takes its finalizer away")
+	g.Log("a deletion by an allowed user works: the API server removes its finalizer")
 	g.Expect(g.as(desired.PlatformCRDWriters()[0]).Delete(g.Context(), uncreatedCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
 	g.Eventually(func() string { return g.established(uncreatedCRD) }).Should(gomega.ContainSubstring("not found"))
 
-	g.Log("hypergate makes it anew, and the API server says in its status that it is served")
+	g.Log("hypergate creates it again, and the API server reports in the status that it is served")
 	g.apply(g.as(""), g.planned[uncreatedCRD])
 	g.Eventually(func() string { return g.established(uncreatedCRD) }).Should(gomega.Equal("True"))
 	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: changeSpec(kubectl), refused: true})
 }
 
-// withoutIt: nothing else refuses, and nothing is left behind.
+// withoutIt checks that without the policy nothing refuses writes, and nothing is left behind.
 func (g *guarded) withoutIt() {
 	g.attempt(attempt{user: somebody, crd: guardedCRD, do: deleteOne, refused: true})
 	g.Expect(g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(g.Context(), g.cfg.CRDPolicyName(), metav1.DeleteOptions{})).To(gomega.Succeed())

@@ -25,15 +25,16 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// crdHashes is a guest of its own, whose CRDs come and go.
+// crdHashes is a test with its own guest, in which CRDs are installed and replaced.
 type crdHashes struct {
 	*testing.T
 	gomega.Gomega
 	client dynamic.Interface
 }
 
-// TestStoredCRDsHaveTheHashThatWasSent: whatever the API server fills in, leaves out and converts, for each CRD that hypergate may write or
-// find. From this follows that an upgrade is seen as one, and that a CRD as it should be is left alone.
+// TestStoredCRDsHaveTheHashThatWasSent checks each CRD that hypergate may write or find. The hash must not change by
+// the defaults, omissions and conversions of the API server. Otherwise hypergate would not detect an upgrade
+// correctly, or would write a CRD that is up to date.
 func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
@@ -53,7 +54,7 @@ func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
 		gatewayAPI = append(gatewayAPI, u)
 	}
 	h.mustKeep("standard", gatewayAPI...)
-	// What others may have put there, and what may be put over it.
+	// These are CRDs that others may have installed, and CRDs that may be applied over them.
 	h.mustKeep("experimental", experimentalCRDs(t)...)
 	h.mustKeep("standard again", gatewayAPI...)
 
@@ -74,7 +75,7 @@ func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
 	}
 }
 
-// mustKeep applies CRDs, and compares what is stored with what was sent.
+// mustKeep applies CRDs and compares the stored content with the sent content.
 func (h crdHashes) mustKeep(what string, list ...*unstructured.Unstructured) {
 	h.Helper()
 	client := h.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
@@ -105,7 +106,7 @@ func (h crdHashes) mustKeep(what string, list ...*unstructured.Unstructured) {
 	}
 }
 
-// awkwardCRD has all that the API server is known to store in another form than it came in.
+// awkwardCRD returns a CRD with all content that the API server is known to store in another form.
 func awkwardCRD(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	return parseCRD(t, []byte(`
@@ -163,7 +164,8 @@ spec:
 `))
 }
 
-// experimentalCRDs are those of the standard channel's names, and the others of the Gateway API's group.
+// experimentalCRDs returns the CRDs of the experimental channel: those that the standard channel also has, and the
+// other ones of the Gateway API's group.
 func experimentalCRDs(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -198,7 +200,7 @@ func parseCRD(t *testing.T, data []byte) *unstructured.Unstructured {
 	return u
 }
 
-// istioCRDs are all CRDs of Istio's API, as hypergate installs them.
+// istioCRDs returns all CRDs of Istio's API, as hypergate installs them.
 func istioCRDs(t *testing.T, source desired.ChartSource) []*unstructured.Unstructured {
 	t.Helper()
 	var names []string
@@ -212,7 +214,7 @@ func istioCRDs(t *testing.T, source desired.ChartSource) []*unstructured.Unstruc
 	return list
 }
 
-// createIstioObjects creates objects of the kinds whose CRDs Istio's upgrade changes.
+// createIstioObjects creates objects of the kinds whose CRDs change in Istio's upgrade.
 func (h crdHashes) createIstioObjects() []*unstructured.Unstructured {
 	h.Helper()
 	var out []*unstructured.Unstructured
@@ -235,7 +237,7 @@ func (h crdHashes) createIstioObjects() []*unstructured.Unstructured {
 	return out
 }
 
-// resourceOf is the resource of an object of Istio's API.
+// resourceOf returns the resource of an object of Istio's API.
 func resourceOf(u *unstructured.Unstructured) schema.GroupVersionResource {
 	resource := map[string]string{
 		"EnvoyFilter": "envoyfilters", "DestinationRule": "destinationrules", "Telemetry": "telemetries", "VirtualService": "virtualservices",

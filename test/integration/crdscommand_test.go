@@ -24,7 +24,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// The CRDs of this story.
+// The CRDs in this test.
 const (
 	sameCRD    = "gateways.gateway.networking.k8s.io"
 	usedCRD    = "httproutes.gateway.networking.k8s.io"
@@ -35,7 +35,8 @@ const (
 
 var crdsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// TestTheCRDsCommand has nothing but a kubeconfig of the guest: no controller runs, no GatewayClass is there, and nothing is written.
+// TestTheCRDsCommand tests the command with only a kubeconfig of the guest. No controller runs, there is no
+// GatewayClass, and the command writes nothing.
 func TestTheCRDsCommand(t *testing.T) {
 	w := newWorld(t)
 	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
@@ -43,7 +44,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.removeCRDs(guest)
 	w.Cleanup(func() { w.removeCRDs(guest) })
 
-	t.Log("nothing is there")
+	t.Log("nothing is installed")
 	code, report := w.crds()
 	w.Expect(code).To(gomega.Equal(0))
 	w.Expect(report.CRDs).To(gomega.HaveLen(9))
@@ -51,7 +52,7 @@ func TestTheCRDsCommand(t *testing.T) {
 		w.Expect(crd).To(gomega.Equal(crdReported{Name: crd.Name, Owner: ownerReported{Kind: "none"}, Content: "Absent", Verdict: "Install", Reason: "Absent"}))
 	}
 
-	t.Log("somebody installs some, and alters two")
+	t.Log("a third party installs some CRDs and alters two")
 	bundle := func(name string) *unstructured.Unstructured {
 		u, err := crds.GatewayAPI().Object(name)
 		w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -104,7 +105,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.Expect(errOut).To(gomega.BeEmpty())
 	w.Expect(out).To(gomega.And(gomega.ContainSubstring(consent(usedCRD)), gomega.ContainSubstring("spec.auth"), gomega.ContainSubstring(meshCRD)))
 
-	t.Log("what would a takeover change?")
+	t.Log("what would an adoption change?")
 	code, takeovers := w.takeovers()
 	w.Expect(code).To(gomega.Equal(2), "one of them could not be taken over")
 	w.Expect(takeovers[sameCRD]).To(gomega.Equal(takeoverReported{Name: sameCRD, Verdict: "Adopt", APIServer: answerReported{Result: "Accepted"}}))
@@ -118,7 +119,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	}))
 	w.Expect(w.crdVersions(guest)).To(gomega.Equal(before), "nothing was written")
 
-	t.Log("who may only look is told so, and who may not even look")
+	t.Log("a user without write permission is informed, and so is a user without read permission")
 	code, takeovers = w.takeovers("--guest-kubeconfig=" + w.lookingOn(true))
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(takeovers[sameCRD].APIServer.Result).To(gomega.Equal("NotAsked"))
@@ -128,7 +129,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.Expect(out).To(gomega.BeEmpty())
 	w.Expect(errOut).To(gomega.And(gomega.HavePrefix("hypergate: "), gomega.ContainSubstring("waiting for customresourcedefinitions"), gomega.MatchRegexp("cannot (list|watch) resource")))
 
-	t.Log("the commands help")
+	t.Log("the commands in the report work")
 	w.annotateCRD(guest, alteredCRD)
 	code, report = w.crds()
 	w.Expect(code).To(gomega.Equal(2))
@@ -142,7 +143,7 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.Eventually(func() int { code, _ := w.crds(); return code }).Should(gomega.Equal(0))
 }
 
-// What is read of the reports: an own reading of the JSON, as a script has it.
+// The fields that the test reads from the reports. It parses the JSON independently, as a script would.
 type (
 	crdsReported struct {
 		CRDs         []crdReported
@@ -150,8 +151,8 @@ type (
 		UnknownKinds []string
 	}
 	crdReported struct {
-		Name                                string
-		Owner                               ownerReported
+		Name                               string
+		Owner                              ownerReported
 		Content, Verdict, Reason, NextStep string
 	}
 	ownerReported  struct{ Kind, Name string }
@@ -178,7 +179,7 @@ func (r crdsReported) verdict(name string) string {
 	return ""
 }
 
-// crdsOutput runs the command with the guest's kubeconfig; other flags win.
+// crdsOutput runs the command with the guest's kubeconfig. Other flags have precedence.
 func (w *world) crdsOutput(others ...string) (code int, out, errOut string) {
 	w.Helper()
 	var stdout, stderr bytes.Buffer
@@ -214,10 +215,10 @@ func (w *world) takeovers(others ...string) (int, map[string]takeoverReported) {
 	return code, byName
 }
 
-// removeCRDs removes the CRDs of this story and of those before, and what protects those.
+// removeCRDs removes the CRDs of this test and of earlier ones, and their protection.
 func (w *world) removeCRDs(guest dynamic.Interface) {
 	w.Helper()
-	ctx := context.WithoutCancel(w.Context()) // in a cleanup it has ended
+	ctx := context.WithoutCancel(w.Context()) // in a clean-up, the test's context has ended
 	bindings := w.guest.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	w.Expect(bindings.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: desired.OwnerLabel})).To(gomega.Succeed())
 	names := append(crds.GatewayAPI().Names(), meshCRD)
@@ -225,14 +226,14 @@ func (w *world) removeCRDs(guest dynamic.Interface) {
 		names = append(names, r.CRD())
 	}
 	for _, name := range names {
-		_ = listObjects(ctx, guest, name) // it may not be there
+		_ = listObjects(ctx, guest, name) // it may not exist
 		w.Eventually(func() bool {
 			return apierrors.IsNotFound(guest.Resource(crdsResource).Delete(ctx, name, metav1.DeleteOptions{}))
 		}).Should(gomega.BeTrue(), name)
 	}
 }
 
-// installCRD makes a CRD under another name than hypergate's.
+// installCRD creates a CRD with a field manager other than hypergate's.
 func (w *world) installCRD(guest dynamic.Interface, u *unstructured.Unstructured) {
 	w.Helper()
 	_, err := guest.Resource(crdsResource).Create(w.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
@@ -246,7 +247,7 @@ func (w *world) annotateCRD(guest dynamic.Interface, name string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// createObject makes an object as soon as its kind is served.
+// createObject creates an object as soon as its kind is served.
 func (w *world) createObject(guest dynamic.Interface, resource string, content map[string]any) {
 	w.Helper()
 	u := &unstructured.Unstructured{Object: content}
@@ -262,7 +263,7 @@ func (w *world) createObject(guest dynamic.Interface, resource string, content m
 	}).Should(gomega.Succeed())
 }
 
-// crdVersions are the resourceVersions of all CRDs.
+// crdVersions returns the resourceVersions of all CRDs.
 func (w *world) crdVersions(guest dynamic.Interface) map[string]string {
 	w.Helper()
 	out := map[string]string{}
@@ -274,7 +275,7 @@ func (w *world) crdVersions(guest dynamic.Interface) map[string]string {
 	return out
 }
 
-// lookingOn is a kubeconfig of somebody who may look at everything, or at nothing, and change nothing.
+// lookingOn returns a kubeconfig of a user who can read everything, or nothing, and cannot write.
 func (w *world) lookingOn(everything bool) string {
 	w.Helper()
 	user := w.cfg.Revision + "-stranger"
@@ -292,7 +293,7 @@ func (w *world) lookingOn(everything bool) string {
 	return path
 }
 
-// withField is a CRD of which each version has a further field in its spec.
+// withField returns a CRD with an additional field in the spec of each version.
 func withField(u *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, v := range versions {
@@ -302,7 +303,7 @@ func withField(u *unstructured.Unstructured, name string) *unstructured.Unstruct
 	return u
 }
 
-// mesh is a CRD of the Gateway API's experiments, which istiod does not know.
+// mesh returns an experimental CRD of the Gateway API that istiod does not know.
 func mesh() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": meshCRD},

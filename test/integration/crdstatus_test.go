@@ -16,9 +16,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestCRDsAreToldOf: in the status of a class, and in the metrics without one. A condition that holds no more goes, and somebody else's stays.
+// TestCRDsAreToldOf checks the report about CRDs in the status of a class, and in the metrics without a class.
+// hypergate removes a condition that no longer applies, and keeps the conditions of others.
 func TestCRDsAreToldOf(t *testing.T) {
-	w := newWorldOn(t, takePairAlone(t)) // all hypergates of a process show their metrics in one place
+	w := newWorldOn(t, takePairAlone(t)) // all hypergates in a process share one metrics registry
 	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
 	w.removeCRDs(guest)
 	w.Cleanup(func() { w.removeCRDs(guest) })
@@ -38,7 +39,7 @@ func TestCRDsAreToldOf(t *testing.T) {
 		`"lastTransitionTime":"2026-11-21T12:00:00Z"}]}}`), metav1.PatchOptions{FieldManager: "pilot-discovery"}, "status")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 
-	t.Log("an object that istiod ignores comes, and goes")
+	t.Log("an object that istiod ignores is created and deleted")
 	w.installCRD(guest, mesh())
 	w.createObject(guest, "xmeshes", map[string]any{"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XMesh", "metadata": map[string]any{"name": "mesh"}})
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "UnsupportedFieldsInUse") }).Should(gomega.And(
@@ -54,7 +55,7 @@ func TestCRDsAreToldOf(t *testing.T) {
 	_ = shownMetrics(t)
 	w.Expect(w.guestRequests.count()).To(gomega.Equal(count), "who asks for metrics asks the guest nothing")
 
-	t.Log("a command says what to do, and it helps")
+	t.Log("the reported command works")
 	_, err = guest.Resource(crdsResource).Patch(t.Context(), alteredCRD, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"false"}}}`),
 		metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -62,7 +63,7 @@ func TestCRDsAreToldOf(t *testing.T) {
 		haveStatus(metav1.ConditionTrue, "MixedOwnership"), gomega.HaveField("Message", gomega.ContainSubstring(alteredCRD+": left alone"))))
 }
 
-// shownMetrics are hypergate's metrics, a line each.
+// shownMetrics returns hypergate's metrics, one per line.
 func shownMetrics(t *testing.T) string {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

@@ -22,7 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// TestCRDsInTrouble: what nobody but a person can mend. The two stories share a guest.
+// TestCRDsInTrouble checks problems that only a person can solve. The two parts share a guest.
 func TestCRDsInTrouble(t *testing.T) {
 	w := newCRDWorld(t)
 	writesThatAreRefusedForEver(w)
@@ -34,10 +34,11 @@ const (
 	grpcCRD = "grpcroutes.gateway.networking.k8s.io"
 )
 
-// writesThatAreRefusedForEver: one CRD may not be written, one is not valid, and the names of one are another's. Each is told with its cause, nothing
-// else waits for them, they are tried again ever more seldom, and each is as it should be when its cause is gone.
+// writesThatAreRefusedForEver checks three CRDs: one that hypergate is not allowed to write, one that is invalid, and
+// one whose names belong to another CRD. hypergate reports each with its cause, does not delay other work, and
+// retries with increasing intervals. When the causes are gone, it corrects all three.
 func writesThatAreRefusedForEver(w *crdWorld) {
-	w.Log("a CRD to adopt, with annotations that leave no room for another one")
+	w.Log("a CRD to adopt, with annotations that leave no room for another annotation")
 	full := minusField(w.wanted(httpCRD), "hostnames")
 	room := 256<<10 - len("filler") - len(crds.ManageAnnotation) - len("true")
 	for key, value := range full.GetAnnotations() {
@@ -51,11 +52,11 @@ func writesThatAreRefusedForEver(w *crdWorld) {
 	annotations["filler"] = strings.Repeat("x", room)
 	full.SetAnnotations(annotations)
 	w.create(full, "helm")
-	w.Log("a CRD of another name that has the kind GRPCRoute")
+	w.Log("a CRD with another name that has the kind GRPCRoute")
 	other := minimalCRD("calls.gateway.networking.k8s.io", "GRPCRoute", "v1", "Namespaced")
 	other.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, it is a test"})
 	w.create(other, "somebody")
-	w.Log("and who may write all CRDs but one")
+	w.Log("and a user who can write all CRDs except one")
 	user := "limited-" + w.cfg.Revision
 	w.allowInGuest(user, rulesBut(refCRD, w.all()))
 	unlimited := w.guestConfig
@@ -85,7 +86,7 @@ func writesThatAreRefusedForEver(w *crdWorld) {
 	w.guestConfig = unlimited
 }
 
-// rulesBut allow what hypergate needs in the guest, but to write one CRD.
+// rulesBut returns rules for everything that hypergate needs in the guest, except writing one CRD.
 func rulesBut(one string, all []string) []rbacv1.PolicyRule {
 	names := []string{}
 	for _, name := range all {
@@ -107,7 +108,8 @@ func rulesBut(one string, all []string) []rbacv1.PolicyRule {
 	}
 }
 
-// theConversionWebhookIsDead of what decides whether anything is installed, when hypergate starts: nothing is done, and istiod keeps its token.
+// theConversionWebhookIsDead checks a failed conversion webhook at the start of hypergate. It concerns the object
+// that decides if anything is installed. hypergate changes nothing, and istiod keeps its token.
 func theConversionWebhookIsDead(w *crdWorld) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = clock
@@ -116,7 +118,7 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.Expect(unstructured.SetNestedSlice(mode.Object, append(versionsOf(mode), renamed(versionsOf(mode)[0], "v1")), "spec", "versions")).To(gomega.Succeed())
 	w.create(mode, "openshift")
 
-	w.Log("an object that is stored in another version than it is read in, and nobody who converts it")
+	w.Log("an object is stored in another version than hypergate reads, and nothing converts it")
 	w.storeIn(openshift, "v1")
 	group := schema.GroupResource{Group: "operator.openshift.io", Resource: "ingresses"}
 	w.storeUnreadable(&unstructured.Unstructured{Object: map[string]any{
@@ -134,7 +136,7 @@ func theConversionWebhookIsDead(w *crdWorld) {
 		[]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.IstiodName() + "/token"}))
 	w.Expect(strings.Count(w.log.String(), "The guest answers, but what decides what is installed cannot be listed")).To(gomega.Equal(1))
 
-	w.Log("it converts again")
+	w.Log("the conversion works again")
 	w.patch(openshift, `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
 	w.Eventually(func() error {
 		_, err := w.dynamic.Resource(role).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
@@ -142,7 +144,8 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	}).Should(gomega.Succeed(), "nothing else is needed")
 }
 
-// storeIn makes a version of a CRD the one in which objects are stored, and serves it, with a conversion webhook that nobody answers.
+// storeIn makes a version of a CRD the storage version and serves it, with a conversion webhook at which nothing
+// listens.
 func (w *crdWorld) storeIn(name, version string) {
 	w.Helper()
 	w.Eventually(func() error {
@@ -173,15 +176,15 @@ func versionsOf(u *unstructured.Unstructured) []any {
 	return all
 }
 
-// renamed is a version of a CRD under another name; objects are not stored in it.
+// renamed returns a version of a CRD with another name, which is not the storage version.
 func renamed(version any, name string) any {
 	out := maps.Clone(version.(map[string]any))
 	out["name"], out["storage"] = name, false
 	return out
 }
 
-// storeUnreadable makes an object anew until it is stored in a version from which nobody converts it: the API server takes a moment to see that the
-// CRD says so.
+// storeUnreadable creates an object repeatedly until it is stored in a version from which nothing can convert it. The
+// API server needs some time to see the change of the CRD.
 func (w *crdWorld) storeUnreadable(u *unstructured.Unstructured, stored, read dynamic.ResourceInterface) {
 	w.Helper()
 	w.Eventually(func() error {

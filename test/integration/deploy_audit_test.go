@@ -13,16 +13,17 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 )
 
-// grantsRole is the name of the roles that hypergate has only to hand them on to istiod.
+// grantsRole is the name of the roles that hypergate has only to grant them to istiod.
 const grantsRole = "hypergate-guest-grants"
 
-// lookupsRole is the name of the role that hypergate needs only where the guest has OLM, OpenShift's configuration, or CRDs of others.
+// lookupsRole is the name of the role that hypergate needs only if the guest has OLM, OpenShift's configuration, or
+// CRDs of others.
 const lookupsRole = "hypergate-guest-lookups"
 
-// publishRole is the name of the role that hypergate needs for the ways of publishing istiod, of which there is one at a time.
+// publishRole is the name of the role for the publish strategies. hypergate uses one strategy at a time.
 const publishRole = "hypergate-publish"
 
-// role is a Role, or a ClusterRole when it has no namespace.
+// role is a Role, or a ClusterRole if it has no namespace.
 type role = audit.Role
 
 func rolesOf(t *testing.T, objects []*unstructured.Unstructured) []role {
@@ -34,7 +35,7 @@ func rolesOf(t *testing.T, objects []*unstructured.Unstructured) []role {
 	return roles
 }
 
-// istiodRoles are what hypergate grants istiod in the guest.
+// istiodRoles returns the roles that hypergate grants to istiod in the guest.
 func (d *deployed) istiodRoles() []role {
 	d.Helper()
 	cluster, err := d.guest.RbacV1().ClusterRoles().Get(d.Context(), d.cfg.IstiodName(), metav1.GetOptions{})
@@ -44,7 +45,8 @@ func (d *deployed) istiodRoles() []role {
 	return []role{{Name: cluster.Name, Rules: cluster.Rules}, {Name: namespaced.Name, Namespace: namespaced.Namespace, Rules: namespaced.Rules}}
 }
 
-// checkGrants: hypergate holds what it grants istiod, because it must, and in those roles no more.
+// checkGrants checks that hypergate's grant roles contain exactly the permissions that it grants to istiod. hypergate
+// must hold these to be able to grant them.
 func (d *deployed) checkGrants(granted []role) {
 	d.Helper()
 	var held []role
@@ -58,7 +60,7 @@ func (d *deployed) checkGrants(granted []role) {
 	}
 }
 
-// checkAudit: each permission of hypergate's was needed, and no request needed more.
+// checkAudit checks that hypergate needed each of its permissions, and that no request needed more.
 func (d *deployed) checkAudit() {
 	d.Helper()
 	if d.cfg.Topology == desired.TopologyStandalone {
@@ -81,13 +83,13 @@ func (d *deployed) checkUse(where string, roles []role, side desired.Side) {
 			always = append(always, r)
 		}
 	}
-	// The log's last lines may come a moment after the answers.
+	// The log's last lines may be written shortly after the answers.
 	d.Eventually(func() []string { return audit.Lines(audit.Unused(always, d.requests(side), audit.Request.Needed)) }).
 		Should(gomega.BeEmpty(), where+"permissions that hypergate did without")
 	d.checkBeyond(where, roles, side)
 }
 
-// checkBeyond: no request needed more than the roles.
+// checkBeyond checks that no request needed more permissions than the roles have.
 func (d *deployed) checkBeyond(where string, roles []role, side desired.Side) {
 	d.Helper()
 	own := slices.DeleteFunc(slices.Clone(roles), func(r role) bool { return r.Name == grantsRole })
@@ -95,11 +97,11 @@ func (d *deployed) checkBeyond(where string, roles []role, side desired.Side) {
 	d.Expect(audit.Beyond(own, d.requests(side))).To(gomega.BeEmpty(), where+"requests beyond hypergate's own roles")
 }
 
-// requests are hypergate's on a side.
+// requests returns hypergate's requests on a side.
 func (d *deployed) requests(side desired.Side) []audit.Request {
 	d.Helper()
 	read, err := audit.Read(d.logs[side], d.users[side])
 	d.Expect(err).NotTo(gomega.HaveOccurred())
-	// A story before has asked in hypergate's name what it may do; see nothingOutsideItsNamespace.
+	// An earlier test used hypergate's identity to query its permissions. See nothingOutsideItsNamespace.
 	return slices.DeleteFunc(read, func(r audit.Request) bool { return r.Resource == "selfsubjectrulesreviews" })
 }

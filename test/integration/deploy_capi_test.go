@@ -19,8 +19,9 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// deployedForClusterAPI is the story of TestDeploy in the namespace of a Cluster, where nothing of HyperShift's is served: hypergate's rights in the guest are those of
-// deploy/hosted/guest, and its kubeconfig is in the Secret that deploy/cluster-api lets it read.
+// deployedForClusterAPI is TestDeploy in the namespace of a Cluster, without any CRD of HyperShift. hypergate's
+// permissions in the guest are those of deploy/hosted/guest. Its kubeconfig is in the Secret that deploy/cluster-api
+// allows it to read.
 func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	t.Helper()
 	g := hang.Gomega(t)
@@ -42,13 +43,15 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	_, err = d.mgmt.CoreV1().Secrets(deployedMgmtNamespace).Create(t.Context(), secret, metav1.CreateOptions{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	d.looksAtCRDs(own.Mgmt.Config)
-	// The story before, in the same namespace, has left its Lease: making one is among the permissions that are to be used.
+	// The test before used the same namespace and left its Lease. The permission to create a Lease must be used, so
+	// the Lease is deleted.
 	g.Expect(d.mgmt.CoordinationV1().Leases(deployedMgmtNamespace).Delete(t.Context(), "hypergate-"+deployedRevision, metav1.DeleteOptions{})).To(
 		gomega.Or(gomega.Succeed(), gomega.Satisfy(apierrors.IsNotFound)))
 	d.tell()
 }
 
-// looksAtCRDs runs hypergate crds with what hypergate's pod has there: its account on the management cluster, and the name of the Secret.
+// looksAtCRDs runs hypergate crds with the settings of hypergate's pod: its account on the management cluster, and
+// the name of the Secret.
 func (d *deployed) looksAtCRDs(management *rest.Config) {
 	d.Helper()
 	var out, errOut bytes.Buffer
@@ -56,6 +59,6 @@ func (d *deployed) looksAtCRDs(management *rest.Config) {
 		"crds", "--management-kubeconfig=" + d.kubeconfig(management, deployedMgmtNamespace), "--namespace=" + deployedMgmtNamespace,
 		"--guest-kubeconfig-secret=guest1-kubeconfig", "--revision=" + deployedRevision,
 	}, &out, &errOut)
-	d.Expect(code).To(gomega.BeElementOf(0, 2), errOut.String()) // the stories before have left CRDs
+	d.Expect(code).To(gomega.BeElementOf(0, 2), errOut.String()) // the tests before left CRDs
 	d.Expect(out.String()).To(gomega.ContainSubstring("gateways.gateway.networking.k8s.io"))
 }

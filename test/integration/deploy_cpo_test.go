@@ -26,7 +26,8 @@ import (
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
-// checkComponent: what HyperShift's framework makes of deploy/cpo is valid, and the control plane operator may make it. It returns the objects.
+// checkComponent checks that the objects which HyperShift's framework renders from deploy/cpo are valid, and that the
+// control plane operator can create them. It returns the objects.
 func checkComponent(t *testing.T, own *planes.Pair) []*unstructured.Unstructured {
 	t.Helper()
 	addition := operatorAddition(t)
@@ -56,7 +57,7 @@ func checkComponent(t *testing.T, own *planes.Pair) []*unstructured.Unstructured
 	return append(slices.Clone(objects), addition)
 }
 
-// operatorAddition is what deploy/cpo asks to add to the control plane operator's Role.
+// operatorAddition returns the rules that deploy/cpo adds to the control plane operator's Role.
 func operatorAddition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(deployDir, "cpo", "control-plane-operator-role.yaml"))
@@ -71,8 +72,8 @@ func operatorAddition(t *testing.T) *unstructured.Unstructured {
 	return u
 }
 
-// checkOperatorGrants: a real API server lets the control plane operator make hypergate's Role once its own has what deploy/cpo asks to add, and
-// not before; and nothing is asked that is not needed for that.
+// checkOperatorGrants checks that a real API server lets the control plane operator create hypergate's Role if, and
+// only if, its own Role has the rules of deploy/cpo. Each of these rules must be necessary.
 func checkOperatorGrants(t *testing.T, admin *rest.Config, objects []*unstructured.Unstructured, addition *unstructured.Unstructured) {
 	t.Helper()
 	user := deploy.UserOf(deployedMgmtNamespace, "control-plane-operator")
@@ -111,7 +112,7 @@ func checkOperatorGrants(t *testing.T, admin *rest.Config, objects []*unstructur
 	if err := create(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "namespaces") || !strings.Contains(err.Error(), "networkpolicies") {
 		t.Errorf("without the addition: %v", err)
 	}
-	for i := range added.Rules { // all but one of them
+	for i := range added.Rules { // with all but one of them
 		with, others := own, slices.Concat(added.Rules[:i], added.Rules[i+1:])
 		with.Rules = slices.Concat(own.Rules, others)
 		apply(&with)
@@ -140,7 +141,7 @@ func unstructuredOf(t *testing.T, o any) *unstructured.Unstructured {
 	return u
 }
 
-// serveRoutesOn installs OpenShift's own CRD of Routes on a cluster, until the end of the test.
+// serveRoutesOn installs OpenShift's own CRD of Routes on a cluster until the end of the test.
 func serveRoutesOn(t *testing.T, config *rest.Config) {
 	t.Helper()
 	g := hang.Gomega(t)

@@ -33,7 +33,7 @@ import (
 
 const deployDir = "../../deploy"
 
-// render is what kubectl apply -k would apply.
+// render returns the objects that kubectl apply -k would apply.
 func render(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	out, err := deploy.Render(dir)
@@ -43,8 +43,8 @@ func render(t *testing.T, dir string) []*unstructured.Unstructured {
 	return out
 }
 
-// checkManifests: what deploy/ renders is valid, all of deploy/ is rendered, no role is broader than it looks, and the pods keep the rules. It
-// leaves the namespaces that deploy/ expects to find.
+// checkManifests checks that the objects of deploy/ are valid, that every file is part of a kustomization, that no
+// role is too broad, and that the pods follow the rules. It leaves behind the namespaces that deploy/ requires.
 func checkManifests(t *testing.T, own *planes.Pair) {
 	t.Helper()
 	prepare(t, own)
@@ -52,7 +52,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 	for _, test := range []struct {
 		dir     string
 		servers []*planes.Plane
-		scope   string // the one namespace, or empty
+		scope   string // the only namespace, or empty
 	}{
 		{"hosted/example", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"hosted/guest", []*planes.Plane{own.Guest}, ""},
@@ -94,8 +94,9 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 	checkPorts(t)
 }
 
-// checkEveryFolder: each kustomization of deploy/, also those that only others build on, is what a real API server takes without an unknown or a
-// doubled field. Where one is for is not asked: all kinds are everywhere. A kind that comes with a CRD needs that one installed here first.
+// checkEveryFolder checks that a real API server accepts each kustomization of deploy/ without unknown or duplicate
+// fields. This includes the bases. It applies all of them to the same cluster, because all kinds are served there. A
+// kind of a CRD needs an installed CRD first.
 func checkEveryFolder(t *testing.T, own *planes.Pair) {
 	t.Helper()
 	folders := 0
@@ -117,7 +118,7 @@ func checkEveryFolder(t *testing.T, own *planes.Pair) {
 	if err != nil || folders < 10 {
 		t.Errorf("%d folders: %v", folders, err)
 	}
-	t.Log("and it would say so")
+	t.Log("the check detects an unknown field")
 	for field, spoil := range map[string]func(spec map[string]any){
 		"spec.replics":                func(spec map[string]any) { spec["replics"] = int64(1) },
 		"spec.template.spec.hostNets": func(spec map[string]any) { _ = unstructured.SetNestedField(spec, true, "template", "spec", "hostNets") },
@@ -135,7 +136,8 @@ func checkEveryFolder(t *testing.T, own *planes.Pair) {
 	}
 }
 
-// inNamespace gives a base's objects, and those whom its roles are bound to, the namespace that an overlay would.
+// inNamespace sets the namespace that an overlay would set, on a base's objects and on the subjects of its role
+// bindings.
 func inNamespace(objects []*unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
 	for _, u := range objects {
 		if u.GetNamespace() == "" && !strings.HasPrefix(u.GetKind(), "Cluster") {
@@ -154,7 +156,7 @@ func inNamespace(objects []*unstructured.Unstructured, namespace string) []*unst
 	return objects
 }
 
-// prepare makes what deploy/ expects to find: namespaces, which admit only restricted pods, and HyperShift's priority class.
+// prepare creates what deploy/ requires: namespaces that admit only restricted pods, and HyperShift's priority class.
 func prepare(t *testing.T, own *planes.Pair) {
 	t.Helper()
 	namespace := func(config *rest.Config, name string) {
@@ -166,7 +168,7 @@ func prepare(t *testing.T, own *planes.Pair) {
 		}
 	}
 	namespace(own.Mgmt.Config, deployedMgmtNamespace)
-	namespace(own.Mgmt.Config, deployedGuestNamespace) // standalone
+	namespace(own.Mgmt.Config, deployedGuestNamespace) // for standalone
 	namespace(own.Guest.Config, deployedGuestNamespace)
 	_, err := kubernetes.NewForConfigOrDie(own.Mgmt.Config).SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "hypershift-control-plane"}, Value: 100000000,
@@ -176,7 +178,7 @@ func prepare(t *testing.T, own *planes.Pair) {
 	}
 }
 
-// written are the objects in the files of deploy/, as kind and name.
+// written returns the objects in the files of deploy/, as kind and name.
 func written(t *testing.T) []string {
 	t.Helper()
 	out := map[string]bool{}
@@ -204,7 +206,7 @@ func written(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// refuseBroad refuses rules that give more than they say.
+// refuseBroad refuses rules that give more permissions than they seem to.
 func refuseBroad(t *testing.T, r role) {
 	t.Helper()
 	for _, rule := range r.Rules {
@@ -225,8 +227,9 @@ func refuseBroad(t *testing.T, r role) {
 	}
 }
 
-// checkPod checks what HyperShift's own tests ask of each pod in a control plane's namespace (hypershift test/e2e/util/util.go), and what its
-// framework gives a pod of that kind (support/controlplane-component/defaults.go). Most of it is good practice elsewhere, too.
+// checkPod checks the requirements of HyperShift's tests on each pod in a control plane's namespace (hypershift
+// test/e2e/util/util.go). It also checks the properties that HyperShift's framework gives a pod of this kind
+// (support/controlplane-component/defaults.go). Most of them are good practice elsewhere, too.
 func checkPod(t *testing.T, d *appsv1.Deployment, hosted bool) {
 	t.Helper()
 	pod, labels := d.Spec.Template.Spec, d.Spec.Template.Labels
@@ -267,7 +270,7 @@ func checkPod(t *testing.T, d *appsv1.Deployment, hosted bool) {
 	}
 }
 
-// checkCRDNames: the CRDs that hypergate may write are those that it brings.
+// checkCRDNames checks that hypergate's permission to write CRDs covers exactly the CRDs that it installs.
 func checkCRDNames(t *testing.T) {
 	t.Helper()
 	want := crds.GatewayAPI().Names()
@@ -284,7 +287,7 @@ func checkCRDNames(t *testing.T) {
 	}
 }
 
-// checkPorts: the containers' ports are hypergate's defaults.
+// checkPorts checks that the containers' ports are hypergate's defaults.
 func checkPorts(t *testing.T) {
 	t.Helper()
 	help := startHypergate(t, []string{"run", "--help"})
@@ -303,7 +306,7 @@ func checkPorts(t *testing.T) {
 	}
 }
 
-// deploymentOf is the one Deployment of a list, or nil.
+// deploymentOf returns the only Deployment in a list, or nil.
 func deploymentOf(t *testing.T, objects []*unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
 	for _, u := range objects {

@@ -1,4 +1,6 @@
-// Package integration has the stories that two real API servers are enough for: what is applied where, what a drifted object costs, what
-// happens when a side refuses or goes away. Nothing runs on these clusters, so a test plays the Deployment controller where istiod must be
-// available; the stories with a real istiod are in test/e2e. A few stories run at the same time, each on two clusters that are its own meanwhile.
+// Package integration contains the tests that need only two real API servers. They check which objects are applied
+// where, what repairs cost, and what happens when a side refuses requests or is down.
+//
+// Nothing runs on these clusters. If istiod must be available, a test simulates the Deployment controller. Tests with
+// a real istiod are in test/e2e. A few tests run in parallel, each with two clusters of its own.
 package integration

@@ -56,13 +56,13 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// setUp lets as many stories run at once as there are pairs. The API servers, of which there are a dozen then, do most of the work of all stories, and a
-// third of theirs is to collect garbage: they get some more memory instead.
+// setUp sets the number of parallel tests to the number of pairs. The API servers (about a dozen) do most of the work
+// of all tests. They would spend a third of it on garbage collection, so they get more memory instead.
 func setUp() error {
 	return errors.Join(flag.Set("test.parallel", strconv.Itoa(atOnce)), os.Setenv("GOGC", "300"), os.Setenv("GOMEMLIMIT", "600MiB"))
 }
 
-// world is one story's part of the two clusters.
+// world is one test's part of the two clusters.
 type world struct {
 	*testing.T
 	gomega.Gomega
@@ -73,31 +73,31 @@ type world struct {
 	gateway                 gatewayclient.GatewayV1Interface
 	mgmtConfig, guestConfig *rest.Config
 	loadGuest               func() (*rest.Config, error)
-	// ownMgmt is a management cluster of the story's own, where it has one.
+	// ownMgmt is the test's own management cluster, if it has one.
 	ownMgmt       *rest.Config
 	mgmtRequests  *requests
 	guestRequests *requests
 	caOverlap     time.Duration
 	clock         clock.PassiveClock
 	reporting     controller.Reporting
-	// elects: the controller holds its Lease while it works.
+	// elects makes the controller hold its Lease while it works.
 	elects bool
 	// health is the address of the health checks.
 	health string
-	// log is what the controller logged.
+	// log is the controller's log.
 	log logged
 }
 
-// worlds numbers the stories.
+// worlds counts the worlds, to give each a number.
 var worlds atomic.Int32
 
-// newWorld is a story, which runs beside others.
+// newWorld returns a world for a test that runs in parallel with others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorldOn(t, takePair(t))
 }
 
-// newWorldOn is one on a pair that the test has already.
+// newWorldOn returns a world on a pair that the test already has.
 func newWorldOn(t *testing.T, pair *planes.Pair) *world {
 	t.Helper()
 	n := worlds.Add(1)
@@ -137,7 +137,8 @@ func (w *world) createNamespace(client kubernetes.Interface, name string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// run starts the controller and returns what stops it and waits for its end. It stops at the end of the test at the latest.
+// run starts the controller. The returned function stops it and waits for its end. At the end of the test, it stops
+// in any case.
 func (w *world) run() func() {
 	w.Helper()
 	cancel, ended := w.tryRun()
@@ -167,7 +168,8 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 	return cancel, ended
 }
 
-// testWriter keeps the controller's log, and puts what counts of it into the test's. Nothing comes after what the test failed of: that is what one looks for.
+// testWriter keeps the controller's log and copies the important lines to the test's log. It copies nothing after the
+// test has failed, so that the failure stays the last line.
 type testWriter struct {
 	t    *testing.T
 	kept *logged
@@ -184,7 +186,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func isDebug(line string) bool { return strings.Contains(line, "level=DEBUG") }
 
-// isManagers says that a line is one of those that controller-runtime logs with each start and stop.
+// isManagers reports whether a line is one that controller-runtime logs at each start and stop.
 func isManagers(line string) bool {
 	_, message, _ := strings.Cut(line, "msg=")
 	return slices.ContainsFunc([]string{"Starting EventSource", "Starting Controller", "Starting workers", "Stopping and waiting", "Shutdown signal", "All workers", "Wait completed"},
@@ -194,11 +196,11 @@ func isManagers(line string) bool {
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
-	// over: the test has ended, and a watch may say its last words after that.
+	// over means that the test has ended. A watch may still log after that.
 	over bool
 }
 
-// lines are those that are told whatever the level is.
+// lines returns the lines above the debug level.
 func (l *logged) lines() []string {
 	return slices.DeleteFunc(strings.Split(l.String(), "\n"), isDebug)
 }
@@ -209,7 +211,7 @@ func (l *logged) end() {
 	l.over = true
 }
 
-// String is everything that was logged.
+// String returns the whole log.
 func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,7 +224,7 @@ func (w *world) createClass(name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(w.cfg.ControllerName)},
 	}
-	// The CRD may have come a moment ago.
+	// The CRD may have been installed just before.
 	w.Eventually(func() error {
 		_, err := w.gateway.GatewayClasses().Create(w.Context(), class, metav1.CreateOptions{})
 		return err
@@ -235,7 +237,7 @@ func (w *world) deleteClass(name string) {
 	w.Expect(w.gateway.GatewayClasses().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// condition is a condition of a class, or nil.
+// condition returns a condition of a class, or nil.
 func (w *world) condition(class, kind string) *metav1.Condition {
 	got, err := w.gateway.GatewayClasses().Get(w.Context(), class, metav1.GetOptions{})
 	if err != nil {
@@ -244,7 +246,7 @@ func (w *world) condition(class, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(got.Status.Conditions, kind)
 }
 
-// istiod is istiod's Deployment, or nil.
+// istiod returns istiod's Deployment, or nil.
 func (w *world) istiod() *appsv1.Deployment {
 	d, err := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	if err != nil {
@@ -253,7 +255,7 @@ func (w *world) istiod() *appsv1.Deployment {
 	return d
 }
 
-// playIstiod writes what the Deployment controller would: that istiod is available, or not.
+// playIstiod writes the status that the Deployment controller would write if istiod is available or not.
 func (w *world) playIstiod(status corev1.ConditionStatus) {
 	w.Helper()
 	w.Eventually(func() error {
@@ -274,7 +276,8 @@ func (w *world) playIstiod(status corev1.ConditionStatus) {
 	}).Should(gomega.Succeed())
 }
 
-// playGarbageCollector lets a Deployment that is deleted in the foreground go, as if its pods were gone.
+// playGarbageCollector removes the finalizers of a Deployment that is deleted in the foreground, as if its pods were
+// gone.
 func playGarbageCollector(ctx context.Context, client kubernetes.Interface, namespace string) {
 	deployments := client.AppsV1().Deployments(namespace)
 	changes, err := deployments.Watch(ctx, metav1.ListOptions{})
@@ -288,7 +291,7 @@ func playGarbageCollector(ctx context.Context, client kubernetes.Interface, name
 	}
 }
 
-// install brings the world to the state where everything is applied and istiod is said to be available.
+// install creates a class and waits until everything is applied and istiod is reported as available.
 func (w *world) install(class string) {
 	w.Helper()
 	w.createClass(class)
@@ -298,20 +301,21 @@ func (w *world) install(class string) {
 	w.settle()
 }
 
-// settle waits until the controller has come to rest.
+// settle waits until the controller is idle.
 func (w *world) settle() {
 	w.Helper()
 	w.rests(20)
 }
 
-// rests waits until the controller makes no request while the test makes so many to each API server, 20 ms apart. On a machine that is busy those take
-// longer, as what the controller has to do does: so it is not taken to rest because it was held up. After a minute of rest, twenty rounds are enough.
+// rests waits until the controller makes no request during a number of rounds. In each round, the test makes one
+// request to each API server. Rounds are 20 ms apart. On a busy machine, the rounds take longer, as the controller's
+// work does, so a delayed controller does not look idle. After one idle minute, twenty rounds are enough.
 func (w *world) rests(rounds int) {
 	w.Helper()
 	before, quiet, since := -1, 0, time.Now()
 	w.Eventually(func() int {
 		for _, client := range []kubernetes.Interface{w.mgmt, w.guest} {
-			_, _ = client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{}) // any answer will do, or none
+			_, _ = client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{}) // the answer does not matter
 		}
 		if now := w.mgmtRequests.count() + w.guestRequests.count(); now != before {
 			before, quiet, since = now, 0, time.Now()
@@ -337,17 +341,17 @@ func (c *movedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func (c *movedClock) move(by time.Duration) { c.ahead.Add(int64(by)) }
 
-// requests counts what a client sends, but watches.
+// requests counts the requests of a client, except watches.
 type requests struct {
 	mu  sync.Mutex
 	all []string
-	// at is when each was sent.
+	// at holds the time of each request.
 	at []time.Time
-	// refused counts the answers that a client is not known, watches among them.
+	// refused counts the 401 answers, including those to watches.
 	refused int
 }
 
-// unauthorized is how often the server did not know the client.
+// unauthorized returns the number of 401 answers.
 func (r *requests) unauthorized() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -369,7 +373,7 @@ func (r *requests) add(line string) {
 	r.at = append(r.at, time.Now())
 }
 
-// firstWrite is when the first write after the first n requests was sent.
+// firstWrite returns the time of the first write after the first n requests.
 func (r *requests) firstWrite(n int) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -381,7 +385,7 @@ func (r *requests) firstWrite(n int) time.Time {
 	return time.Time{}
 }
 
-// since are the requests after the first n.
+// since returns the requests after the first n.
 func (r *requests) since(n int) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -394,7 +398,7 @@ func (r *requests) count() int {
 	return len(r.all)
 }
 
-// writes are those of a list that change something.
+// writes returns the requests in a list that change something.
 func writes(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
 		return strings.HasPrefix(s, http.MethodGet) || strings.Contains(s, "dryRun=All")

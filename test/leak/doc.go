@@ -1,20 +1,25 @@
-// Package leak searches everything that a guest holds for what only the management side may know: each object of its API, managed fields and
-// events included; each key and value in its etcd; and etcd's database as a file, where what was deleted or overwritten still is for a while.
+// Package leak searches all data of a guest for secrets of the management side. It searches each object of the
+// guest's API with managed fields and events, and each key and value in its etcd. It also searches etcd's database
+// file, which keeps deleted and overwritten data for some time.
 //
-// It is a proof that shares no code with what it is about: the check in package desired, which refuses a plan that leaks, looks at what
-// hypergate is about to write. This looks at what is there, whoever wrote it: hypergate, istiod, or a server of the guest that was told something.
+// The search shares no code with the check in package desired that refuses a plan that leaks. That check inspects
+// what hypergate is about to write. This package inspects the existing data, whether hypergate, istiod or another
+// component of the guest wrote it.
 //
-// A secret is found as it is, in base64 at each of its three alignments (with both alphabets), in base64 of that, and in hexadecimal digits.
-// A key is also found by each line of its PEM and by its secret number alone, a token by its signature, a certificate by its signature.
+// A secret is found in plain form, in base64 at each of its three alignments (with both alphabets), in base64 of
+// base64, and in hexadecimal. A key is also found by each line of its PEM and by its secret number alone. A token and
+// a certificate are also found by their signatures.
 //
-// # What it does not show
+// # Limits
 //
-//   - What is shorter than eight bytes is not looked for, and is listed. Nor is a secret that was cut, compressed, encrypted or hashed.
-//   - It is about what the guest stores. What istiod sends to gateways is not stored, nor are the guest's logs, its audit logs and its metrics, nor
-//     what a gateway logs of its configuration.
-//   - etcd's history reaches back to its last compaction (the API server asks for one every five minutes), and beyond that as far as pages of the
-//     file were not used again. Its write-ahead log is not read.
-//   - What is looked for is what was seen: the Secrets that the namespace of the hosted control plane had while they were watched. A key that
-//     never was in a Secret, like that of a mesh root, which is thrown away once it has signed, is not looked for.
-//   - A name is a leak where no letter or digit is next to it.
+//   - A value shorter than eight bytes is not searched for, but is listed. A secret that was cut, compressed, encrypted
+//     or hashed is not found.
+//   - Only data that the guest stores is searched. This excludes what istiod sends to gateways, the guest's logs, audit
+//     logs and metrics, and what a gateway logs about its configuration.
+//   - etcd's history reaches back to its last compaction (the API server requests one every five minutes). Older data is
+//     found only in pages of the file that were not reused. The write-ahead log is not read.
+//   - Only observed values are searched for: the Secrets in the namespace of the hosted control plane while they were
+//     watched. A key that was never in a Secret is not searched for. One example is the key of a mesh root, which is
+//     deleted after it has signed.
+//   - A name counts as a leak only if no letter or digit is next to it.
 package leak

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// page is how many objects, or keys, are asked for at once.
+// page is the number of objects or keys per request.
 const page = "500"
 
-// Objects are all objects of an API server, of every resource that can be listed, as the server writes them.
+// Objects returns all objects of an API server, of every listable resource, as JSON of the server.
 func Objects(ctx context.Context, config *rest.Config) ([]Entry, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -88,9 +88,9 @@ func listAll(ctx context.Context, client rest.Interface, gv schema.GroupVersion,
 	}
 }
 
-// Keys are all keys of an etcd and their values, read through the JSON gateway that etcd has beside its own protocol.
+// Keys returns all keys of an etcd and their values. It uses etcd's JSON gateway.
 func Keys(ctx context.Context, endpoint string) ([]Entry, error) {
-	all := []byte{0} // as a beginning, and as an end
+	all := []byte{0} // as start key and as end key, this means all keys
 	var out []Entry
 	for from := all; ; {
 		var answer struct {
@@ -109,7 +109,7 @@ func Keys(ctx context.Context, endpoint string) ([]Entry, error) {
 			return nil, fmt.Errorf("reading the keys of etcd: %w", err)
 		}
 		for _, kv := range answer.KVs {
-			// Between key and value is what is in neither.
+			// A zero byte separates key and value, so that no match spans both.
 			out = append(out, Entry{"etcd: " + string(kv.Key), slices.Concat(kv.Key, []byte("\x00"), kv.Value)})
 			from = append(slices.Clone(kv.Key), 0)
 		}
@@ -119,7 +119,7 @@ func Keys(ctx context.Context, endpoint string) ([]Entry, error) {
 	}
 }
 
-// File is the database of an etcd as it lies on its disk, history and unused pages included.
+// File returns the database file of an etcd, including history and unused pages.
 func File(ctx context.Context, endpoint string) (Entry, error) {
 	body, err := post(ctx, endpoint+"/v3/maintenance/snapshot", map[string]any{})
 	if err != nil {
@@ -146,7 +146,8 @@ func File(ctx context.Context, endpoint string) (Entry, error) {
 	}
 }
 
-// post asks etcd's JSON gateway; the caller closes the body. Bytes are base64 in its JSON, as they are in Go's.
+// post sends a request to etcd's JSON gateway. The caller closes the body. In this JSON, bytes are base64, as in Go's
+// JSON.
 func post(ctx context.Context, url string, question any) (io.ReadCloser, error) {
 	data, err := json.Marshal(question)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	name  = "clusters-guest1"
 )
 
-// key is a new private key in PEM, and the same in another encoding.
+// key returns a new private key in PEM, in two encodings.
 func key(tb testing.TB) (ec, pkcs8 string) {
 	tb.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -112,7 +112,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestWhatIsPublicIsNotLookedFor.
+// TestWhatIsPublicIsNotLookedFor checks that certificates are not searched for.
 func TestWhatIsPublicIsNotLookedFor(t *testing.T) {
 	secrets := leak.NewSecrets()
 	public := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(strings.Repeat("certificate", 20))}))
@@ -128,7 +128,7 @@ func TestWhatIsPublicIsNotLookedFor(t *testing.T) {
 	}
 }
 
-// TestSecretsGrow: what is added after a search is found by the next.
+// TestSecretsGrow checks that a search finds values that were added after an earlier search.
 func TestSecretsGrow(t *testing.T) {
 	secrets, entry := leak.NewSecrets(), leak.Entry{Data: []byte("the second secret")}
 	secrets.Add("first", []byte("the first secret"))
@@ -141,7 +141,7 @@ func TestSecretsGrow(t *testing.T) {
 	}
 }
 
-// TestErrorsOfEtcdAreErrors, and not an etcd that holds nothing.
+// TestErrorsOfEtcdAreErrors checks that errors of etcd are not mistaken for an empty etcd.
 func TestErrorsOfEtcdAreErrors(t *testing.T) {
 	for what, answer := range map[string]http.HandlerFunc{
 		"not found": http.NotFound,

@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// Entry is something that a guest holds.
+// Entry is a piece of data in a guest.
 type Entry struct {
-	// Where says what it is.
+	// Where describes the location of the data.
 	Where string
 	Data  []byte
 }
 
-// Finding is a secret that was found. It has the secret's name, and not the secret.
+// Finding is a secret that was found. It contains the secret's name, but not the secret.
 type Finding struct{ Name, Form, Where string }
 
-// String is for the message of a test.
+// String returns the finding as text for a test's message.
 func (f Finding) String() string { return fmt.Sprintf("%s, %s, in %s", f.Name, f.Form, f.Where) }
 
-// form is one way to write an atom.
+// form is one encoding of an atom.
 type form struct {
 	text       string
 	name, kind string
@@ -34,11 +34,12 @@ type form struct {
 // index finds forms by their first eight bytes.
 type index struct {
 	forms map[uint64][]form
-	// maybe has a bit for the lower sixteen bits of each first eight bytes: most places of a text need no look into the map.
+	// maybe has a bit for the lower sixteen bits of each form's first eight bytes. So most positions of a text need
+	// no lookup in the map.
 	maybe [1 << 16]bool
 }
 
-// Search looks through entries and returns what it finds, each once per entry.
+// Search searches entries and returns its findings. A finding occurs once per entry.
 func (s *Secrets) Search(entries ...Entry) []Finding {
 	ix := s.built()
 	found := map[Finding]bool{}
@@ -48,7 +49,7 @@ func (s *Secrets) Search(entries ...Entry) []Finding {
 	return slices.SortedFunc(maps.Keys(found), func(a, b Finding) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// hint is which key of etcd stands before a place in its file.
+// hint names the last etcd key before a position in etcd's file.
 func hint(data []byte, at int) string {
 	const near, longest = 1 << 16, 200
 	before := data[max(0, at-near):at]
@@ -63,7 +64,7 @@ func hint(data []byte, at int) string {
 	return " behind " + string(key)
 }
 
-// built is the index of all atoms.
+// built returns the index of all atoms. It builds the index if it is missing.
 func (s *Secrets) built() *index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ func (s *Secrets) built() *index {
 				continue
 			}
 			head := binary.BigEndian.Uint64([]byte(f.text))
-			ix.maybe[uint16(head)] = true //nolint:gosec // the lower bits are what is asked for
+			ix.maybe[uint16(head)] = true //nolint:gosec // only the lower bits are needed
 			ix.forms[head] = append(ix.forms[head], f)
 		}
 	}
@@ -85,7 +86,7 @@ func (s *Secrets) built() *index {
 	return ix
 }
 
-// formsOf are the ways to write an atom.
+// formsOf returns all encodings of an atom.
 func formsOf(text string, a atom) []form {
 	out := []form{{text, a.name, "plain", a.word}}
 	add := func(kind string, texts ...string) {
@@ -101,7 +102,8 @@ func formsOf(text string, a atom) []form {
 	return out
 }
 
-// alignments are what a text is in base64 when it begins at any byte of something longer, without the characters that its neighbours share.
+// alignments returns the base64 forms of a text at each byte offset within a longer text. Characters that also encode
+// neighbouring bytes are left out.
 func alignments(text string) []string {
 	out := make([]string, 0, 3)
 	for offset := range 3 {
@@ -116,7 +118,7 @@ func (ix *index) search(data []byte, found func(form, int)) {
 	var head uint64
 	for i, c := range data {
 		head = head<<8 | uint64(c)
-		if i < shortest-1 || !ix.maybe[uint16(head)] { //nolint:gosec // the lower bits are what is asked for
+		if i < shortest-1 || !ix.maybe[uint16(head)] { //nolint:gosec // only the lower bits are needed
 			continue
 		}
 		at := i - shortest + 1

@@ -15,10 +15,10 @@ import (
 	"sync"
 )
 
-// shortest is how long a byte string must be to be looked for.
+// shortest is the minimum length of a byte string that is searched for.
 const shortest = 8
 
-// Secrets are byte strings that a guest must not hold. It is safe for concurrent use.
+// Secrets are byte strings that a guest must not contain. Secrets is safe for concurrent use.
 type Secrets struct {
 	mu      sync.Mutex
 	atoms   map[string]atom
@@ -26,17 +26,18 @@ type Secrets struct {
 	index   *index
 }
 
-// atom is a byte string that gives a secret away.
+// atom is a byte string that reveals a secret.
 type atom struct {
 	name string
-	// word is whether it counts only where no letter or digit is next to it.
+	// word means that a match counts only if no letter or digit is next to it.
 	word bool
 }
 
-// NewSecrets are none.
+// NewSecrets returns an empty set.
 func NewSecrets() *Secrets { return &Secrets{atoms: map[string]atom{}, skipped: map[string]bool{}} }
 
-// Add adds a value, whatever it is: text, a PEM bundle, a token, a kubeconfig. What of it is public, certificates and public keys, is left out.
+// Add adds a value of any kind: text, a PEM bundle, a token or a kubeconfig. It leaves out the public parts, which
+// are certificates and public keys.
 func (s *Secrets) Add(name string, value []byte) {
 	for _, secret := range secretsIn(value) {
 		s.add(name, secret, false)
@@ -46,7 +47,7 @@ func (s *Secrets) Add(name string, value []byte) {
 // AddName adds a name or an address.
 func (s *Secrets) AddName(what, value string) { s.add(what, []byte(value), true) }
 
-// AddCertificates adds certificates, which by themselves would be public.
+// AddCertificates adds certificates, which Add would leave out as public.
 func (s *Secrets) AddCertificates(what string, bundle []byte) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
@@ -54,7 +55,8 @@ func (s *Secrets) AddCertificates(what string, bundle []byte) {
 			continue
 		}
 		s.add(what, cert.Signature, false)
-		// The lines before it may be like those of another certificate: names, times. The last full one is the signature's.
+		// The earlier lines may be equal to those of another certificate (names, times). The last full line contains
+		// the signature.
 		if lines := fullLines(block); len(lines) > 0 {
 			s.add(what, []byte(lines[len(lines)-1]), false)
 		}
@@ -75,14 +77,14 @@ func (s *Secrets) add(name string, value []byte, word bool) {
 	}
 }
 
-// Skipped are the names of what is too short to be looked for.
+// Skipped returns the names of the values that are too short for a search.
 func (s *Secrets) Skipped() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.skipped))
 }
 
-// Names are the names of all that is looked for.
+// Names returns the names of all values that are searched for.
 func (s *Secrets) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,12 +100,13 @@ var (
 	base64Run = regexp.MustCompile(`[A-Za-z0-9+/]{64,}={0,2}`)
 )
 
-// secretsIn are the byte strings that give a value away: the value, unless it is public; the keys in it; the signatures of the tokens in it.
+// secretsIn returns the byte strings that reveal a value: the value itself, unless it is public, the keys in it, and
+// the tokens in it with their signatures.
 func secretsIn(value []byte) [][]byte {
 	rest, keys := takePEM(value)
 	rest = bytes.TrimSpace(rest)
 	if len(rest) == 0 && len(keys) == 0 {
-		return nil // public through and through
+		return nil // entirely public
 	}
 	out := append([][]byte{bytes.TrimSpace(value)}, keys...)
 	for _, match := range jwt.FindAllSubmatch(value, -1) {
@@ -117,7 +120,8 @@ func secretsIn(value []byte) [][]byte {
 	return out
 }
 
-// takePEM takes PEM blocks out of a value: it returns the rest, and what gives away those that are keys.
+// takePEM removes PEM blocks from a value. It returns the rest, and the byte strings that reveal the keys among the
+// blocks.
 func takePEM(value []byte) (rest []byte, keys [][]byte) {
 	for {
 		begin := bytes.Index(value, []byte("-----BEGIN "))
@@ -140,7 +144,7 @@ func takePEM(value []byte) (rest []byte, keys [][]byte) {
 	}
 }
 
-// fullLines are the full lines of a PEM block.
+// fullLines returns the full lines of a PEM block.
 func fullLines(block *pem.Block) []string {
 	var out []string
 	for line := range strings.Lines(string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))) {

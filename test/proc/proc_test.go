@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// parentEnv makes the test binary start a child, print its process id and wait.
+// parentEnv makes the test binary start a child, print its process ID and wait.
 const parentEnv = "HYPERGATE_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -44,9 +44,9 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	g.Expect(os.ReadFile(cmdline)).To(gomega.ContainSubstring("sleep"))
 
 	g.Expect(parent.Process.Kill()).To(gomega.Succeed())
-	_ = parent.Wait() // its error is the kill
+	_ = parent.Wait() // the error is that it was killed
 	g.Eventually(func() string {
-		data, _ := os.ReadFile(cmdline) // absent or empty: gone
+		data, _ := os.ReadFile(cmdline) // absent or empty: the process has ended
 		return string(data)
 	}).Should(gomega.BeEmpty())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// Settled is what look notes once it notes the same twice, every so often.
+// Settled calls look at the given interval until two results in a row are equal, and returns the result.
 func Settled(g gomega.Gomega, every time.Duration, look func() map[string]string) map[string]string {
 	last := look()
 	g.Eventually(func() string {
@@ -20,8 +20,8 @@ func Settled(g gomega.Gomega, every time.Duration, look func() map[string]string
 	return last
 }
 
-// Compare says how what is noted after something was done differs from what was noted before. What must be among the latter is named, so that nobody takes
-// notes of nothing for a proof.
+// Compare returns the differences between the notes before and after an operation. The objects in among must be in
+// the notes from before, because a comparison of empty notes proves nothing.
 func Compare(before, after map[string]string, among []string) error {
 	var errs []error
 	for _, part := range among {

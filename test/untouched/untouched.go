@@ -1,4 +1,5 @@
-// Package untouched tells, for tests about neighbours, whether anything of a cluster was written meanwhile: it notes of every object what changes with it.
+// Package untouched checks that a test did not change objects of others in a cluster. It notes a value for every
+// object that changes with the object.
 package untouched
 
 import (
@@ -17,18 +18,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Scope says which objects are noted, and how.
+// Scope defines which objects are noted, and how.
 type Scope struct {
-	// But is a namespace that is left out, with what is in it and cluster-wide objects of its name. Empty: none.
+	// But is a namespace that is left out, with its content and with cluster-scoped objects of the same name. Empty
+	// means none.
 	But string
-	// Nodes: the cluster has nodes and controllers. They write some objects while nobody does anything; of those, all else is noted.
+	// Nodes means that the cluster has nodes and controllers. They write some objects all the time, so only the other
+	// fields of these objects are noted.
 	Nodes bool
 }
 
-// Note adds, under prefix and GROUP/RESOURCE NAMESPACE/NAME, what changes with each object: its resourceVersion, or a digest of what is noted of it.
+// Note adds a value for each object, with the key prefix + "GROUP/RESOURCE NAMESPACE/NAME". The value is its
+// resourceVersion, or a digest of the noted fields.
 func Note(ctx context.Context, config *rest.Config, scope Scope, prefix string, into map[string]string) error {
 	config = rest.CopyConfig(config)
-	config.WarningHandler = rest.NoWarnings{} // that a kind is deprecated
+	config.WarningHandler = rest.NoWarnings{} // warnings about deprecated kinds
 	resources, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
@@ -47,7 +51,7 @@ func Note(ctx context.Context, config *rest.Config, scope Scope, prefix string, 
 			return err
 		}
 		for _, resource := range list.APIResources {
-			if resource.Name == "events" || resource.Name == "ipaddresses" { // one is there for each Service
+			if resource.Name == "events" || resource.Name == "ipaddresses" { // each Service has an IPAddress
 				continue
 			}
 			found, err := client.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
@@ -69,13 +73,13 @@ const leases = "coordination.k8s.io/leases"
 
 func (s Scope) leavesOut(resource string, o *unstructured.Unstructured) bool {
 	if resource == leases && o.GetNamespace() == metav1.NamespaceSystem {
-		return true // the API server's own
+		return true // the API server's own Leases
 	}
 	return s.But != "" && (o.GetNamespace() == s.But || o.GetNamespace() == "" && o.GetName() == s.But)
 }
 
-// noteOf is the resourceVersion, or a digest without what kubelets and controllers write while nobody does anything: how pods are, and when somebody
-// renewed a Lease.
+// noteOf returns the resourceVersion, or a digest of an object. The digest leaves out the fields that kubelets and
+// controllers write all the time: the state of pods, and the renewal time of Leases.
 func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 	busy := []string{leases, "/nodes", "/pods", "/endpoints", "apps/deployments", "apps/replicasets", "apps/statefulsets", "discovery.k8s.io/endpointslices"}
 	if !s.Nodes || !slices.Contains(busy, resource) {
@@ -89,7 +93,7 @@ func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 	}
 	text, err := json.Marshal(o.Object)
 	if err != nil {
-		return err.Error() // it came as JSON
+		return err.Error() // impossible: the object came as JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -21,7 +21,8 @@ import (
 	"github.com/hypergate/hypergate/test/xds"
 )
 
-// TestGatewayIsServed follows one gateway's proxy: it gets its certificate, its listeners, routes, endpoints and TLS key, and each change.
+// TestGatewayIsServed follows one gateway's proxy. It gets its certificate, its listeners, routes, endpoints and TLS
+// key, and all changes.
 func TestGatewayIsServed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts etcd, kube-apiserver and istiod")
@@ -70,7 +71,7 @@ func TestGatewayIsServed(t *testing.T) {
 		waitFor(ctx, t, dial(ctx, t, options), func(c *xds.Config) error { return reaches(c, 443, "10.128.0.7:8080", "10.128.0.8:8080") })
 	})
 	t.Run("at rest nothing is pushed, and waiting ends in time", func(t *testing.T) {
-		// An acknowledgement that istiod does not take for one is answered with another push, without end.
+		// If istiod does not recognise an acknowledgement, it sends another push, without end.
 		hang.Gomega(t).Eventually(func() int {
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 			defer cancel()
@@ -87,10 +88,10 @@ func TestGatewayIsServed(t *testing.T) {
 	}
 }
 
-// refusal is a connection that must fail; these show that the client and istiod verify each other.
+// refusal is a connection that must fail. The refusals show that the client and istiod verify each other.
 type refusal struct {
 	change     func(*xds.Options)
-	audience   string // of the token; empty for istiod's own
+	audience   string // of the token; empty means istiod's own audience
 	code       codes.Code
 	message    string
 	atDialling bool
