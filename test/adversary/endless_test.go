@@ -21,9 +21,9 @@ const (
 	mostAnonymous = 64 << 20
 )
 
-// TestEndlessList checks that hypergate limits what it reads. The guest's administrator runs an aggregated API server
-// that streams GatewayClasses of another controller without end: as a list, as a list of large objects, or as events
-// after the list.
+// TestEndlessList checks that hypergate limits what it reads. The guest's administrator runs an aggregated API
+// server. It streams GatewayClasses of another controller without end: as a list, as a list of large objects, or as
+// events after the list.
 //
 // hypergate reads up to a limit, reports the limit, pauses, and recovers without help.
 func TestEndlessList(t *testing.T) {

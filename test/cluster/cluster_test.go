@@ -95,7 +95,7 @@ func imagesWork(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
 	t.Helper()
 	ctx, mgmt := t.Context(), clientFor(g, c.Mgmt)
 	create := func(pod *corev1.Pod) {
-		g.Eventually(func() error { // the namespace's service account may not exist yet
+		g.Eventually(func() error { // the namespace's service account might not exist yet
 			_, err := mgmt.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 			return err
 		}).Should(gomega.Succeed())

@@ -14,10 +14,10 @@
 //
 // # Invariants
 //
-//   - Everything that the node creates (processes, pods, mounts, bridges, firewall rules, data) is in the namespaces and
-//     ends with process 1. Process 1 ends with the process that called Start, unless Detach is set.
-//   - Outside there are only one veth pair with one route, one cgroup folder per hierarchy and one state folder. All are
-//     named after the run. Stop removes them. The next Start of the same name removes those of a crashed run.
+//   - Everything that the node creates (processes, pods, mounts, bridges, firewall rules, data) is in the namespaces
+//     and ends with process 1. Process 1 ends with the process that called Start, unless Detach is set.
+//   - Outside there are only one veth pair with one route, one cgroup folder per hierarchy and one state folder. All
+//     are named after the run. Stop removes them. The next Start of the same name removes those of a crashed run.
 //   - Two runs with different names share nothing. Each has its own /16 (see network).
 //   - The machine's sysctls, firewall and disks are not changed, except for the state folder.
 package cluster

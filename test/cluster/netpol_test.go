@@ -134,7 +134,7 @@ func (n *network) pod(namespace, name string) *corev1.Pod {
 			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(15021)}}},
 		}},
 	}}
-	n.g.Eventually(func() error { // the namespace's service account may not exist yet
+	n.g.Eventually(func() error { // the namespace's service account might not exist yet
 		_, err := n.mgmt.CoreV1().Pods(namespace).Create(n.t.Context(), pod, metav1.CreateOptions{})
 		return err
 	}).Should(gomega.Succeed())

@@ -20,23 +20,24 @@ import (
 	"github.com/hypergate/hypergate/test/xds"
 )
 
-// agent is a gateway's proxy of a fleet. As in a pod, the roots come later than the ConfigMap changes.
+// agent is the proxy of a gateway in a fleet. As in a pod, the roots arrive some time after the change of the
+// ConfigMap.
 type agent struct {
 	name string
-	// to is how it reaches istiod, without roots and certificate.
+	// to are the options for the connection to istiod, without roots and certificate.
 	to    xds.Options
 	mount *mount
-	// lag is how much later it sees a change of its mount, renew how often it renews its certificate.
+	// lag is the delay until the agent sees a change of its mount. renew is the interval of its certificate renewals.
 	lag, renew time.Duration
 
-	// mu guards what follows.
+	// mu protects the fields below.
 	mu          sync.Mutex
 	certificate *xds.Certificate
 	connected   bool
 	tally       tally
 }
 
-// run works until ctx ends.
+// run runs the agent until ctx ends.
 func (a *agent) run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -45,7 +46,7 @@ func (a *agent) run(ctx context.Context) {
 		return
 	}
 	working.Go(func() {
-		// A fleet does not renew all at once.
+		// The agents of a fleet do not renew at the same time.
 		for next := rand.N(a.renew); pause(ctx, next); next = a.renew {
 			if !a.until(ctx, a.certify) {
 				return
@@ -72,7 +73,7 @@ func (a *agent) run(ctx context.Context) {
 	}
 }
 
-// until tries until something succeeds, and notes each failure; false when ctx ended first.
+// until retries until a call succeeds, and records each failure. It returns false if ctx ends first.
 func (a *agent) until(ctx context.Context, try func(context.Context) error) bool {
 	for ctx.Err() == nil {
 		err := try(ctx)
@@ -82,23 +83,24 @@ func (a *agent) until(ctx context.Context, try func(context.Context) error) bool
 		if ctx.Err() == nil {
 			a.failed(err)
 		}
-		pause(ctx, 500*time.Millisecond+rand.N(time.Second)) // as Envoy's first waits
+		pause(ctx, 500*time.Millisecond+rand.N(time.Second)) // like Envoy's first backoffs
 	}
 	return false
 }
 
-// pause says whether ctx went on.
+// pause waits and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
-	case <-time.After(d): // a period, or a wait before the next try
+	case <-time.After(d): // a period, or a wait before the next attempt
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// options are how it reaches istiod with what it has now. It shows its certificate besides its token, which is more than an agent does by default:
-// so istiod's trust in what was issued is tried, too.
+// options returns the options for istiod with the agent's current state. The agent sends its certificate in addition
+// to its token. This is more than an agent does by default, so that istiod's trust in issued certificates is also
+// tested.
 func (a *agent) options() xds.Options {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,7 +114,7 @@ func (a *agent) options() xds.Options {
 
 const answerTimeout = 10 * time.Second
 
-// certify gets a certificate.
+// certify requests a certificate.
 func (a *agent) certify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -127,7 +129,7 @@ func (a *agent) certify(ctx context.Context) error {
 	return nil
 }
 
-// dial opens a stream. It is open when it brought configuration.
+// dial opens a stream. The stream counts as open when it has received configuration.
 func (a *agent) dial(ctx context.Context) (*xds.Client, error) {
 	stream, err := xds.Dial(ctx, a.options())
 	if err != nil {
@@ -149,7 +151,7 @@ func (a *agent) opened(after time.Duration) {
 	a.tally.longest = max(a.tally.longest, after)
 }
 
-// broke notes the end of a stream, which is to be expected when istiod rolls.
+// broke records the end of a stream, which is expected when istiod rolls out.
 func (a *agent) broke(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +168,7 @@ func (a *agent) isConnected() bool {
 	return a.connected
 }
 
-// failed notes an attempt that failed.
+// failed records a failed attempt.
 func (a *agent) failed(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +183,7 @@ func (a *agent) said(err error) string {
 	return fmt.Sprintf("%s %s: %v", time.Now().Format(time.TimeOnly), a.name, err)
 }
 
-// trusts says whether it has a stream, trusts this root and no other, and holds a certificate of it.
+// trusts reports whether the agent has a stream, trusts only this root, and has a certificate from it.
 func (a *agent) trusts(root string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,16 +199,16 @@ func (a *agent) trusts(root string) bool {
 	return err == nil
 }
 
-// alert is what TLS says of the other side's refusal of a certificate.
+// alert matches the TLS error when the other side refuses a certificate.
 var alert = regexp.MustCompile(`tls: .*certificate`)
 
-// distrusts says whether a failure is one of trust: a certificate that one side does not accept, or an identity that istiod does not.
+// distrusts reports whether a failure is one of trust: a side refuses a certificate, or istiod refuses an identity.
 func distrusts(err error) bool {
 	code := status.Code(err)
 	return strings.Contains(err.Error(), "x509") || alert.MatchString(err.Error()) || code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
-// mount is the ConfigMap of the roots, and when it changed.
+// mount is the ConfigMap of the roots with its history.
 type mount struct {
 	mu       sync.Mutex
 	versions []mounted
@@ -217,7 +219,7 @@ type mounted struct {
 	roots string
 }
 
-// follow looks at it until ctx ends. What cannot be read stays as it was, as in a pod.
+// follow reads the ConfigMap until ctx ends. If a read fails, the content stays the same, as in a pod.
 func (m *mount) follow(ctx context.Context, read func() (string, error)) {
 	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		roots, err := read()
@@ -236,7 +238,7 @@ func (m *mount) known() bool {
 	return len(m.versions) > 0
 }
 
-// asOf is what it held at a time, and the first that it held for times before.
+// asOf returns the content at a given time. For times before the first version, it returns the first version.
 func (m *mount) asOf(at time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,7 +250,7 @@ func (m *mount) asOf(at time.Time) string {
 	return m.versions[0].roots
 }
 
-// TestFailuresOfTrust: what counts as one, and what does not.
+// TestFailuresOfTrust checks which errors count as failures of trust.
 func TestFailuresOfTrust(t *testing.T) {
 	for text, want := range map[string]bool{
 		`rpc error: code = Unavailable desc = connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"`: true,

@@ -21,15 +21,16 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// maxGeneration is how often HyperShift's tests let a Deployment of a control plane change (EnsureNoRapidDeploymentRollouts).
+// maxGeneration is the limit of HyperShift's tests for the generation of a control plane's Deployment
+// (EnsureNoRapidDeploymentRollouts).
 const maxGeneration = 10
 
-// citizens are hypergate's and istiod's Deployments and pods, each as it was seen last, of all that were there while the stories were told.
+// citizens holds the last state of all Deployments and pods of hypergate and istiod that existed during the stories.
 type citizens struct {
 	mu          sync.Mutex
 	deployments map[string]*appsv1.Deployment
 	pods        map[string]*corev1.Pod
-	// broken are HyperShift's rules that a Deployment broke at any time.
+	// broken are the violations of HyperShift's rules at any time.
 	broken []string
 }
 
@@ -44,13 +45,13 @@ func watchCitizens(t *testing.T, w *world.World) *citizens {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the clean-up ends it
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // ended by the clean-up
 	factory.StartWithContext(ctx)
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
 	return c
 }
 
-// saw takes note of a Deployment or a pod.
+// saw records a Deployment or a pod.
 func (c *citizens) saw(obj any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +68,7 @@ func (c *citizens) saw(obj any) {
 	}
 }
 
-// look takes note of what is there now: a watch may be late, after an outage by half a minute.
+// look records the current state, because a watch may be late, by half a minute after an outage.
 func (c *citizens) look(t *teller) {
 	t.Helper()
 	deployments, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{})
@@ -82,7 +83,7 @@ func (c *citizens) look(t *teller) {
 	}
 }
 
-// judge notes the rules that a Deployment breaks.
+// judge records the rules that a Deployment breaks.
 func (c *citizens) judge(d *appsv1.Deployment) {
 	for _, broken := range hypershift.Broken(d, hypershift.ControlPlane{Namespace: d.Namespace}, d.Name == deploy.Account) {
 		if line := d.Name + ": " + broken; !slices.Contains(c.broken, line) {
@@ -91,8 +92,8 @@ func (c *citizens) judge(d *appsv1.Deployment) {
 	}
 }
 
-// goodCitizens: what HyperShift's tests ask of the pods of a control plane at the end of a cluster's life holds for what ran. Standalone, no HyperShift
-// is there to ask, but nobody wants restarts or roll-outs there either.
+// goodCitizens checks the rules of HyperShift's tests for the pods of a control plane at the end of a cluster's life.
+// The standalone topology has no HyperShift, but restarts and rollouts are checked there too.
 func goodCitizens(t *teller) {
 	c := t.citizens
 	c.look(t)
@@ -115,7 +116,7 @@ func goodCitizens(t *teller) {
 		return
 	}
 	t.Expect(c.broken).To(gomega.BeEmpty())
-	t.Log("the namespace admits no others than restricted pods")
+	t.Log("the namespace admits only restricted pods")
 	_, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).Create(t.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "unrestricted"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: world.ProxyImage}}},

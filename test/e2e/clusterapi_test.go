@@ -25,7 +25,8 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// TestClusterAPI has clusters of its own, where there is no HostedControlPlane: a Cluster of Cluster API and the Secret of its contract are all that hypergate needs.
+// TestClusterAPI has its own clusters without a HostedControlPlane. hypergate needs only a Cluster of Cluster API and
+// the Secret of its contract.
 func TestClusterAPI(t *testing.T) {
 	teller := alone(t, world.Options{Name: "e2e-capi", Folder: world.ClusterAPI})
 	clusterAPI(teller)
@@ -64,7 +65,7 @@ func alone(t *testing.T, options world.Options) *teller {
 	return teller
 }
 
-// clusterAPI: what hypergate made goes with the Cluster, by the garbage collector of the management cluster.
+// clusterAPI checks that the management cluster's garbage collector deletes hypergate's objects with the Cluster.
 func clusterAPI(t *teller) {
 	const name = "guest1"
 	clusters := t.serveClusters()
@@ -72,7 +73,7 @@ func clusterAPI(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	h := t.start("--guest-api-peers=pods:app=kube-apiserver")
 	t.Expect(h.Ready(t.step(), "readyz/management")).To(gomega.Succeed())
-	t.Log("the kubeconfig comes, then the control plane is initialized")
+	t.Log("the kubeconfig is created, then the control plane is initialized")
 	secret := t.contractSecret(name)
 	_, err = t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Create(t.ctx, secret, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -91,7 +92,7 @@ func clusterAPI(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(proxy.Close()).To(gomega.Succeed())
 
-	t.Log("the Cluster is deleted: all that hypergate made on the management side goes with it, and it writes nothing in the guest")
+	t.Log("the Cluster is deleted: hypergate's objects on the management side are deleted with it, and hypergate writes nothing in the guest")
 	deleted := time.Now()
 	t.Expect(clusters.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Expect(patchCluster(t.ctx, clusters, name, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
@@ -120,7 +121,8 @@ func patchCluster(ctx context.Context, clusters dynamic.ResourceInterface, name,
 	return err
 }
 
-// contractSecret has a kubeconfig of hypergate's account in the guest, with the address at which pods reach it.
+// contractSecret returns a Secret with a kubeconfig of hypergate's account in the guest. Its address is the one that
+// pods use.
 func (t *teller) contractSecret(name string) *corev1.Secret {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -133,7 +135,7 @@ func (t *teller) contractSecret(name string) *corev1.Secret {
 	return secret
 }
 
-// istiodsOwner is the kind and name of what owns istiod's Deployment.
+// istiodsOwner returns the kind and name of the owner of istiod's Deployment.
 func (t *teller) istiodsOwner() string {
 	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 	if err != nil || len(d.OwnerReferences) != 1 {
@@ -142,7 +144,7 @@ func (t *teller) istiodsOwner() string {
 	return d.OwnerReferences[0].Kind + " " + d.OwnerReferences[0].Name
 }
 
-// ownedOnMgmt are some of the objects that hypergate makes on the management side: those that are there.
+// ownedOnMgmt returns the existing ones of some objects that hypergate creates on the management side.
 func (t *teller) ownedOnMgmt() []string {
 	var out []string
 	there := func(what string, err error) {

@@ -21,7 +21,8 @@ const (
 	manage           = "gateway.hypergate.dev/manage"
 )
 
-// platformCRD is a CRD of OpenShift's or OLM's with nothing in it: what matters of those is that an object exists, and what it says.
+// platformCRD is a CRD of OpenShift or OLM that accepts any content. The tests need only the existence and the
+// content of objects.
 const platformCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -37,7 +38,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// servePlatform makes the guest serve a resource of the platform's, until the story ends.
+// servePlatform makes the guest serve a resource of the platform until the story ends.
 func (t *teller) servePlatform(group, resource, kind, scope string) dynamic.NamespaceableResourceInterface {
 	t.Helper()
 	t.Expect(t.ApplyObject(t.step(), decode(t, fmt.Sprintf(platformCRD, resource, group, kind, scope))[0])).To(gomega.Succeed())
@@ -49,20 +50,20 @@ func (t *teller) crds() dynamic.ResourceInterface {
 	return t.GuestDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"))
 }
 
-// patchCRD is a merge patch of a CRD by the guest's admin.
+// patchCRD sends a merge patch of a CRD as the guest's administrator.
 func (t *teller) patchCRD(name, patch string) error {
 	_, err := t.crds().Patch(t.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "guest-admin"})
 	return err
 }
 
-// addField adds a field to the schema of a CRD, as whoever edits it might.
+// addField adds a field to the schema of a CRD, as an administrator might.
 func (t *teller) addField(name string) error {
 	patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/added","value":{"type":"string"}}]`
 	_, err := t.crds().Patch(t.ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldManager: "guest-admin"})
 	return err
 }
 
-// hasField says whether a CRD has that field.
+// hasField reports whether a CRD has that field.
 func (t *teller) hasField(name string) (bool, error) {
 	got, err := t.crds().Get(t.ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -77,7 +78,7 @@ func (t *teller) hasField(name string) (bool, error) {
 	return has, err
 }
 
-// crdsReady waits until the class says this of the CRDs.
+// crdsReady waits until the class's condition CRDsReady has this reason and this text.
 func (t *teller) crdsReady(reason, part string) {
 	t.Helper()
 	t.Eventually(func() *metav1.Condition { return t.condition("CRDsReady") }).
@@ -97,30 +98,30 @@ func (t *teller) condition(kind string) *metav1.Condition {
 	return &metav1.Condition{}
 }
 
-// protectedCRDs: the guest's admin changes and deletes a CRD by accident, and on purpose.
+// protectedCRDs has the guest's administrator change and delete a CRD, by accident and on purpose.
 func protectedCRDs(t *teller) {
 	t.installed()
 	t.crdsReady("Managed", "")
-	t.Log("by accident: refused, with what to do instead")
+	t.Log("by accident: refused, with the correct procedure in the message")
 	t.Eventually(func() error { return t.addField(httpRoutes) }).
 		Should(gomega.MatchError(gomega.And(gomega.ContainSubstring("hypergate"), gomega.ContainSubstring(manage+"=false"))))
 	err := t.crds().Delete(t.ctx, httpRoutes, metav1.DeleteOptions{})
 	t.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(manage + "=false")))
 
-	t.Log("on purpose: the CRD is left to the admin")
+	t.Log("on purpose: hypergate releases the CRD to the administrator")
 	t.Expect(t.patchCRD(httpRoutes, `{"metadata":{"annotations":{"`+manage+`":"false"}}}`)).To(gomega.Succeed())
 	t.crdsReady("MixedOwnership", httpRoutes)
 	t.Eventually(func() error { return t.addField(httpRoutes) }).Should(gomega.Succeed())
 	t.Consistently(func() (bool, error) { return t.hasField(httpRoutes) }, "2s").Should(gomega.BeTrue())
 
-	t.Log("and back")
+	t.Log("hypergate manages it again")
 	t.Expect(t.patchCRD(httpRoutes, `{"metadata":{"annotations":{"`+manage+`":null}}}`)).To(gomega.Succeed())
 	t.Eventually(func() (bool, error) { return t.hasField(httpRoutes) }).Should(gomega.BeFalse())
 	t.crdsReady("Managed", "")
 	t.Eventually(func() error { return t.addField(httpRoutes) }).ShouldNot(gomega.Succeed())
 }
 
-// unmanaged: OpenShift's switch turns the installation off and on again, and gateways live through it.
+// unmanaged checks that OpenShift's switch turns the installation off and on again, and that gateways survive it.
 func unmanaged(t *teller) {
 	t.installed()
 	t.gateway("gw")
@@ -131,7 +132,7 @@ func unmanaged(t *teller) {
 		return decode(t, "{apiVersion: operator.openshift.io/v1alpha1, kind: Ingress, metadata: {name: cluster}, spec: {gatewayAPI: {managementMode: "+m+"}}}")[0]
 	}
 
-	t.Log("Unmanaged: istiod goes, and what it serves stays")
+	t.Log("Unmanaged: istiod is removed, and the gateways stay")
 	t.Expect(t.ApplyObject(t.step(), mode("Unmanaged"))).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionFalse)).To(gomega.Succeed())
 	t.Expect(t.condition("ControllerInstalled").Reason).To(gomega.Equal("Unmanaged"))
@@ -147,14 +148,14 @@ func unmanaged(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.trustBundle()).To(gomega.Equal(root))
 
-	t.Log("Managed again: istiod comes back with the same CA, and what was changed meanwhile is put right")
+	t.Log("Managed again: istiod comes back with the same CA, and the CRD's drift is repaired")
 	t.Expect(t.ApplyObject(t.step(), mode("Managed"))).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	t.crdsReady("Managed", "")
 	t.Expect(t.hasField(httpRoutes)).To(gomega.BeFalse())
 	t.Expect(t.trustBundle()).To(gomega.Equal(root))
 	var client *xds.Client
-	t.Eventually(func() (err error) { // istiod's Service is a new one, too
+	t.Eventually(func() (err error) { // istiod's Service is also a new one
 		client, err = t.Proxy(t.ctx, world.GuestNamespace, "gw")
 		return err
 	}).Should(gomega.Succeed())
@@ -164,7 +165,7 @@ func unmanaged(t *teller) {
 	t.Expect(ingresses.Delete(t.ctx, "cluster", metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// trustBundle are the roots that gateways trust.
+// trustBundle returns the roots that gateways trust.
 func (t *teller) trustBundle() string {
 	t.Helper()
 	got, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
@@ -172,7 +173,7 @@ func (t *teller) trustBundle() string {
 	return got.Data["root-cert.pem"]
 }
 
-// olm: OLM installs an operator that brings one of our CRDs, and removes it again.
+// olm has OLM install an operator that brings one of hypergate's CRDs, and remove it again.
 func olm(t *teller) {
 	t.installed()
 	t.crdsReady("Managed", "")
@@ -184,13 +185,13 @@ func olm(t *teller) {
 	t.Expect(t.ApplyObject(t.step(), decode(t, `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription,
   metadata: {name: servicemesh, namespace: openshift-operators, labels: {`+label+`: ""}}}`)[0])).To(gomega.Succeed())
 
-	t.Log("OLM labels the CRD, and hypergate gives way")
+	t.Log("OLM labels the CRD, and hypergate yields")
 	t.Expect(t.patchCRD(destinationRules, `{"metadata":{"labels":{"`+label+`":"","olm.managed":"true"}}}`)).To(gomega.Succeed())
 	t.crdsReady("MixedOwnership", "servicemesh in openshift-operators")
 	t.Eventually(func() error { return t.addField(destinationRules) }).Should(gomega.Succeed())
 	t.Consistently(func() (bool, error) { return t.hasField(destinationRules) }, "2s").Should(gomega.BeTrue())
 
-	t.Log("the Subscription goes, and hypergate takes over, for the label says nothing by itself")
+	t.Log("the Subscription is deleted, and hypergate takes over, because the label alone does not mean that OLM owns the CRD")
 	t.Expect(subscriptions.Namespace("openshift-operators").Delete(t.ctx, "servicemesh", metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() (bool, error) { return t.hasField(destinationRules) }).Should(gomega.BeFalse())
 	t.crdsReady("Managed", "")

@@ -1,10 +1,14 @@
-// Package e2e has the stories that need everything to be real: a node, the guest's control plane as pods on it, istiod as the pod of the
-// Deployment that hypergate applied, called by the guest's own API server, and a proxy's connection with a guest token.
+// Package e2e contains the tests that need a complete real environment. This is a node with the guest's control plane
+// as pods, and istiod as the pod of the Deployment that hypergate applied. The guest's own API server calls istiod,
+// and a proxy connects with a guest token.
 //
-// Each topology is one test with its own clusters, both at the same time; its stories run one after the other on them, and each leaves nothing
-// behind but CRDs and the namespace. hypergate runs under the accounts and roles of deploy/ and no others. The last two stories read the audit
-// logs of all before: nobody was refused anything, unless the story says that it provokes it, and istiod used all that it may.
+// Each topology is one test with its own clusters. Both tests run in parallel. The stories of a test run one after
+// the other, and each leaves behind only CRDs and the namespace. hypergate runs with the accounts and roles of
+// deploy/, and no others.
 //
-// Before them two stories have clusters of their own: a control plane that Cluster API describes, and three hosted clusters on one management
-// cluster, where a user runs Istio too.
+// The last stories read the audit logs of all earlier stories. No request was refused, except those that a story
+// provokes, and istiod used all of its permissions.
+//
+// Two further tests have their own clusters: a control plane that Cluster API describes, and three hosted clusters on
+// one management cluster where a user also runs Istio.
 package e2e

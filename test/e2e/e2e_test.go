@@ -24,16 +24,16 @@ import (
 
 func TestMain(m *testing.M) {
 	cluster.MaybeRunNode()
-	ctrllog.SetLogger(logr.Discard()) // what plays the guest's nodes
+	ctrllog.SetLogger(logr.Discard()) // the simulation of the guest's nodes logs there
 	flag.Parse()
 	os.Exit(m.Run())
 }
 
-// Limits of what a story waits for. They are for when something hangs; nothing is measured by them.
+// Timeouts of the stories. They only end a story that hangs. Nothing is measured by them.
 const (
 	storyTimeout = 10 * time.Minute
 	stepTimeout  = hang.Deadline
-	// pollOften is for moments that pass.
+	// pollOften is the polling interval for short-lived states.
 	pollOften = 5 * time.Millisecond
 )
 
@@ -49,17 +49,17 @@ func TestStandalone(t *testing.T) {
 type story struct {
 	name string
 	tell func(*teller)
-	// provokes are the requests that this story gets refused; in all others nobody may be.
+	// provokes are the refusals that this story causes. All other requests must succeed.
 	provokes []refusal
 }
 
-// refusal says whose requests an API server may answer with 403 while a story is told, and why.
+// refusal describes whose requests an API server may answer with 403 during a story, and why.
 type refusal struct {
 	whose func(*world.World) string
 	why   string
 }
 
-// common are the stories of both topologies.
+// common returns the stories of both topologies.
 func common() []story {
 	istiodsRoleGoes := refusal{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"}
 	return []story{
@@ -86,7 +86,7 @@ func common() []story {
 	}
 }
 
-// hostedOnly are the stories about two clusters.
+// hostedOnly returns the stories about two clusters.
 func hostedOnly() []story {
 	return []story{
 		{name: "the guest's API goes away and comes back", tell: guestOutage, provokes: []refusal{
@@ -105,20 +105,22 @@ func hostedOnly() []story {
 			{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"},
 		}},
 		{name: "a guest kubeconfig of the management cluster is refused", tell: sameCluster},
-		// After nothingLeaks: there is one node only, so the guest is told the address that the management API has as well.
+		// This story runs after nothingLeaks. There is only one node, so the guest gets an address that the
+		// management API also has.
 		{name: "istiod is seen where it is published, and published where it is seen", tell: published},
 	}
 }
 
-// standaloneOnly are long stories that one topology is enough for: this one has the time, while the other's outages are told.
+// standaloneOnly returns long stories for which one topology is sufficient. This topology has time for them during
+// the outages of the other one.
 func standaloneOnly() []story {
 	return []story{
-		// client-go reads a token file again after fifty seconds, and not sooner when the token is refused.
+		// client-go reads a token file again after fifty seconds, and not earlier if the token is refused.
 		{name: "istiod takes up a new token without a restart", tell: newToken},
 	}
 }
 
-// last is what the audit logs, and what was watched, say about all the stories before.
+// last returns the stories that check the audit logs and the observations of all earlier stories.
 func last() []story {
 	return []story{
 		{name: "nobody was refused anything", tell: nobodyRefused},
@@ -127,24 +129,24 @@ func last() []story {
 	}
 }
 
-// suite is what the stories of one topology leave for the last ones.
+// suite holds the results of one topology's stories for the last ones.
 type suite struct {
 	// told are the stories so far.
 	told []told
-	// granted is what istiod may do in the guest.
+	// granted are istiod's permissions in the guest.
 	granted []audit.Role
-	// citizens are what ran on the management side.
+	// citizens are the Deployments and pods on the management side.
 	citizens *citizens
 }
 
-// told is a story that was told from one moment to another, unless -run left it out.
+// told is a finished story with its start and end. ran is false if -run left it out.
 type told struct {
 	story
 	from, to time.Time
 	ran      bool
 }
 
-// teller is what a story is told with.
+// teller holds everything that a story needs.
 type teller struct {
 	*testing.T
 	gomega.Gomega
@@ -153,10 +155,10 @@ type teller struct {
 	ctx context.Context
 }
 
-// Context is the story's, with its time limit.
+// Context returns the story's context, with its timeout.
 func (t *teller) Context() context.Context { return t.ctx }
 
-// step is a context for one thing that is waited for.
+// step returns a context with the timeout for one wait.
 func (t *teller) step() context.Context {
 	ctx, cancel := context.WithTimeout(t.ctx, stepTimeout)
 	t.Cleanup(cancel)
@@ -168,7 +170,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
-	t.Parallel() // most of a story is waiting
+	t.Parallel() // a story spends most of its time waiting
 	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: topology, Binary: build(t), AsPod: true, Progress: t.Output(), Dir: artifacts(t, name)})
 	if errors.Is(err, cluster.ErrNeedsRoot) {
 		t.Skip(err)
@@ -204,7 +206,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 	}
 }
 
-// artifacts is where the logs of the run are kept, if E2E_ARTIFACTS names a folder.
+// artifacts returns the folder for the logs of the run. E2E_ARTIFACTS can name a folder that is kept.
 func artifacts(t *testing.T, name string) string {
 	t.Helper()
 	if dir := os.Getenv("E2E_ARTIFACTS"); dir != "" {
@@ -213,7 +215,7 @@ func artifacts(t *testing.T, name string) string {
 	return t.TempDir()
 }
 
-// build builds hypergate as a release is built.
+// build builds hypergate in the same way as a release.
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "hypergate")

@@ -19,25 +19,28 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// fleet is a number of gateways' proxies. Each does what istio-agent does beside Envoy: it holds a stream to istiod and opens another when that
-// breaks, renews its certificate after half of its life, and trusts the roots that its pod mounts.
+// fleet is a set of gateways' proxies. Each works like istio-agent beside Envoy. It has a stream to istiod and opens
+// another one when the stream breaks. It renews its certificate after half of its lifetime, and trusts the roots that
+// its pod mounts.
 type fleet struct {
 	agents []*agent
 	end    func()
 }
 
-// tally is what an agent went through.
+// tally holds the results of an agent.
 type tally struct {
 	streams, breaks, renewals int
-	// distrust are failures because one side did not accept the other; failures counts the others, which a later try mended, by their code.
+	// distrust are failures because one side did not trust the other. failures counts the other ones by code; a later
+	// attempt succeeded after them.
 	distrust []string
 	failures map[string]int
 	// longest is the longest time without a stream.
 	longest time.Duration
 }
 
-// fleet starts n agents and waits until all have a stream. A certificate lives as long as an overlap, as with the defaults of Istio and of
-// --ca-overlap: so it is renewed after half of that. A mount is late by up to a quarter, where a kubelet's minute is a thousandth.
+// fleet starts n agents and waits until all have a stream. The lifetime of a certificate equals the overlap, as with
+// the defaults of Istio and of --ca-overlap. So it is renewed after half of the overlap. A mount is late by up to a
+// quarter of the overlap. The delay of a real kubelet is one minute, a thousandth of the default.
 func (t *teller) fleet(n int, overlap time.Duration) *fleet {
 	t.Helper()
 	pods := t.fleetPods(n)
@@ -76,8 +79,8 @@ func (t *teller) fleet(n int, overlap time.Duration) *fleet {
 	return f
 }
 
-// fleetPods are the pods of the agents. Hosted, the guest's nodes are played, and each agent has a pod of its own; standalone a real node would have
-// to run them, and all share one.
+// fleetPods returns the pods of the agents. In the hosted topology the guest's nodes are simulated, and each agent
+// has its own pod. In the standalone topology a real node would have to run the pods, so all agents share one.
 func (t *teller) fleetPods(n int) []*corev1.Pod {
 	t.Helper()
 	model, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
@@ -87,7 +90,7 @@ func (t *teller) fleetPods(n int) []*corev1.Pod {
 	}
 	const mark = "fleet.example.com/of"
 	labels := maps.Clone(model.Labels)
-	delete(labels, "pod-template-hash") // they are nobody's: a ReplicaSet would delete what is too many
+	delete(labels, "pod-template-hash") // without an owner, because a ReplicaSet would delete surplus pods
 	labels[mark] = "gw"
 	pods := t.GuestClient.CoreV1().Pods(world.GuestNamespace)
 	ours := metav1.ListOptions{LabelSelector: mark}
@@ -123,7 +126,7 @@ func (t *teller) fleetPods(n int) []*corev1.Pod {
 	return running
 }
 
-// without are the names of the agents that do not fulfil something.
+// without returns the names of the agents that do not meet a condition.
 func (f *fleet) without(fulfils func(*agent) bool) []string {
 	var out []string
 	for _, a := range f.agents {
@@ -134,7 +137,7 @@ func (f *fleet) without(fulfils func(*agent) bool) []string {
 	return out
 }
 
-// tally is what all agents went through.
+// tally returns the combined results of all agents.
 func (f *fleet) tally() tally {
 	sum := tally{failures: map[string]int{}}
 	for _, a := range f.agents {
@@ -150,7 +153,7 @@ func (f *fleet) tally() tally {
 	return sum
 }
 
-// String counts.
+// String returns the results as text.
 func (t tally) String() string {
 	return fmt.Sprintf("%d streams opened, %d broken, the longest time without one %s; %d certificates issued; %d failures of trust; others, which a later try mended: %v",
 		t.streams, t.breaks, t.longest.Round(time.Millisecond), t.renewals, len(t.distrust), t.failures)

@@ -14,7 +14,7 @@ func guestOutage(t *teller) {
 	h := t.installed()
 	before := t.istiodPod()
 	t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
-	t.Log("the management side is still looked after, and istiod is left alone")
+	t.Log("hypergate still manages the management side, and does not change istiod")
 	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() error {
 		_, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
@@ -43,7 +43,7 @@ func mgmtOutage(t *teller) {
 	t.putsBackMgmtDrift()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 
-	t.Log("one that starts while it is away gets to work when it is back")
+	t.Log("a hypergate that starts during the outage works after it")
 	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
 	h.Kill()
 	late, err := t.Restarted(t.step(), h)
@@ -54,7 +54,7 @@ func mgmtOutage(t *teller) {
 	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled")
 }
 
-// putsBackMgmtDrift deletes an object of the management side and sees it come back.
+// putsBackMgmtDrift deletes an object on the management side and waits until hypergate restores it.
 func (t *teller) putsBackMgmtDrift() {
 	t.Helper()
 	services, name := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
@@ -85,8 +85,8 @@ func istiodAsksNoMgmt(t *teller) {
 	t.Expect(string(guestLog)).To(gomega.ContainSubstring(`"userAgent":"pilot-discovery`), "in the guest's it does")
 }
 
-// sameCluster gives hypergate the credential that such a mistake is made with: an admin's. It does so to a process beside the pod, which would
-// start it again and again.
+// sameCluster gives hypergate an administrator's credential of the management cluster as its guest kubeconfig. It
+// uses a process instead of the pod, because the kubelet would restart the pod repeatedly.
 func sameCluster(t *teller) {
 	h, err := t.StartProcess(t.ctx, "--guest-kubeconfig", t.MgmtKubeconfig)
 	t.Expect(err).NotTo(gomega.HaveOccurred())

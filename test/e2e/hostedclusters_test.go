@@ -20,13 +20,14 @@ import (
 
 const (
 	usersNamespace = "istio-system"
-	// nextIstiod and nextProxy are what an upgrade brings.
+	// nextIstiod and nextProxy are the images of an upgrade.
 	nextIstiod = "registry.example.com/pilot:next"
 	nextProxy  = "registry.example.com/proxyv2:next"
 )
 
-// TestHostedClusters has clusters of its own: three hosted ones on one management cluster, all with the same names in them, where a user runs Istio too.
-// Whatever is done to one changes no object of the others, and the guest of none says anything of another.
+// TestHostedClusters has its own clusters: three hosted clusters on one management cluster. All use the same names in
+// them, and a user runs Istio on the management cluster too. An operation on one hosted cluster must not change any
+// object of the others. No guest may contain information about another.
 func TestHostedClusters(t *testing.T) {
 	first := alone(t, world.Options{Name: "e2e-three", MoreGuests: []string{"guest2", "guest3"}, IstiodImages: []string{nextIstiod}})
 	first.runUsersIstio()
@@ -46,7 +47,7 @@ func TestHostedClusters(t *testing.T) {
 	}
 	second, third := all[1], all[2]
 	for _, one := range []*teller{first, second} {
-		one.start() // both at once
+		one.start() // both start at the same time
 		one.Expect(one.Apply(one.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	}
 	first.serves()
@@ -62,7 +63,7 @@ func TestHostedClusters(t *testing.T) {
 	second.upgrade()
 	all.unchanged("upgrading one", before, second, first, third)
 
-	t.Log("what each guest holds")
+	t.Log("the content of each guest")
 	for _, one := range all {
 		all.knowsNoOther(one)
 	}
@@ -79,7 +80,7 @@ func TestHostedClusters(t *testing.T) {
 // hostedClusters are hosted clusters on one management cluster.
 type hostedClusters []*teller
 
-// serves installs, and has a gateway that is served.
+// serves installs, and waits until istiod serves a gateway.
 func (t *teller) serves() {
 	t.Helper()
 	t.installed()
@@ -91,7 +92,7 @@ func (t *teller) serves() {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// upgrade replaces hypergate by one of another release: istiod is another's, and so are gateways.
+// upgrade replaces hypergate with one of another release, which has other images of istiod and of gateways.
 func (t *teller) upgrade() {
 	t.Helper()
 	h := t.start("--pilot-image="+nextIstiod, "--proxy-image="+nextProxy)
@@ -109,7 +110,8 @@ func (t *teller) upgrade() {
 	t.proxyOf("gw")
 }
 
-// remove uninstalls, deletes hypergate with its account and roles, and then the namespace: the hosted cluster, its API server included.
+// remove uninstalls and deletes hypergate with its account and roles. Then it deletes the namespace, which contains
+// the hosted cluster and its API server.
 func (t *teller) remove() {
 	t.Helper()
 	t.Expect(t.DeleteClass(t.step(), class)).To(gomega.Succeed())
@@ -123,13 +125,13 @@ func (t *teller) remove() {
 	}).Should(gomega.BeTrue())
 }
 
-// settled is what others notes once nothing changes any more.
+// settled returns the result of others once nothing changes any more.
 func (all hostedClusters) settled(one *teller) map[string]string {
 	one.Helper()
 	return untouched.Settled(one, 2*time.Second, func() map[string]string { return all.others(one) })
 }
 
-// others notes each object of the management cluster outside of one's namespace, and of all guests but its own.
+// others notes each object of the management cluster outside of one's namespace, and of all guests except its own.
 func (all hostedClusters) others(one *teller) map[string]string {
 	one.Helper()
 	out := map[string]string{}
@@ -143,7 +145,8 @@ func (all hostedClusters) others(one *teller) map[string]string {
 	return out
 }
 
-// unchanged compares them with those of before, among which must be what is said to be installed, and the user's Istio.
+// unchanged compares the current notes with those from before. These must include the objects of the installed
+// clusters, and the user's Istio.
 func (all hostedClusters) unchanged(doing string, before map[string]string, one *teller, installed ...*teller) {
 	one.Helper()
 	istiod := "istiod-" + world.Revision
@@ -158,7 +161,8 @@ func (all hostedClusters) unchanged(doing string, before map[string]string, one 
 	}
 }
 
-// knowsNoOther searches a guest for the names of the other hosted clusters, and for what is secret on the management cluster but its own.
+// knowsNoOther searches a guest for the names of the other hosted clusters, and for secrets of the management cluster
+// other than its own.
 func (all hostedClusters) knowsNoOther(one *teller) {
 	one.Helper()
 	const own = "its own published host"
@@ -187,7 +191,8 @@ func (all hostedClusters) knowsNoOther(one *teller) {
 	one.Expect(found).NotTo(gomega.BeEmpty(), "the search finds what gateways are told")
 }
 
-// usersCRDs are those of Istio's that the user has on the management cluster. Guests have some of the same names.
+// usersCRDs returns the CRDs of Istio that the user has on the management cluster. Guests have CRDs with some of the
+// same names.
 func usersCRDs() []string {
 	return []string{"destinationrules.networking.istio.io", "envoyfilters.networking.istio.io"}
 }
@@ -203,7 +208,7 @@ func (t *teller) runUsersIstio() {
 		"global": map[string]any{"hub": "registry.example.com", "tag": charts.EmbeddedVersion},
 		"pilot": map[string]any{
 			"autoscaleEnabled": false, "resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "100Mi"}},
-			"env": map[string]any{"ENABLE_LEADER_ELECTION": "false"}, // it would write all the time
+			"env": map[string]any{"ENABLE_LEADER_ELECTION": "false"}, // leader election would write all the time
 		},
 	}})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

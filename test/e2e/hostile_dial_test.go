@@ -24,7 +24,7 @@ import (
 // withJWT adds RequestAuthentications to the resources that istiod serves by default.
 const withJWT = "--istio-resources=destinationrules,envoyfilters,wasmplugins,requestauthentications"
 
-// moreIstioResources are the rights that hypergate needs for withJWT.
+// moreIstioResources are the permissions that hypergate needs for withJWT.
 const moreIstioResources = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -41,7 +41,7 @@ subjects:
 - {kind: ServiceAccount, name: hypergate, namespace: openshift-ingress}
 `
 
-// A CRD that hypergate does not install, and that the guest's admin does.
+// serviceEntryCRD is a CRD that hypergate does not install. The guest's administrator installs it.
 const serviceEntryCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -57,7 +57,8 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// Addresses in what the guest writes, each with the one that a bait listens at in place of ADDRESS (host:port), HOST and PORT.
+// lures returns objects of the guest that contain addresses. In each, the address of a bait replaces ADDRESS
+// (host:port), HOST and PORT.
 func lures() map[string]string {
 	const kubeconfig = `
 apiVersion: v1
@@ -121,8 +122,9 @@ spec:
 	}
 }
 
-// dialsNobody: what a guest writes names addresses of the management network. First without the fence, which shows what istiod does by itself, and that a
-// bait would show it; then with the fence.
+// dialsNobody checks objects of the guest that contain addresses in the management network. The first part runs
+// without the network policy. It shows which addresses istiod dials, and that a bait detects this. The second part
+// runs with the policy.
 func dialsNobody(t *teller) {
 	t.gatewayIsThere()
 	t.allowRequestAuthentications()
@@ -135,9 +137,9 @@ func dialsNobody(t *teller) {
 	}
 	policies := t.MgmtClient.NetworkingV1().NetworkPolicies(t.MgmtNamespace)
 
-	t.Log("without the fence istiod itself dials what looks like another cluster, and an issuer for which no jwksUri is given; nothing else")
+	t.Log("without the network policy, istiod dials only what looks like another cluster, and an issuer without a jwksUri")
 	h := t.start(withJWT, "--network-policies=false")
-	t.Expect(policies.Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed()) // with that flag hypergate leaves it to others
+	t.Expect(policies.Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed()) // with that flag, hypergate does not manage the policy
 	t.servesJWT()
 	probe := t.setBait("probe")
 	t.Eventually(func() error { return t.ConnectFrom(t.ctx, t.istiodPod().UID, probe.address) }).Should(gomega.Succeed())
@@ -148,7 +150,7 @@ func dialsNobody(t *teller) {
 	release()
 	h.Terminate()
 
-	t.Log("with the fence it reaches nobody")
+	t.Log("with the network policy it reaches no bait")
 	h = t.start(withJWT)
 	t.servesJWT()
 	t.Eventually(func() error { return t.ConnectFrom(t.ctx, t.istiodPod().UID, probe.address) }).Should(gomega.MatchError(cluster.ErrForbidden))
@@ -159,12 +161,12 @@ func dialsNobody(t *teller) {
 	release()
 	h.Terminate()
 
-	t.Log("and back to what everybody else has")
+	t.Log("back to the default resources")
 	t.start()
 	t.Eventually(t.istiodServes).ShouldNot(gomega.ContainSubstring("requestauthentications"))
 }
 
-// gatewayIsThere: a Gateway that istiod serves, whoever asked for it.
+// gatewayIsThere ensures that there is a Gateway which istiod serves.
 func (t *teller) gatewayIsThere() {
 	t.Helper()
 	h := t.installed()
@@ -173,13 +175,14 @@ func (t *teller) gatewayIsThere() {
 	h.Terminate()
 }
 
-// servesJWT waits for an istiod that reads RequestAuthentications, and only that.
+// servesJWT waits until the only istiod is one that reads RequestAuthentications.
 func (t *teller) servesJWT() {
 	t.Helper()
 	t.Eventually(t.istiodServes).Should(gomega.ContainSubstring("requestauthentications.security.istio.io"))
 }
 
-// istiodServes are the Istio resources that the one pod of istiod serves; an error while there are two, or while it is not ready.
+// istiodServes returns the Istio resources that the only pod of istiod serves. It returns an error if there are two
+// pods, or if the pod is not ready.
 func (t *teller) istiodServes() (string, error) {
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 	if err != nil {
@@ -196,7 +199,7 @@ func (t *teller) istiodServes() (string, error) {
 	return "", nil
 }
 
-// bait is a listener in the management network that counts who comes.
+// bait is a listener in the management network that counts connections.
 type bait struct {
 	address string
 	bites   atomic.Int32
@@ -205,10 +208,10 @@ type bait struct {
 func (b *bait) host() string { return b.address[:strings.LastIndexByte(b.address, ':')] }
 func (b *bait) port() string { return b.address[strings.LastIndexByte(b.address, ':')+1:] }
 
-// baits are some, by what leads there.
+// baits are listeners, by the name of the lure that leads to them.
 type baits map[string]*bait
 
-// bitten names those to which somebody came.
+// bitten returns the names of the baits that received a connection.
 func (b baits) bitten() (out []string) {
 	for name, bait := range b {
 		if bait.bites.Load() > 0 {
@@ -218,7 +221,7 @@ func (b baits) bitten() (out []string) {
 	return out
 }
 
-// setBait listens until the end of the story.
+// setBait starts a listener that runs until the end of the story.
 func (t *teller) setBait(name string) *bait {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", net.JoinHostPort(t.HostAddress().String(), "0"))
@@ -238,7 +241,8 @@ func (t *teller) setBait(name string) *bait {
 	return b
 }
 
-// setBaits makes each lure, with a bait of its own, and a proxy for which istiod has to make configuration of them. release takes them away.
+// setBaits creates each lure with its own bait, and a proxy for which istiod must generate configuration from them.
+// release removes the lures.
 func (t *teller) setBaits() (all baits, release func()) {
 	t.Helper()
 	proxy := t.proxyOf("gw")
@@ -259,7 +263,7 @@ func (t *teller) setBaits() (all baits, release func()) {
 	return all, release
 }
 
-// allowRequestAuthentications gives hypergate the rights for withJWT until the end of the story.
+// allowRequestAuthentications gives hypergate the permissions for withJWT until the end of the story.
 func (t *teller) allowRequestAuthentications() {
 	t.Helper()
 	objects := decode(t, moreIstioResources)
@@ -270,7 +274,7 @@ func (t *teller) allowRequestAuthentications() {
 	t.Expect(deploy.TakesEffect(t.step(), t.GuestConfig, t.GuestUser(), audit.Permissions(roles), true)).To(gomega.Succeed())
 }
 
-// istiodLog is what istiod's newest pod has said.
+// istiodLog returns the log of istiod's newest pod.
 func (t *teller) istiodLog() (string, error) {
 	pod := t.istiodPod()
 	files, err := filepath.Glob(filepath.Join(t.PodLogs(), pod.Namespace+"_"+pod.Name+"_"+string(pod.UID), "discovery", "*.log"))

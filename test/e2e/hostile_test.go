@@ -26,34 +26,36 @@ import (
 	"github.com/hypergate/hypergate/test/xds"
 )
 
-// floodSize is how many routes a guest makes at once.
+// floodSize is the number of routes that the guest creates at once.
 const floodSize = 2000
 
-// hostileLabel marks what the hostile guest makes.
+// hostileLabel is a label on the objects that the hostile guest creates.
 const hostileLabel = "hostile.example.com/made"
 
-// hostileGuest is the guest's admin gone bad: nothing on the management side changes, and hypergate writes nothing there.
+// hostileGuest checks a hostile guest administrator: nothing on the management side changes, and hypergate writes
+// nothing there.
 func hostileGuest(t *teller) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
-	// Webhooks come last: when it has put one back, it has finished on the management side whatever it does when it starts.
+	// Webhooks are the last step of an installation. So when hypergate has restored one, it has finished its initial
+	// work on the management side.
 	webhooks := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	t.Expect(webhooks.Delete(t.step(), t.webhooks().Name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	before, began := t.mgmtState(), time.Now()
 	t.Expect(before).To(gomega.HaveKey("deployments.apps/istiod-" + world.Revision))
 
-	t.Log("istiod's account gets all rights in the guest, and a token that does not expire")
+	t.Log("istiod's account gets all permissions in the guest, and a token that does not expire")
 	t.strengthenIstiod()
-	t.Log("names and annotations that are no names and annotations where they are pasted")
+	t.Log("names and annotations that break out of the places into which they are pasted")
 	t.hostileObjects()
-	t.Log("as many routes as can be made at once, and then none")
+	t.Log("as many routes as possible at once, and then none")
 	t.flood()
 	t.Expect(t.Gateways.HTTPRoutes("demo").DeleteCollection(t.step(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: hostileLabel})).To(gomega.Succeed())
 
-	t.Log("all is normal after: what is put behind a gateway now reaches it")
+	t.Log("normal operation afterwards: a new gateway is programmed")
 	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "after", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
 	t.Cleanup(func() {
 		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "after", metav1.DeleteOptions{})
@@ -64,9 +66,9 @@ func hostileGuest(t *teller) {
 	t.Expect(t.installedMessage()).To(gomega.HavePrefix("istiod "), "it serves, and nothing more is to be said")
 }
 
-// mgmtState is each object of istiod's namespace on the management side with what changes when somebody writes it. Left out is what changes by itself:
-// leases, events, and of the status of pods all but what tells of a restart, or of a pod that was not ready for a moment; and Endpoints, which are
-// EndpointSlices once more.
+// mgmtState returns the state of each object in istiod's namespace on the management side. It leaves out what changes
+// without a write by a person or by hypergate: leases, events, and Endpoints, which duplicate EndpointSlices. For
+// pods, it includes only restarts and changes of readiness.
 func (t *teller) mgmtState() map[string]string {
 	t.Helper()
 	lists, err := t.MgmtClient.Discovery().ServerPreferredNamespacedResources()
@@ -103,7 +105,7 @@ func (t *teller) mgmtState() map[string]string {
 	return out
 }
 
-// mgmtWritesSince are hypergate's requests on the management side that would change something, but for its Lease.
+// mgmtWritesSince returns hypergate's write requests on the management side, except those for its Lease.
 func (t *teller) mgmtWritesSince(began time.Time) []string {
 	t.Helper()
 	requests, err := audit.Read(t.AuditLog(desired.SideMgmt), t.MgmtUser())
@@ -119,7 +121,8 @@ func (t *teller) mgmtWritesSince(began time.Time) []string {
 	return out
 }
 
-// strengthenIstiod gives istiod's account what a guest's admin can give it. That is worth nothing on the management side.
+// strengthenIstiod gives istiod's account all that a guest's administrator can give it, and checks that this has no
+// effect on the management side.
 func (t *teller) strengthenIstiod() {
 	t.Helper()
 	name := "istiod-" + world.Revision
@@ -157,7 +160,8 @@ func (t *teller) strengthenIstiod() {
 	}
 }
 
-// nasty are values that would leave a template, a shell, a document or a format that they were pasted into unquoted.
+// nasty returns values that would break out of a template, shell, document or format into which they were pasted
+// unquoted.
 func nasty() map[string]string {
 	return map[string]string{
 		"hostile.example.com/yaml":     "x\"\n    hostNetwork: true\n---\nkind: Secret\nmetadata: {name: pwned}\n...",
@@ -166,9 +170,12 @@ func nasty() map[string]string {
 	}
 }
 
-// hostileObjects are classes, gateways and a route with names and annotations at the limits of what the API takes. istiod serves them like any
-// others, but for two gateways of which it fails to make a Deployment or a Service, with no harm to others: that whose name YAML takes for no string (Istio's template
-// has it unquoted), and that whose Service would have no type of a Service.
+// hostileObjects creates classes, gateways and a route whose names and annotations are at the limits of the API.
+// istiod serves them like any others, with two exceptions. For these two gateways it cannot create a Deployment or a
+// Service, which does no harm to others:
+//
+//   - A gateway whose name is not a string in YAML. Istio's template does not quote the name.
+//   - A gateway whose Service would have an invalid type.
 func (t *teller) hostileObjects() {
 	t.Helper()
 	large := nasty()
@@ -209,7 +216,7 @@ func (t *teller) hostileObjects() {
 	t.Expect(t.RouteAccepted(t.step(), "demo", route.Name)).To(gomega.Succeed())
 }
 
-// hostileGateway makes a Gateway with annotations, on itself and for what istiod makes of it.
+// hostileGateway creates a Gateway with annotations, on itself and on the objects that istiod creates for it.
 func (t *teller) hostileGateway(name, class string, annotations map[string]string) {
 	t.Helper()
 	infrastructure := &gatewayv1.GatewayInfrastructure{Annotations: map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue{}}
@@ -242,7 +249,7 @@ func floodRoute(i int) *gatewayv1.HTTPRoute {
 	}
 }
 
-// flood makes many routes at once, and sees that all get status and a proxy all of them.
+// flood creates many routes at once, and checks that all get a status and that a proxy gets all of them.
 func (t *teller) flood() {
 	t.Helper()
 	proxy := t.proxyOf("gw")
@@ -267,7 +274,7 @@ func (t *teller) flood() {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// acceptedInFlood counts the routes of the flood that istiod has accepted.
+// acceptedInFlood returns the number of routes in the flood that istiod has accepted.
 func (t *teller) acceptedInFlood() int {
 	t.Helper()
 	routes, err := t.Gateways.HTTPRoutes("demo").List(t.ctx, metav1.ListOptions{LabelSelector: hostileLabel})

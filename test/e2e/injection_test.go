@@ -10,17 +10,17 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// injection: pods are changed only where somebody asked for it, by a flag on one side and a label on the other.
+// injection checks that pods are changed only if both a flag of hypergate and a label of the namespace request it.
 func injection(t *teller) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "meshed", Labels: map[string]string{"istio.io/rev": world.Revision}}}
 	_, err := t.GuestClient.CoreV1().Namespaces().Create(t.ctx, namespace, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Log("without the flag, a label changes nothing")
+	t.Log("without the flag, the label has no effect")
 	h := t.installed()
 	t.Expect(t.containersOfNewPod(namespace.Name)).To(gomega.ConsistOf("app"))
 	h.Terminate()
 
-	t.Log("with it, and the permission that it needs")
+	t.Log("with the flag, and the permission that it needs")
 	t.Expect(t.AllowSidecarInjection(t.step())).To(gomega.Succeed())
 	h = t.start("--sidecar-injection")
 	var injector *admissionregistrationv1.MutatingWebhookConfiguration
@@ -35,20 +35,20 @@ func injection(t *teller) {
 			t.Expect(w.ClientConfig.URL).To(gomega.HaveValue(gomega.HavePrefix("https://gw-webhook-"+world.Revision+":443/inject")), w.Name)
 		}
 	}
-	// The API server takes a moment to load a new webhook.
+	// The API server needs some time to load a new webhook.
 	t.Eventually(func() []string { return t.containersOfNewPod(namespace.Name) }).Should(gomega.ConsistOf("app", "istio-proxy"))
-	t.Log("and a namespace without the label is left alone")
+	t.Log("a namespace without the label is not affected")
 	t.Expect(t.containersOfNewPod("default")).To(gomega.ConsistOf("app"))
 	h.Terminate()
 
-	t.Log("without the flag again, the webhook goes")
+	t.Log("without the flag, the webhook is removed")
 	t.start()
 	t.Eventually(t.injector).Should(gomega.BeNil())
 	t.Eventually(func() []string { return t.containersOfNewPod(namespace.Name) }).Should(gomega.ConsistOf("app"))
 	t.Expect(t.ForbidSidecarInjection(t.step())).To(gomega.Succeed())
 }
 
-// injector is our webhook for pods, or nil.
+// injector returns hypergate's webhook for pods, or nil.
 func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	list, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
@@ -59,13 +59,14 @@ func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguratio
 	return &list.Items[0]
 }
 
-// containersOfNewPod are the names of the containers that a pod with one of its own, app, has after admission. Those that start before it
-// count too: a sidecar may be one of them. What prepares the network is no sidecar.
+// containersOfNewPod returns the names of a pod's containers after admission. The pod has one container, app. The
+// result includes init containers, because a sidecar may be one of them. It excludes the one that only prepares the
+// network.
 func (t *teller) containersOfNewPod(namespace string) []string {
 	t.Helper()
 	var out []string
-	t.Eventually(func() error { // the namespace's account may not be there yet
-		// Dry: admission is all that this is about, and a real node should not have to run it.
+	t.Eventually(func() error { // the namespace's service account might not exist yet
+		// The dry run is sufficient to test admission, and a real node need not run the pod.
 		pod, err := t.GuestClient.CoreV1().Pods(namespace).Create(t.ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "app"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: world.ProxyImage}}},

@@ -23,8 +23,8 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// nothingLeaks lets everything happen that writes to the guest, and searches all that the guest holds after each. What package leak's
-// documentation says about what that does not show holds here.
+// nothingLeaks performs all operations that write to the guest, and searches all of the guest's data after each. The
+// limits in the documentation of package leak apply.
 func nothingLeaks(t *teller) {
 	p := t.proof()
 	h := t.start("--ca-overlap", "2s")
@@ -42,7 +42,7 @@ func nothingLeaks(t *teller) {
 	t.Eventually(t.istiodToken).ShouldNot(gomega.Equal(old))
 	p.search("a new token")
 
-	t.Log("the mesh CA is rotated, and hypergate killed in the middle of it")
+	t.Log("the mesh CA is rotated, and hypergate is killed during the rotation")
 	_, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Patch(t.ctx, desired.CASecretName, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -54,7 +54,7 @@ func nothingLeaks(t *teller) {
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	p.search("a rotation of the mesh CA")
 
-	t.Log("with the long host the URL of the webhook names the namespace, and nothing else does")
+	t.Log("with the long host, the URL of the webhook contains the namespace, and nothing else does")
 	h.Terminate()
 	p.webhookHost = "gw-webhook-" + world.Revision + "." + t.MgmtNamespace + ".svc"
 	h = t.start("--webhook-host", p.webhookHost)
@@ -68,10 +68,10 @@ func nothingLeaks(t *teller) {
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
 	t.Eventually(t.members).Should(gomega.BeEmpty())
 	p.search("the uninstallation")
-	p.canFail(key) // the last: what it plants stays in etcd's history
+	p.canFail(key) // last, because the planted data stays in etcd's history
 }
 
-// guestDrift changes what hypergate has in the guest, and waits until it is as it was.
+// guestDrift changes hypergate's objects in the guest, and waits until they are repaired.
 func (t *teller) guestDrift() {
 	t.Helper()
 	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
@@ -85,17 +85,18 @@ func (t *teller) guestDrift() {
 	}).Should(gomega.Succeed())
 }
 
-// leakProof is what a guest is searched for, and how.
+// leakProof is a search of a guest for secrets.
 type leakProof struct {
 	*teller
 	secrets *leak.Secrets
-	// etcd is the guest's.
+	// etcd is the address of the guest's etcd.
 	etcd string
-	// webhookHost is the host by which the webhook's URL may name the management namespace, if it has the long form.
+	// webhookHost is the webhook's host in its long form. In this form, the webhook's URL may contain the management
+	// namespace.
 	webhookHost string
 }
 
-// proof collects what the management side has, and goes on collecting for as long as the story lasts.
+// proof starts to collect secrets of the management side, and continues until the end of the story.
 func (t *teller) proof() *leakProof {
 	t.Helper()
 	p := &leakProof{teller: t, secrets: leak.NewSecrets()}
@@ -122,7 +123,7 @@ func (t *teller) proof() *leakProof {
 	return p
 }
 
-// guestsEtcd is where the guest's etcd listens.
+// guestsEtcd returns the address of the guest's etcd.
 func (t *teller) guestsEtcd() string {
 	t.Helper()
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=etcd"})
@@ -131,7 +132,7 @@ func (t *teller) guestsEtcd() string {
 	return "http://" + pods.Items[0].Status.PodIP + ":2379"
 }
 
-// collect adds every value that a Secret of the management namespace has from now on.
+// collect adds every value that a Secret in the management namespace has from now on.
 func (p *leakProof) collect() {
 	factory := informers.NewSharedInformerFactoryWithOptions(p.MgmtClient, 0, informers.WithNamespace(p.MgmtNamespace))
 	add := func(obj any) {
@@ -152,7 +153,7 @@ func (p *leakProof) collect() {
 	p.Expect(cache.WaitForCacheSync(p.step().Done(), informer.HasSynced)).To(gomega.BeTrue())
 }
 
-// found searches everything that the guest holds.
+// found searches all data of the guest.
 func (p *leakProof) found() []leak.Finding {
 	p.Helper()
 	ctx := p.step()
@@ -162,7 +163,7 @@ func (p *leakProof) found() []leak.Finding {
 	p.Expect(err).NotTo(gomega.HaveOccurred())
 	file, err := leak.File(ctx, p.etcd)
 	p.Expect(err).NotTo(gomega.HaveOccurred())
-	// A search of nothing finds nothing.
+	// These checks ensure that the search covers real data. A search of nothing would always pass.
 	p.Expect(len(objects)).To(gomega.BeNumerically(">", 200))
 	p.Expect(len(keys)).To(gomega.BeNumerically(">", 200))
 	p.Expect(bytes.Contains(file.Data, []byte("/registry/namespaces/"+world.GuestNamespace))).To(gomega.BeTrue())
@@ -170,7 +171,7 @@ func (p *leakProof) found() []leak.Finding {
 	return p.secrets.Search(p.permit(append(append(objects, keys...), file))...)
 }
 
-// permit takes the webhook's URL out of where it may be: the webhook's configuration, and the file, where that was or is.
+// permit removes the webhook's URL from the places where it is allowed: the webhook's configuration, and etcd's file.
 func (p *leakProof) permit(entries []leak.Entry) []leak.Entry {
 	if p.webhookHost == "" {
 		return entries
@@ -183,7 +184,7 @@ func (p *leakProof) permit(entries []leak.Entry) []leak.Entry {
 	return entries
 }
 
-// search fails the story if the guest holds a secret.
+// search fails the story if the guest contains a secret.
 func (p *leakProof) search(after string) {
 	p.Helper()
 	begin := time.Now()
@@ -191,12 +192,13 @@ func (p *leakProof) search(after string) {
 		p.Errorf("after %s: %s", after, f)
 	}
 	if p.Failed() {
-		p.FailNow() // it would be found after everything else, too
+		p.FailNow() // all later searches would find it, too
 	}
 	p.Logf("searched after %s in %s; too short to be looked for: %q", after, time.Since(begin).Round(time.Millisecond), p.secrets.Skipped())
 }
 
-// canFail plants secrets, and sees that they are found: through the API, in etcd, and in etcd's file when they are gone from both.
+// canFail plants secrets and checks that they are found: through the API, in etcd, and in etcd's file after they are
+// deleted.
 func (p *leakProof) canFail(key string) {
 	p.Helper()
 	planted := &corev1.ConfigMap{

@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/test/cluster"
 )
 
-// fenced tries connections to and from istiod's pod: the node enforces its network policy.
+// fenced tries connections to and from istiod's pod, for which the node enforces the network policy.
 func fenced(t *teller) {
 	t.installed()
 	istiod, kubeAPIServer, other := t.istiodPod(), t.podOf("app=kube-apiserver"), t.podOf("app=kube-controller-manager")
@@ -29,7 +29,7 @@ func fenced(t *teller) {
 		}
 		return err.Error()
 	}
-	t.Log("in: the webhook for the guest's API server, xDS for what publishes it (here this machine), and nothing else for anybody")
+	t.Log("ingress: the webhook for the guest's API server, xDS for the publisher (here this machine), and nothing else")
 	for _, port := range []string{"8080", "15010", "15012", "15014", "15017"} {
 		address := net.JoinHostPort(istiod.Status.PodIP, port)
 		for who, from := range map[string]*corev1.Pod{"kube-apiserver": kubeAPIServer, "another pod of the namespace": other} {
@@ -48,7 +48,7 @@ func fenced(t *teller) {
 		t.Expect(err).To(gomega.MatchError(syscall.EHOSTUNREACH), "from this machine to istiod's port %s", port)
 	}
 
-	t.Log("out: the guest's API server and DNS, and neither the management API nor any other address")
+	t.Log("egress: the guest's API server and DNS, but not the management API or any other address")
 	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", net.JoinHostPort(t.HostAddress().String(), "0"))
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = listener.Close() })
@@ -66,13 +66,13 @@ func fenced(t *teller) {
 	} {
 		t.Expect(outcome(istiod, address)).To(gomega.Equal(want), "from istiod to %s", address)
 	}
-	t.Log("the addresses are right: from another pod they answer")
+	t.Log("the addresses are right: they answer to another pod")
 	for _, address := range []string{strings.TrimPrefix(t.Mgmt.Host, "https://"), listener.Addr().String()} {
 		t.Expect(outcome(other, address)).To(gomega.Equal("open"), "from another pod to %s", address)
 	}
 }
 
-// podOf is the one pod of the management namespace with these labels.
+// podOf returns the only pod in the management namespace with these labels.
 func (t *teller) podOf(labels string) *corev1.Pod {
 	t.Helper()
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.step(), metav1.ListOptions{LabelSelector: labels})

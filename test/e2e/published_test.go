@@ -11,8 +11,8 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// published: the published name leads through the router to istiod and any other name to the guest's API server; hypergate sees the difference. Then
-// hypergate publishes istiod itself, at a port of the nodes.
+// published checks that the published name leads through the router to istiod, and any other name to the guest's API
+// server. hypergate must detect the difference. Then hypergate itself publishes istiod at a node port.
 func published(t *teller) {
 	t.installed().Release()
 	answers := func(name string) string {
@@ -27,7 +27,7 @@ func published(t *teller) {
 	istiod := answers(t.XDS().Host)
 	t.Expect(answers("xds."+t.XDS().Host)).NotTo(gomega.Equal(istiod), "another name leads elsewhere")
 
-	t.Log("what answers where istiod should is not istiod")
+	t.Log("the server at istiod's address is not istiod")
 	said := func() string {
 		got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -45,7 +45,7 @@ func published(t *teller) {
 	t.start("--publish-probe=" + address + ":6443").Release() // the management cluster's API server
 	t.Eventually(said).Should(gomega.ContainSubstring("was not yet seen to answer where it is published (management side: another server answers there, or by another name)"))
 
-	t.Log("published at a port of the nodes, it is seen there")
+	t.Log("published at a node port, istiod is found there")
 	t.start("--xds-address=", "--publish=nodeport", "--publish-host="+address, "--publish-probe=").Release()
 	var port int32
 	t.Eventually(func() (int32, error) {
@@ -61,7 +61,7 @@ func published(t *teller) {
 	}).Should(gomega.ContainSubstring(fmt.Sprintf("%s:%d", address, port)))
 	t.Eventually(said, stepTimeout).Should(gomega.ContainSubstring("ControllerInstalled=True"))
 
-	t.Log("and at the router again, where it was")
+	t.Log("published at the router again")
 	h := t.start()
 	t.Eventually(func() (string, error) {
 		mesh, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, "istio-"+world.Revision, metav1.GetOptions{})

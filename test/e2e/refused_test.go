@@ -13,17 +13,17 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// auditDelay is how long an API server may take to write what it has answered.
+// auditDelay is the maximum delay between an API server's answer and its audit log.
 const auditDelay = 5 * time.Second
 
-// nobodyRefused: with the accounts and roles of deploy/, neither hypergate nor istiod ever asks for what it may not have.
+// nobodyRefused checks that with the accounts and roles of deploy/, no request of hypergate or istiod is refused.
 func nobodyRefused(t *teller) {
 	var refused []string
 	for _, side := range t.sides() {
 		requests, err := audit.Read(t.AuditLog(side), t.MgmtUser(), t.GuestUser(), t.IstiodUser())
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		for _, user := range []string{t.MgmtUser(), t.GuestUser()} {
-			// Hosted, each of hypergate's accounts is known on its own side alone.
+			// In the hosted topology, each of hypergate's accounts exists only on its own side.
 			if t.Topology == desired.TopologyStandalone || (user == t.MgmtUser()) == (side == desired.SideMgmt) {
 				t.Expect(requests).To(gomega.ContainElement(gomega.HaveField("User", user)), "the audit log shows who asks")
 			}
@@ -37,7 +37,7 @@ func nobodyRefused(t *teller) {
 	t.Expect(refused).To(gomega.BeEmpty())
 }
 
-// sides are those with a log of their own.
+// sides returns the sides with separate audit logs.
 func (t *teller) sides() []desired.Side {
 	if t.Topology == desired.TopologyStandalone {
 		return []desired.Side{desired.SideGuest}
@@ -45,14 +45,14 @@ func (t *teller) sides() []desired.Side {
 	return []desired.Side{desired.SideMgmt, desired.SideGuest}
 }
 
-// provoked says whether a request came in a story that gets such requests refused.
+// provoked reports whether a request occurred in a story that provokes such refusals.
 func (t *teller) provoked(r audit.Request) bool {
 	return slices.ContainsFunc(t.told, func(s told) bool {
 		return s.spans(r) && slices.ContainsFunc(s.provokes, func(p refusal) bool { return p.whose(t.World) == r.User })
 	})
 }
 
-// during is the story in which a request came.
+// during returns the name of the story in which a request occurred.
 func (t *teller) during(r audit.Request) string {
 	for _, s := range t.told {
 		if s.spans(r) {
@@ -64,7 +64,8 @@ func (t *teller) during(r audit.Request) string {
 
 func (s told) spans(r audit.Request) bool { return !r.At.Before(s.from) && !r.At.After(s.to) }
 
-// istiodUsesAll: what istiod is granted and never uses in all these stories should not be granted, unless it is a special case.
+// istiodUsesAll checks that the stories use all of istiod's permissions. An unused permission should not be granted,
+// unless it is a special case.
 func istiodUsesAll(t *teller) {
 	if slices.ContainsFunc(t.told, func(s told) bool { return !s.ran }) {
 		t.Skip("only all stories together use all: run without -run")
@@ -84,11 +85,11 @@ func istiodUsesAll(t *teller) {
 	}, auditDelay).Should(gomega.BeEmpty(), "istiod's permissions that no story needs")
 }
 
-// specialCase are permissions that istiod has no use for in these stories.
+// specialCase describes permissions that istiod does not use in these stories.
 type specialCase struct {
-	// Empty is any.
+	// Empty means any.
 	verb, resource string
-	// why they are kept.
+	// why is the reason to keep the permissions.
 	why string
 }
 
@@ -106,7 +107,7 @@ func specialCases() []specialCase {
 	}
 }
 
-// istiodRoles are what hypergate grants istiod in the guest.
+// istiodRoles returns the roles that hypergate grants to istiod in the guest.
 func (t *teller) istiodRoles() []audit.Role {
 	t.Helper()
 	name := "istiod-" + world.Revision

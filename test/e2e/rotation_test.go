@@ -21,7 +21,8 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// rotateCA rotates the mesh CA with phases of seconds instead of a day, while the guest goes on with its work, and a fleet of gateways with theirs.
+// rotateCA rotates the mesh CA with phases of seconds instead of a day. Meanwhile the guest and a fleet of gateways
+// continue their work.
 func rotateCA(t *teller) {
 	size, overlap := t.fleetSize()
 	h := t.start("--ca-overlap", overlap.String())
@@ -46,7 +47,7 @@ func rotateCA(t *teller) {
 	root := strings.TrimSpace(fresh["root-cert.pem"])
 	t.Expect(root).NotTo(gomega.ContainSubstring(strings.TrimSpace(old["root-cert.pem"])))
 	t.Expect(fresh).To(gomega.HaveLen(4))
-	t.Log("the guest's gateways are told of the new root alone, and with it they find istiod; so is its API server")
+	t.Log("the guest's gateways and its API server get only the new root, and reach istiod with it")
 	t.Eventually(t.publishedRoot).Should(gomega.Equal(root))
 	t.Eventually(func() []string { return fleet.without(func(a *agent) bool { return a.trusts(root) }) }).Should(gomega.BeEmpty(), "gateways that are not done")
 	took := time.Since(began)
@@ -64,13 +65,14 @@ func rotateCA(t *teller) {
 	t.Expect(did.longest).To(gomega.BeNumerically("<", hang.Deadline), "without a stream")
 }
 
-// fleetSize is how many gateways are played while the CA is rotated, and the overlap: with more of them more certificates are renewed in it.
+// fleetSize returns the number of simulated gateways during the rotation, and the overlap. More gateways renew more
+// certificates during the overlap, so it is longer. `make rotation` sets GATEWAYS.
 // GATEWAYS is what make rotation sets.
 func (t *teller) fleetSize() (int, time.Duration) {
 	t.Helper()
 	size := 20
 	if t.Topology == desired.TopologyStandalone {
-		size = 5 // the same code, and the machine has to run the other topology besides
+		size = 5 // the same code, and the machine also runs the other topology
 	} else if asked := os.Getenv("GATEWAYS"); asked != "" {
 		var err error
 		size, err = strconv.Atoi(asked)
@@ -79,7 +81,8 @@ func (t *teller) fleetSize() (int, time.Duration) {
 	return size, max(20*time.Second, time.Duration(size)*150*time.Millisecond)
 }
 
-// istiodMemory is a line of the status of istiod's process: VmRSS is what it takes now, VmHWM the most that it took.
+// istiodMemory returns a line of the status of istiod's process. VmRSS is its current memory, and VmHWM is its
+// maximum.
 func (t *teller) istiodMemory(line string) string {
 	t.Helper()
 	pod := t.istiodPod()
@@ -88,7 +91,7 @@ func (t *teller) istiodMemory(line string) string {
 	for _, process := range processes {
 		group, err := os.ReadFile(filepath.Join(process, "cgroup"))
 		if err != nil || !strings.Contains(string(group), string(pod.UID)) {
-			continue // another's, or gone
+			continue // another process, or one that has ended
 		}
 		state, _ := os.ReadFile(filepath.Join(process, "status"))
 		if !strings.HasPrefix(string(state), "Name:\tpilot-discovery\n") {
@@ -122,7 +125,7 @@ func (t *teller) caPhase() (string, error) {
 	return secret.Annotations[desired.PhaseAnnotation], nil
 }
 
-// publishedRoot is what gateways mount.
+// publishedRoot returns the root that gateways mount.
 func (t *teller) publishedRoot() (string, error) {
 	root, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
 	if err != nil {
@@ -131,8 +134,9 @@ func (t *teller) publishedRoot() (string, error) {
 	return strings.TrimSpace(root.Data["root-cert.pem"]), nil
 }
 
-// atWork has the guest ask for something every second until the returned function is called, which says what failed: an object that the webhook
-// must refuse, and a proxy that comes up and wants its certificate and configuration.
+// atWork makes requests in the guest every second, until the returned function is called. That function returns the
+// failures. The requests are an object that the webhook must refuse, and a new proxy that needs its certificate and
+// configuration.
 func (t *teller) atWork() (stop func() []string) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	var failed []string
@@ -162,7 +166,7 @@ func (t *teller) atWork() (stop func() []string) {
 	}
 }
 
-// refusedByWebhook is an error unless the webhook answers, and refuses.
+// refusedByWebhook returns an error unless the webhook answers and refuses.
 func (t *teller) refusedByWebhook(ctx context.Context) error {
 	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
 		Create(ctx, destinationRule("bad", "not a host"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -175,8 +179,8 @@ func (t *teller) refusedByWebhook(ctx context.Context) error {
 	return nil
 }
 
-// within gives an attempt half a minute, in which it is made again and again: istiod may be away for a moment, to be replaced. A proxy tries again
-// like istio-agent; an object is let through, or refused for that reason.
+// within retries an attempt for up to half a minute, because istiod may be unavailable during its replacement. A
+// proxy retries in the same way as istio-agent. Without istiod, an object is admitted, or refused for that reason.
 func within(ctx context.Context, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -191,7 +195,7 @@ func within(ctx context.Context, attempt func(context.Context) error) error {
 	return nil
 }
 
-// tryProxy is one attempt of a proxy to get its certificate and configuration.
+// tryProxy makes one attempt to get a proxy's certificate and configuration.
 func (t *teller) tryProxy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -25,7 +25,8 @@ import (
 
 const class = "openshift-default"
 
-// start runs hypergate, with these arguments and no others. It works on after the story, until another starts it with other arguments.
+// start runs hypergate with exactly these arguments. hypergate continues to run after the story, until another story
+// starts it with other arguments.
 func (t *teller) start(more ...string) *world.Hypergate {
 	t.Helper()
 	h, err := t.StartHypergate(t.ctx, more...)
@@ -34,19 +35,20 @@ func (t *teller) start(more ...string) *world.Hypergate {
 	return h
 }
 
-// installed runs hypergate and has a class that is served.
+// installed runs hypergate and creates a class, and waits until istiod serves it.
 func (t *teller) installed() *world.Hypergate {
 	t.Helper()
 	h := t.start()
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
-	// The condition may be an earlier process's: only a process that is ready has seen both sides.
+	// The condition may be from an earlier process. Only a ready process has observed both sides.
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	t.rolledOut()
 	return h
 }
 
-// rolledOut waits until there is one pod of istiod, as its Deployment has it now, and ready: the story before may have changed it at its end.
+// rolledOut waits until there is exactly one pod of istiod, which is ready and matches the current Deployment. The
+// end of the story before may have changed the Deployment.
 func (t *teller) rolledOut() {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
@@ -61,7 +63,7 @@ func (t *teller) rolledOut() {
 	}).Should(gomega.Succeed())
 }
 
-// gateway makes a Gateway with an application behind it.
+// gateway creates a Gateway with an application behind it.
 func (t *teller) gateway(name string) {
 	t.Helper()
 	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
@@ -73,18 +75,18 @@ func install(t *teller) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
-	t.Log("the route has no revision label, and gets status all the same")
+	t.Log("the route has no revision label, and still gets a status")
 	t.Expect(t.RouteAccepted(t.step(), "demo", "echo")).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "CRDsReady", metav1.ConditionTrue)).To(gomega.Succeed())
 
-	t.Log("gateways are told one address for everything")
+	t.Log("gateways get one address for everything")
 	deployment, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, "gw-"+class, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	env := envOf(deployment)
 	t.Expect(env["CA_ADDR"]).To(gomega.Equal(t.XDS().String()))
 	t.Expect(env["PROXY_CONFIG"]).To(gomega.ContainSubstring(t.XDS().String()))
 
-	t.Log("istiod's own namespace is the guest's: one istiod elects nobody there, and the guest has no namespace that is called like the management side's")
+	t.Log("istiod's own namespace is in the guest: a single istiod holds no election there, and the guest has no namespace with the name of the management namespace")
 	leases, err := t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "!" + desired.OwnershipLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool { return strings.HasPrefix(l.Name, "hypergate-") })).To(gomega.BeEmpty())
@@ -94,7 +96,7 @@ func install(t *teller) {
 	}
 
 	t.granted = t.istiodRoles()
-	t.Log("istiod's pod holds nothing of the cluster it runs on")
+	t.Log("istiod's pod has no credential of the cluster on which it runs")
 	pod := t.istiodPod()
 	t.Expect(pod.Spec.Volumes).NotTo(gomega.ContainElement(gomega.HaveField("VolumeSource.Projected", gomega.Not(gomega.BeNil()))))
 }
@@ -109,7 +111,7 @@ func envOf(d *appsv1.Deployment) map[string]string {
 	return out
 }
 
-// istiodPod is istiod's newest pod.
+// istiodPod returns istiod's newest pod.
 func (t *teller) istiodPod() *corev1.Pod {
 	t.Helper()
 	list, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
@@ -137,7 +139,7 @@ func proxy(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Log(config.String())
 
-	t.Log("istiod's certificate has the names in use, and those that it gives itself for Services of its system namespace")
+	t.Log("istiod's certificate contains the names in use, and those that istiod adds for Services of its system namespace")
 	names, err := t.ServingNames(t.step())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	used := []string{t.XDS().Host}
@@ -150,7 +152,7 @@ func proxy(t *teller) {
 	slices.Sort(used)
 	t.Expect(names).To(gomega.Equal(slices.Compact(used)))
 
-	t.Log("a token of the management cluster is worth nothing")
+	t.Log("a token of the management cluster is not accepted")
 	if t.Topology == desired.TopologyHosted {
 		pod, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -162,8 +164,8 @@ func proxy(t *teller) {
 	}
 }
 
-// proxyOf is a proxy of a Gateway, with a stream to istiod. Like any it tries again while it does not get through: a Gateway may be programmed a moment
-// before the node's kube-proxy knows that istiod's pod is ready.
+// proxyOf returns a proxy of a Gateway with a stream to istiod. Like any proxy, it retries until it gets a
+// connection. A Gateway may be programmed shortly before the node's kube-proxy knows that istiod's pod is ready.
 func (t *teller) proxyOf(gateway string) *xds.Client {
 	t.Helper()
 	var client *xds.Client
@@ -175,7 +177,7 @@ func (t *teller) proxyOf(gateway string) *xds.Client {
 	return client
 }
 
-// reaches says that a proxy's configuration leads to both echo pods.
+// reaches checks that a proxy's configuration leads to the echo application.
 func reaches(c *xds.Config) error {
 	_, err := c.Reach(80, "echo.apps.guest1.example.com", "/api/x")
 	return err
@@ -208,7 +210,7 @@ func otherKinds(t *teller) {
 
 func webhook(t *teller) {
 	t.installed()
-	t.Log("it becomes Fail only after a rejection was seen to come through")
+	t.Log("it becomes Fail only after hypergate has observed a rejection")
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	bad := destinationRule("bad", "not a host")
 	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
@@ -218,7 +220,7 @@ func webhook(t *teller) {
 	t.Expect(t.ApplyObject(t.step(), good)).To(gomega.Succeed())
 	t.Expect(t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
 		Delete(t.ctx, "good", metav1.DeleteOptions{})).To(gomega.Succeed())
-	t.Log("no webhook looks at pods")
+	t.Log("there is no webhook for pods")
 	mutating, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(mutating.Items).To(gomega.BeEmpty())
@@ -232,7 +234,7 @@ func destinationRule(name, host string) *unstructured.Unstructured {
 	}}
 }
 
-// webhooks is our webhook configuration, or nil.
+// webhooks returns hypergate's webhook configuration, or nil.
 func (t *teller) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	if err != nil || len(list.Items) == 0 {
@@ -252,7 +254,7 @@ func drift(t *teller) {
 	t.installed()
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 
-	t.Log("guest: the webhook's certificate bundle is taken away, and a role is deleted")
+	t.Log("guest: the webhook's CA bundle is removed, and a role is deleted")
 	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -264,7 +266,7 @@ func drift(t *teller) {
 		return err
 	}).Should(gomega.Succeed())
 
-	t.Log("management: istiod is scaled to nothing by hand, and its CA deleted")
+	t.Log("management: istiod is scaled to zero manually, and its CA is deleted")
 	before, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "cacerts", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
@@ -292,7 +294,7 @@ func restarts(t *teller) {
 	for range kills {
 		moment := time.Duration(rand.IntN(1200)) * time.Millisecond
 		select {
-		case <-time.After(moment): // the story is about random moments
+		case <-time.After(moment): // the story is about random times
 		case <-h.Done():
 			t.Fatalf("hypergate ended by itself with exit code %d: %v", h.ExitCode(), h.Exit())
 		}
@@ -304,15 +306,15 @@ func restarts(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(pods.Items).To(gomega.HaveLen(1), "nothing is there twice")
 
-	// The Lease is the pod's, so the last container need not wait until it runs out. A pod that is evicted gives it back,
-	// as TestTheLeaseChangesHands (test/integration) has it.
+	// The Lease belongs to the pod, so the last container need not wait until it expires. An evicted pod releases the
+	// Lease. TestTheLeaseChangesHands (test/integration) checks that.
 	t.putsBackMgmtDrift()
 }
 
 func istiodAway(t *teller) {
 	h := t.installed()
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
-	t.Log("hypergate is stopped, so that nobody brings istiod back: the worst case")
+	t.Log("hypergate is stopped, so that nothing restores istiod: the worst case")
 	h.Terminate()
 	name := "istiod-" + world.Revision
 	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
@@ -325,7 +327,7 @@ func istiodAway(t *teller) {
 	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "meanwhile", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
 	t.Expect(t.Apply(t.step(), "app.yaml", map[string]string{"namespace": "meanwhile", "image": world.ProxyImage})).To(gomega.Succeed())
 
-	t.Log("and it converges from there")
+	t.Log("it converges from there")
 	t.start()
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "meanwhile")).To(gomega.Succeed())
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, "meanwhile", metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -338,7 +340,7 @@ func gatewaysFirst(t *teller) {
 	h.Terminate()
 	gateways := 20
 	if t.Topology == desired.TopologyStandalone {
-		gateways = 8 // there, a real node of two cores has to run them
+		gateways = 8 // there, a real node with two cores must run them
 	}
 	for i := range gateways {
 		name := "first-" + string(rune('a'+i))
@@ -355,7 +357,7 @@ func gatewaysFirst(t *teller) {
 }
 
 func foreignMesh(t *teller) {
-	t.Log("a user's mesh holds the default revision: its validator and its default tag")
+	t.Log("a user's mesh has the default revision: its validator and its default tag")
 	validator := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}}}
 	tag := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: "istio-revision-tag-default", Labels: map[string]string{"istio.io/rev": "users", "istio.io/tag": "default"},
@@ -379,7 +381,7 @@ func foreignMesh(t *teller) {
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "beside-a-mesh")).To(gomega.Succeed())
 	t.Expect(t.RouteAccepted(t.step(), "demo", "echo")).To(gomega.Succeed())
 
-	t.Log("and the mesh's objects are as they were")
+	t.Log("the mesh's objects have not changed")
 	validatorNow, err := admission.ValidatingWebhookConfigurations().Get(t.ctx, validator.Name, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	tagNow, err := admission.MutatingWebhookConfigurations().Get(t.ctx, tag.Name, metav1.GetOptions{})
@@ -391,7 +393,7 @@ func foreignMesh(t *teller) {
 func missingKubeconfig(t *teller) {
 	h := t.installed()
 	h.Terminate()
-	t.Log("nobody makes the Secret anew, and istiod's pod is deleted")
+	t.Log("the Secret is deleted while hypergate does not run, and so is istiod's pod")
 	t.Expect(t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Delete(t.ctx, "istio-kubeconfig", metav1.DeleteOptions{})).To(gomega.Succeed())
 	old := t.istiodPod()
 	t.Expect(t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -407,7 +409,7 @@ func missingKubeconfig(t *teller) {
 		return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
 	}, "3s").Should(gomega.BeFalse())
 
-	t.Log("hypergate makes a new one, and istiod starts")
+	t.Log("hypergate creates a new Secret, and istiod starts")
 	t.start()
 	t.Eventually(func() bool {
 		pod := t.istiodPod()
@@ -424,18 +426,18 @@ func uninstall(t *teller) {
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		return len(list.Items)
 	}).Should(gomega.BeZero())
-	t.Log("CRDs stay, and with them the users' objects")
+	t.Log("CRDs stay, and so do the users' objects")
 	_, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, "gw", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// members are the names of hypergate's objects on both sides that an uninstallation must clear.
+// members returns the names of hypergate's objects on both sides that an uninstallation must remove.
 func (t *teller) members() ([]string, error) {
 	var out []string
 	options := metav1.ListOptions{LabelSelector: desired.OwnerLabel}
 	for _, kind := range append(desired.MgmtKinds(), desired.GuestKinds()...) {
 		if kind.NeverPrune || strings.HasPrefix(kind.GVK.Kind, "ValidatingAdmissionPolicy") {
-			continue // CRDs stay, and what protects them
+			continue // CRDs and their protection stay
 		}
 		resource := world.Resource(kind.GVK.Group, kind.GVK.Version, kind.Resource)
 		for _, client := range t.Dynamics() {
@@ -448,7 +450,7 @@ func (t *teller) members() ([]string, error) {
 			}
 			for _, u := range list.Items {
 				if u.GetNamespace() != t.MgmtNamespace && strings.HasPrefix(u.GetNamespace(), "clusters-") {
-					continue // another hosted cluster's
+					continue // belongs to another hosted cluster
 				}
 				out = append(out, u.GetKind()+" "+u.GetName())
 			}
@@ -457,7 +459,7 @@ func (t *teller) members() ([]string, error) {
 	return out, nil
 }
 
-// explain shows what a failed story left.
+// explain logs the end of hypergate's log after a failed story.
 func (t *teller) explain() {
 	t.Helper()
 	t.Logf("the end of hypergate's log:\n%s", proc.Tail(t.HypergateLog(), 40))

@@ -14,18 +14,20 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// killedUninstalling kills hypergate twice on its way: when the webhook is gone and istiod is not, and when istiod is gone.
+// killedUninstalling kills hypergate twice during an uninstallation: when the webhook is gone but istiod is not, and
+// when istiod is gone.
 func killedUninstalling(t *teller) {
 	h := t.installed()
 	t.Expect(t.webhooks()).NotTo(gomega.BeNil())
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
 	t.Eventually(t.webhooks).WithPolling(pollOften).Should(gomega.BeNil())
 	h.Kill()
-	// One quick question: the kubelet starts the next container within a second or two.
+	// Only one quick request is possible here, because the kubelet starts the next container within one or two
+	// seconds.
 	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred(), "that was not in the middle")
 
-	t.Log("one goes on, and is killed again when istiod's Deployment is gone")
+	t.Log("the next hypergate continues, and is killed when istiod's Deployment is gone")
 	h = t.start()
 	t.Eventually(func() bool {
 		_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
@@ -33,10 +35,10 @@ func killedUninstalling(t *teller) {
 	}).WithPolling(pollOften).Should(gomega.BeTrue())
 	h.Kill()
 
-	t.Log("the next one clears the rest")
+	t.Log("the next hypergate removes the rest")
 	t.start()
 	t.Eventually(t.members).Should(gomega.BeEmpty())
-	t.Log("CRDs stay, and with them the users' objects")
+	t.Log("CRDs stay, and so do the users' objects")
 	for _, name := range []string{"gatewayclasses.gateway.networking.k8s.io", "destinationrules.networking.istio.io"} {
 		_, err := t.crds().Get(t.ctx, name, metav1.GetOptions{})
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -45,7 +47,8 @@ func killedUninstalling(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// newToken replaces istiod's account in the guest, and with it all tokens that it ever had. istiod reads the new one from its file.
+// newToken replaces istiod's account in the guest, which invalidates all of its tokens. istiod reads the new token
+// from its file.
 func newToken(t *teller) {
 	t.installed()
 	before, old := t.istiodPod(), t.istiodToken()
@@ -54,15 +57,16 @@ func newToken(t *teller) {
 	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(t.istiodToken).ShouldNot(gomega.Equal(old))
 	t.Expect(t.authenticated(t.istiodToken())).To(gomega.BeTrue())
-	// The API server may remember for a moment that a token was good.
+	// The API server may cache the result of a token review for some time.
 	t.Eventually(func() bool { return t.authenticated(old) }).Should(gomega.BeFalse())
 
-	t.Log("istiod works on: it deploys a gateway and writes status, as the same process")
+	t.Log("istiod continues to work in the same process: it deploys a gateway and writes status")
 	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "after-token", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
 	t.Cleanup(func() {
 		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "after-token", metav1.DeleteOptions{})
 	})
-	// Its kubelet brings the token within a minute, its client reads it within another, and the class wakes it after that.
+	// istiod's kubelet updates the token file within a minute, its client reads it within another minute, and then
+	// the class triggers istiod.
 	taken, cancel := context.WithTimeout(t.ctx, 2*stepTimeout)
 	defer cancel()
 	t.Expect(t.Programmed(taken, world.GuestNamespace, "after-token")).To(gomega.Succeed())
@@ -71,7 +75,7 @@ func newToken(t *teller) {
 	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
 }
 
-// istiodToken is the guest token that istiod's pod mounts.
+// istiodToken returns the guest token that istiod's pod mounts.
 func (t *teller) istiodToken() string {
 	t.Helper()
 	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "istio-kubeconfig", metav1.GetOptions{})
@@ -79,7 +83,7 @@ func (t *teller) istiodToken() string {
 	return string(secret.Data["token"])
 }
 
-// authenticated says whether the guest's API server takes a token.
+// authenticated reports whether the guest's API server accepts a token.
 func (t *teller) authenticated(token string) bool {
 	t.Helper()
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -88,14 +92,15 @@ func (t *teller) authenticated(token string) bool {
 	return got.Status.Authenticated
 }
 
-// forbiddenKind takes the right to patch RoleBindings from hypergate in the guest, where one of them drifts, and then something else.
+// forbiddenKind removes hypergate's permission to patch RoleBindings in the guest. Then a RoleBinding drifts, and
+// after that another object.
 func forbiddenKind(t *teller) {
 	t.installed()
 	restore, err := t.Forbid(t.step(), "patch", "rolebindings")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = restore(context.Background()) })
 	name := "istiod-" + world.Revision
-	// Only a label goes, so that istiod itself loses nothing.
+	// Only a label is removed, so istiod does not lose permissions.
 	unlabel := []byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)
 	bindings, clusterBindings := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace), t.GuestClient.RbacV1().ClusterRoleBindings()
 	_, err = bindings.Patch(t.ctx, name, types.MergePatchType, unlabel, metav1.PatchOptions{})
@@ -109,7 +114,7 @@ func forbiddenKind(t *teller) {
 		return got.Labels, err
 	}).Should(gomega.HaveKey(desired.OwnerLabel), "the rest converges")
 
-	t.Log("once it is allowed, nothing else is needed")
+	t.Log("once it is allowed, hypergate continues")
 	t.Expect(restore(t.step())).To(gomega.Succeed())
 	t.Eventually(func() (map[string]string, error) {
 		got, err := bindings.Get(t.ctx, name, metav1.GetOptions{})
@@ -119,7 +124,8 @@ func forbiddenKind(t *teller) {
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 }
 
-// installedMessage is the message of the class's condition ControllerInstalled. As long as istiod serves, that stays True whatever drifts.
+// installedMessage returns the message of the class's condition ControllerInstalled. While istiod serves, the
+// condition stays True, whatever drifts.
 func (t *teller) installedMessage() string {
 	t.Helper()
 	got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})

@@ -46,8 +46,8 @@ const (
 	mostFailures = 20
 )
 
-// TestHostile runs hypergate against a guest that tells one or several lies at a time. After each step it checks the
-// invariants. In the end the guest is honest again, and both sides must become what an honest guest leads to.
+// TestHostile runs hypergate against a guest that lies in one or several ways at a time. After each step it checks
+// the invariants. In the end the guest is honest again, and both sides must become what an honest guest leads to.
 //
 // The seed decides the moves, their order and their content. The order of requests also decides which request meets
 // which lie. So the same seed gives a similar run, but not an identical one.

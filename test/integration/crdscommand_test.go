@@ -226,7 +226,7 @@ func (w *world) removeCRDs(guest dynamic.Interface) {
 		names = append(names, r.CRD())
 	}
 	for _, name := range names {
-		_ = listObjects(ctx, guest, name) // it may not exist
+		_ = listObjects(ctx, guest, name) // it might not exist
 		w.Eventually(func() bool {
 			return apierrors.IsNotFound(guest.Resource(crdsResource).Delete(ctx, name, metav1.DeleteOptions{}))
 		}).Should(gomega.BeTrue(), name)

@@ -35,8 +35,8 @@ const (
 )
 
 // writesThatAreRefusedForEver checks three CRDs: one that hypergate is not allowed to write, one that is invalid, and
-// one whose names belong to another CRD. hypergate reports each with its cause, does not delay other work, and
-// retries with increasing intervals. When the causes are gone, it corrects all three.
+// one whose names belong to another CRD. hypergate reports each with its cause and retries with increasing intervals.
+// Nothing else waits for them. When the causes are gone, it corrects all three.
 func writesThatAreRefusedForEver(w *crdWorld) {
 	w.Log("a CRD to adopt, with annotations that leave no room for another annotation")
 	full := minusField(w.wanted(httpCRD), "hostnames")

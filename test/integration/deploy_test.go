@@ -33,7 +33,7 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// The manifests' own names, which these tests take as they are: they have clusters of their own, where nobody else uses them.
+// Names from the manifests. These tests can use them unchanged, because they have their own clusters.
 const (
 	deployedMgmtNamespace  = deploy.MgmtNamespace
 	deployedGuestNamespace = deploy.GuestNamespace
@@ -42,7 +42,8 @@ const (
 	deployedAccount        = deploy.Account
 )
 
-// TestDeploy is about deploy/: what it installs is valid, and the identities in it are enough for all that hypergate does and no more.
+// TestDeploy checks that the objects of deploy/ are valid, and that hypergate's identities in it have exactly the
+// permissions that hypergate needs.
 func TestDeploy(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
@@ -65,7 +66,7 @@ func TestDeploy(t *testing.T) {
 	})
 }
 
-// TestHypergate is no test: in a process of its own, started by the stories of TestDeploy, it is hypergate.
+// TestHypergate is not a test. In a separate process, which the subtests of TestDeploy start, it runs hypergate.
 func TestHypergate(t *testing.T) {
 	if os.Getenv(asHypergate) == "" {
 		t.Skip("only as a process of TestDeploy")
@@ -76,7 +77,7 @@ func TestHypergate(t *testing.T) {
 
 const asHypergate = "TEST_AS_HYPERGATE"
 
-// startHypergate starts hypergate with arguments and more environment.
+// startHypergate starts hypergate with arguments and additional environment variables.
 func startHypergate(t *testing.T, args []string, env ...string) *proc.Process {
 	t.Helper()
 	self, err := os.Executable()
@@ -103,20 +104,21 @@ func startHypergate(t *testing.T, args []string, env ...string) *proc.Process {
 // deployed is hypergate as deploy/ installs it.
 type deployed struct {
 	*world
-	// roles are all that its identities are bound to, of each side.
+	// roles are all roles to which hypergate's identities are bound, by side.
 	roles map[desired.Side][]role
-	// users are its names on each side, logs the audit logs that they appear in.
+	// users are its user names on each side. logs are the audit logs of each side.
 	users, logs map[desired.Side]string
 	deployment  *appsv1.Deployment
-	// began is when the story did.
+	// began is the start time of the test.
 	began time.Time
-	// later: a story before had the same guest, where the CRDs have stayed.
+	// later means that an earlier test used the same guest, where the CRDs are still installed.
 	later bool
-	// args start it as its container would.
+	// args are the arguments with which its container would start it.
 	args []string
 }
 
-// newDeployed installs the manifests and makes the kubeconfigs that its pod would have. Standalone, both planes are one.
+// newDeployed applies the manifests and creates the kubeconfigs that its pod would have. In the standalone topology,
+// both planes are the same.
 func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Plane, mgmtDirs, guestDirs []string) *deployed {
 	t.Helper()
 	d := &deployed{
@@ -151,7 +153,7 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 	return d
 }
 
-// deploy applies manifests as a cluster admin and takes note of what hypergate is given by them.
+// deploy applies manifests as a cluster administrator, and records the roles that they give hypergate.
 func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string) {
 	d.Helper()
 	for _, dir := range dirs {
@@ -164,13 +166,14 @@ func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string)
 	}
 }
 
-// takesEffect waits until the API server, which learns of roles and bindings by watches of its own, goes by them.
+// takesEffect waits until the API server uses the new roles and bindings, about which it learns through its own
+// watches.
 func (d *deployed) takesEffect(config *rest.Config, side desired.Side) {
 	d.Helper()
 	d.Expect(deploy.TakesEffect(d.Context(), config, d.users[side], audit.Permissions(d.roles[side]), true)).To(gomega.Succeed())
 }
 
-// kubeconfig is a file with a token of hypergate's service account.
+// kubeconfig returns the name of a kubeconfig file with a token of hypergate's service account.
 func (d *deployed) kubeconfig(config *rest.Config, namespace string) string {
 	d.Helper()
 	file := filepath.Join(d.TempDir(), "kubeconfig")
@@ -186,8 +189,8 @@ func (d *deployed) token(config *rest.Config, namespace, account string) string 
 	return got.Status.Token
 }
 
-// containerArgs are the arguments of the Deployment's container as the kubelet would expand them, but for what only a pod has: the service
-// account's files, the mounted kubeconfig, and addresses of its own.
+// containerArgs returns the arguments of the Deployment's container as the kubelet would expand them. It replaces
+// what only a pod has: the service account's files, the mounted kubeconfig, and its own addresses.
 func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []string {
 	d.Helper()
 	container := d.deployment.Spec.Template.Spec.Containers[0]
@@ -240,15 +243,16 @@ func (d *deployed) start(more []string, env ...string) *proc.Process {
 	return p
 }
 
-// tell is the story: install, drift of each object, restart, uninstall, all of it by hypergate's own identities.
+// tell runs the test: install, drift of each object, restart, uninstall. hypergate does all of it with its own
+// identities.
 func (d *deployed) tell() {
-	d.Log("a pod like this one is admitted where only restricted pods are")
+	d.Log("a namespace that admits only restricted pods admits this pod")
 	d.admitPod()
 	if d.cfg.Topology == desired.TopologyHosted {
 		d.serveHyperShift()
 		d.createControlPlane("guest1", "")
 	}
-	d.Log("install, with the webhook that only --sidecar-injection asks for")
+	d.Log("install with the webhook that only --sidecar-injection enables")
 	first := d.start([]string{"--sidecar-injection"})
 	d.createClass("demo")
 	d.playIstiod(corev1.ConditionTrue)
@@ -260,19 +264,19 @@ func (d *deployed) tell() {
 	}
 	granted := d.istiodRoles()
 
-	d.Log("drift: each object loses our label, and then goes unless it is a CRD; the guest's first, while istiod is there")
+	d.Log("drift: each object loses hypergate's label and is then deleted, unless it is a CRD; the guest is first, while istiod runs")
 	d.drift(d.guest, desired.SideGuest, desired.GuestKinds())
 	d.drift(d.mgmt, desired.SideMgmt, desired.MgmtKinds())
 	d.end(first)
 
-	d.Log("a restart without the flag removes that webhook; as on an API server that streams no lists")
+	d.Log("a restart without the flag removes that webhook, even without streaming lists")
 	second := d.start(nil, "KUBE_FEATURE_WatchListClient=false")
 	d.Eventually(d.injector).Should(gomega.Satisfy(apierrors.IsNotFound))
 	d.Log("uninstall")
 	d.deleteClass("demo")
 	d.Eventually(d.members).Should(gomega.BeEmpty())
 	d.end(second)
-	d.Log("CRDs stay protected, until they need not be")
+	d.Log("CRDs stay protected until the flag ends the protection")
 	d.Expect(d.protection()).To(gomega.Succeed())
 	third := d.start([]string{"--protect-crds=false"})
 	d.Eventually(d.protection).Should(gomega.Satisfy(apierrors.IsNotFound))
@@ -291,7 +295,7 @@ func (d *deployed) end(p *proc.Process) {
 	d.Expect(p.ExitCode()).To(gomega.Equal(0), "%v", p.Exit())
 }
 
-// admitPod asks the API server for the Deployment's pod, as a dry run: nothing runs on these clusters.
+// admitPod creates the Deployment's pod as a dry run, because nothing runs on these clusters.
 func (d *deployed) admitPod() {
 	d.Helper()
 	template := d.deployment.Spec.Template
@@ -301,14 +305,14 @@ func (d *deployed) admitPod() {
 	d.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// injector is nil when the pod-mutating webhook is there.
+// injector returns nil if the pod-mutating webhook exists.
 func (d *deployed) injector() error {
 	_, err := d.guest.AdmissionregistrationV1().MutatingWebhookConfigurations().
 		Get(d.Context(), "istio-sidecar-injector-"+d.cfg.Revision+"-"+d.cfg.GuestNamespace, metav1.GetOptions{})
 	return err
 }
 
-// protection is nil when the policy that protects CRDs is there, or its binding.
+// protection returns nil if the policy that protects CRDs, or its binding, exists.
 func (d *deployed) protection() error {
 	policies := d.guest.AdmissionregistrationV1()
 	_, err := policies.ValidatingAdmissionPolicies().Get(d.Context(), d.cfg.CRDPolicyName(), metav1.GetOptions{})
@@ -318,7 +322,8 @@ func (d *deployed) protection() error {
 	return err
 }
 
-// drift takes our label from each object of a side, then the whole object, and sees it come back. A CRD stays, for what others made of it.
+// drift removes hypergate's label from each object of a side, then deletes the object, and waits until it comes back
+// each time. It does not delete CRDs, because others may have objects of these kinds.
 func (d *deployed) drift(client kubernetes.Interface, side desired.Side, kinds []desired.Kind) {
 	d.Helper()
 	admin := client.CoreV1().RESTClient()
@@ -340,10 +345,11 @@ func (d *deployed) drift(client kubernetes.Interface, side desired.Side, kinds [
 	}
 }
 
-// unlabelled is a patch that takes our label away.
+// unlabelled is a patch that removes hypergate's label.
 const unlabelled = `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`
 
-// vandalised is a patch that takes our label from a CRD and another field as well: hypergate must look whether it was its own.
+// vandalised returns a patch that removes hypergate's label from a CRD and changes another field. hypergate must find
+// out if the CRD was its own.
 func vandalised(crd metav1.PartialObjectMetadata) string {
 	if _, gatewayAPI := crd.Annotations[bundleVersion]; gatewayAPI {
 		return `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null},"annotations":{"` + bundleVersion + `":"v0"}}}`
@@ -351,10 +357,10 @@ func vandalised(crd metav1.PartialObjectMetadata) string {
 	return `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null,"app":"another"}}}`
 }
 
-// bundleVersion is an annotation of the Gateway API's CRDs; Istio's have the label app.
+// bundleVersion is an annotation of the Gateway API's CRDs. Istio's CRDs have the label app.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
-// comesBack does harm to an object and waits until it carries our label again, and has another UID than the one given.
+// comesBack damages an object and waits until it has hypergate's label again and a UID other than the given one.
 func (d *deployed) comesBack(client kubernetes.Interface, path string, not types.UID, harm func() error) {
 	d.Helper()
 	d.Expect(harm()).To(gomega.Succeed(), path)
@@ -368,8 +374,9 @@ func (d *deployed) comesBack(client kubernetes.Interface, path string, not types
 	}).Should(gomega.Succeed(), path)
 }
 
-// nothingOutsideItsNamespace: on the management cluster hypergate may, outside of its namespace, do no more than an account that nothing was
-// ever granted to. A cluster-wide permission would be one in every namespace.
+// nothingOutsideItsNamespace checks hypergate's permissions on the management cluster outside of its namespace. They
+// must equal those of an account without any grants. A cluster-wide permission would be a permission in every
+// namespace.
 func (d *deployed) nothingOutsideItsNamespace() {
 	d.Helper()
 	bare := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}

@@ -17,7 +17,8 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// vandal is how a test changes an object of ours: not as hypergate, and by an update.
+// vandal is the field manager with which a test changes hypergate's objects. It differs from hypergate's, and the
+// operation is an update.
 const vandal = "vandal"
 
 func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
@@ -35,7 +36,7 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 	} {
 		for _, kind := range side.kinds {
 			if kind.GVK.Kind == "Namespace" {
-				continue // made where it is missing, and then everybody's
+				continue // created if missing, and not owned by hypergate
 			}
 			for _, o := range w.ours(side.client, side.side, kind) {
 				path := resourcePath(kind, o.Namespace) + "/" + o.Name
@@ -58,7 +59,7 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 	}
 }
 
-// restored does harm to an object of ours and sees it come back, by one write.
+// restored damages an object of hypergate and checks that hypergate restores it with one write.
 func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *requests, path string, harm func() error) {
 	t.Helper()
 	g := hang.Gomega(t)
@@ -75,7 +76,7 @@ func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *re
 	w.settle()
 	var toIt []string
 	for _, line := range writes(requests.since(before)) {
-		// The class's status says that istiod is made anew, and a new service account needs a new token.
+		// The class's status reports that istiod is created again, and a new service account needs a new token.
 		if !strings.Contains(line, "/gatewayclasses/") && !strings.HasSuffix(line, "/token?") {
 			toIt = append(toIt, line)
 		}
@@ -98,7 +99,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	w.Expect(service.Labels).To(gomega.HaveKeyWithValue("somebody", "elses"))
 }
 
-// ours are the objects of a kind that carry our label.
+// ours returns the objects of a kind that have hypergate's label.
 func (w *world) ours(client kubernetes.Interface, side desired.Side, kind desired.Kind) []metav1.PartialObjectMetadata {
 	w.Helper()
 	data, err := client.CoreV1().RESTClient().Get().RequestURI(resourcePath(kind, "") + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).

@@ -15,8 +15,8 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// TestTheGuestsEtcdIsRestoredInPlace, from a backup of before the installation and while hypergate runs. Its watches
-// have seen versions that lie in the future then. The API server accepts a watch from such a version, and sends
+// TestTheGuestsEtcdIsRestoredInPlace restores a backup from before the installation while hypergate runs. After that,
+// hypergate's watches have versions from the future. The API server accepts a watch from such a version, and sends
 // nothing.
 func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 	w := newWorld(t)
@@ -34,7 +34,7 @@ func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 
 	w.restore(w.pair.Guest, backup)
 	answers := time.Now()
-	w.createClass("later") // the backup does not have it
+	w.createClass("later") // it is not in the backup
 	w.Eventually(w.oursInGuest).Should(gomega.Equal(before), "everything of ours is written again")
 	w.Logf("written again %s after the API server answered", time.Since(answers).Round(time.Millisecond))
 	w.Eventually(func() string { return string(w.credential()["token"]) }).ShouldNot(gomega.Equal(token), "istiod's account is another one")
@@ -43,13 +43,13 @@ func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 	}
 	w.settle()
 
-	t.Log("what happens now is seen, long before the versions have caught up")
+	t.Log("new changes are observed long before the versions have caught up")
 	w.createClass("new")
 	w.Eventually(func() *metav1.Condition { return w.condition("new", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.repairsDrift()
 }
 
-// oursInGuest names the objects of ours in the guest.
+// oursInGuest returns the names of hypergate's objects in the guest.
 func (w *world) oursInGuest() []string {
 	w.Helper()
 	var out []string
@@ -62,7 +62,7 @@ func (w *world) oursInGuest() []string {
 	return out
 }
 
-// backUp takes a backup of a plane's etcd, for which the plane is down a moment.
+// backUp takes a backup of a plane's etcd. The plane is down during the backup.
 func (w *world) backUp(plane *planes.Plane) string {
 	w.Helper()
 	plane.StopAPI()
@@ -73,7 +73,7 @@ func (w *world) backUp(plane *planes.Plane) string {
 	return backup
 }
 
-// restore puts a backup in the place of what etcd has. It returns when the API server answers.
+// restore replaces etcd's data with a backup. It returns when the API server answers.
 func (w *world) restore(plane *planes.Plane, backup string) {
 	w.Helper()
 	plane.StopAPI()
@@ -88,7 +88,7 @@ func (w *world) startEtcd(plane *planes.Plane) {
 	w.Expect(plane.StartAPI(w.Context())).To(gomega.Succeed())
 }
 
-// passVersions lets versions pass, as others' writes do.
+// passVersions increments the version by n, as n writes of others would.
 func (w *world) passVersions(client kubernetes.Interface, n int) {
 	w.Helper()
 	others := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)

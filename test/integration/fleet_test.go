@@ -27,8 +27,9 @@ import (
 	"github.com/hypergate/hypergate/test/untouched"
 )
 
-// TestAFleetOfHostedClusters: three hosted clusters on one management cluster, each with a guest of its own and all with the same names in it, and a user's own Istio on
-// the management cluster. Whatever is done to one changes no object of the others.
+// TestAFleetOfHostedClusters has three hosted clusters on one management cluster. Each has its own guest, and all use
+// the same names in it. The management cluster also runs a user's own Istio. An operation on one hosted cluster must
+// not change any object of the others.
 func TestAFleetOfHostedClusters(t *testing.T) {
 	fleet := newFleet(t)
 	first, second, third := fleet[0], fleet[1], fleet[2]
@@ -54,7 +55,7 @@ func TestAFleetOfHostedClusters(t *testing.T) {
 	before = fleet.settled(first)
 	first.deleteClass("demo")
 	first.Eventually(func() []string {
-		// The label says nothing of the namespace: all have the same revision.
+		// The label does not contain the namespace, because all have the same revision.
 		return slices.DeleteFunc(first.members(), func(m string) bool {
 			return strings.HasPrefix(m, "management") && !strings.Contains(m, "/"+first.cfg.MgmtNamespace+"/")
 		})
@@ -64,10 +65,10 @@ func TestAFleetOfHostedClusters(t *testing.T) {
 	fleet.unchanged(t, "removing one", before, first, second, third)
 }
 
-// fleet are hosted clusters on one management cluster.
+// fleet is a set of hosted clusters on one management cluster.
 type fleet []*world
 
-// newFleet starts two more guests.
+// newFleet starts two additional guests.
 func newFleet(t *testing.T) fleet {
 	t.Helper()
 	pair, out := takePair(t), make(fleet, 3)
@@ -75,7 +76,7 @@ func newFleet(t *testing.T) fleet {
 		out[i] = newWorldOn(t, pair)
 		out[i].cfg.GuestNamespace, out[i].cfg.ControllerName, out[i].cfg.Revision = "fleet", "example.com/fleet", "fleet"
 		out[i].cfg.WebhookHost = out[i].cfg.WebhookService()
-		out[i].cfg.IstioResources = nil // without a webhook, which nobody here could answer
+		out[i].cfg.IstioResources = nil // without a webhook, because nothing here could answer its probe
 	}
 	started, dir := make([]*planes.Plane, len(out)), t.TempDir()
 	t.Cleanup(func() {
@@ -104,13 +105,14 @@ func newFleet(t *testing.T) fleet {
 	return out
 }
 
-// settled is others once nothing changes any more.
+// settled returns the result of others once nothing changes any more.
 func (f fleet) settled(one *world) map[string]string {
 	one.Helper()
 	return untouched.Settled(one, time.Second, func() map[string]string { return f.others(one) })
 }
 
-// others are the resourceVersions of all objects of the management cluster outside of one's namespace, and of all guests but its own.
+// others returns the resourceVersions of all objects of the management cluster outside of one's namespace, and of all
+// guests except its own.
 func (f fleet) others(one *world) map[string]string {
 	one.Helper()
 	out := map[string]string{}
@@ -124,7 +126,8 @@ func (f fleet) others(one *world) map[string]string {
 	return out
 }
 
-// unchanged compares them with those of before, among which must be what hypergate has made of those that are installed, and the user's Istio.
+// unchanged compares the current versions with those from before. These must include hypergate's objects of the
+// installed worlds, and the user's Istio.
 func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, one *world, installed ...*world) {
 	t.Helper()
 	parts := []string{"mgmt apps/deployments istio-system/istiod", "mgmt apiextensions.k8s.io/customresourcedefinitions /destinationrules.networking.istio.io"}
@@ -138,15 +141,15 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 	}
 }
 
-// everything notes each object of a cluster but those in one namespace.
+// everything notes each object of a cluster, except those in one namespace.
 func everything(w *world, prefix string, config *rest.Config, except string, into map[string]string) {
 	w.Helper()
 	config = rest.CopyConfig(config)
-	config.WrapTransport = nil // this is no request of hypergate's
+	config.WrapTransport = nil // this is not a request of hypergate
 	w.Expect(untouched.Note(w.Context(), config, untouched.Scope{But: except}, prefix, into)).To(gomega.Succeed())
 }
 
-// usersIstio is what a user's own Istio has on the management cluster, CRDs among it.
+// usersIstio creates the objects of a user's own Istio on the management cluster, including CRDs.
 func usersIstio(w *world) {
 	w.Helper()
 	source, err := charts.Embedded()
@@ -161,7 +164,7 @@ func usersIstio(w *world) {
 	}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "istio-system", Name: name} }
 	labels := map[string]string{"app": "istiod"}
-	// Nothing here answers it, and nothing matches it.
+	// Nothing here answers the webhook, and no object matches it.
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"istio.io/rev": "the-users"}}
 	none, ignore := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore
 	add(&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "istio-system"}})

@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// hasSecret says whether a Secret of ours is on the management side.
+// hasSecret returns a function that reports whether a Secret of hypergate exists on the management side.
 func (w *world) hasSecret(name string) func() bool {
 	return func() bool {
 		_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), name, metav1.GetOptions{})
@@ -19,7 +19,8 @@ func (w *world) hasSecret(name string) func() bool {
 	}
 }
 
-// TestWhoStandsByClearsHisOwnSide: a Lease that the guest forges does not keep what the management side has, nor istiod's token alive; the guest is left alone.
+// TestWhoStandsByClearsHisOwnSide checks that a forged Lease in the guest cannot keep hypergate's objects on the
+// management side, or istiod's token, alive. hypergate does not change the guest.
 func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
@@ -47,12 +48,13 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.Expect(account()).To(gomega.Succeed())
 	w.writesNothing("with nothing left")
 
-	t.Log("handed over, it clears the guest, too")
+	t.Log("after the hand-over, it also clears the guest")
 	w.handOver()
 	w.Eventually(account).ShouldNot(gomega.Succeed())
 }
 
-// TestWhoStandsByNobodyIsDamped: a Lease that is deleted in a loop is made anew ten times, and then once in a while.
+// TestWhoStandsByNobodyIsDamped checks that hypergate recreates a repeatedly deleted Lease ten times, and then at a
+// limited rate.
 func TestWhoStandsByNobodyIsDamped(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil

@@ -28,7 +28,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// plane is a HostedControlPlane as it is now.
+// plane returns the current HostedControlPlane.
 func (w *world) plane(name string) *unstructured.Unstructured {
 	w.Helper()
 	u, err := w.controlPlanes().Get(context.Background(), name, metav1.GetOptions{})
@@ -36,7 +36,7 @@ func (w *world) plane(name string) *unstructured.Unstructured {
 	return u
 }
 
-// conditionsOf are all conditions of a HostedControlPlane.
+// conditionsOf returns all conditions of a HostedControlPlane.
 func (w *world) conditionsOf(name string) []metav1.Condition {
 	w.Helper()
 	var read struct {
@@ -52,7 +52,7 @@ func (w *world) hcpSays(name, kind string) func() *metav1.Condition {
 	return func() *metav1.Condition { return meta.FindStatusCondition(w.conditionsOf(name), kind) }
 }
 
-// tells waits for a HostedControlPlane to say something, and notes how long that took.
+// tells waits until a condition of a HostedControlPlane matches, and logs how long that took.
 func (w *world) tells(name, kind string, want gomega.OmegaMatcher) {
 	w.Helper()
 	since := time.Now()
@@ -60,7 +60,8 @@ func (w *world) tells(name, kind string, want gomega.OmegaMatcher) {
 	w.Logf("%s: %s told after %s: %s", name, kind, time.Since(since).Round(time.Millisecond), w.hcpSays(name, kind)().Message)
 }
 
-// isWell waits until nothing is wrong, and nothing is under way but the proof of a webhook that here nobody answers.
+// isWell waits until nothing is wrong and nothing is in progress. It accepts a webhook probe in progress, because
+// nothing here answers the webhook.
 func (w *world) isWell(name string) {
 	w.Helper()
 	w.Eventually(func() []metav1.Condition { return w.conditionsOf(name) }).Should(gomega.SatisfyAll(
@@ -79,7 +80,7 @@ func saying(status metav1.ConditionStatus, reason, part string) gomega.OmegaMatc
 	return gomega.And(haveStatus(status, reason), gomega.HaveField("Message", gomega.ContainSubstring(part)))
 }
 
-// others writes a condition as HyperShift does: the whole status, with what was read.
+// others writes a condition as HyperShift does: it updates the whole status that it has read.
 func (w *world) others(name string, count int) {
 	u := w.plane(name)
 	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
@@ -108,7 +109,7 @@ func (w *world) others(name string, count int) {
 	}
 }
 
-// newReport is a story with a HostedControlPlane that knows of nothing yet.
+// newReport returns a world with a HostedControlPlane that has no conditions of hypergate yet.
 func newReport(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -117,7 +118,8 @@ func newReport(t *testing.T) *world {
 	return w
 }
 
-// TestAHostedControlPlaneIsTold through its life, and nothing is written that does not say anything new.
+// TestAHostedControlPlaneIsTold checks the reports through a HostedControlPlane's life. hypergate writes only when
+// the report changes.
 func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w := newReport(t)
 	moved := &movedClock{}
@@ -134,7 +136,7 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.isWell("guest1")
 	w.settle()
 
-	t.Log("somebody else writes to it, and hypergate's own write is an event: neither makes another")
+	t.Log("another controller's write and hypergate's own write are events, but lead to no further write")
 	requests := w.mgmtRequests.count()
 	w.others("guest1", 1)
 	w.Consistently(func() []string { return w.mgmtRequests.since(requests) }, "3s").Should(gomega.BeEmpty())
@@ -165,7 +167,7 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(version).To(gomega.Equal("4.21.0"))
 
-	t.Log("a pause is told, and nothing else is said while it lasts")
+	t.Log("a pause is reported, and nothing else is reported during the pause")
 	w.settle()
 	before, class := w.conditionsOf("guest1"), w.condition("demo", "ControllerInstalled")
 	const pause = 30 * time.Minute
@@ -175,14 +177,14 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.playIstiod(corev1.ConditionFalse)
 	w.Consistently(func() string { return cmp.Diff(before, w.conditionsOf("guest1"), butProgressing()) }, "2s").Should(gomega.BeEmpty())
 	w.Expect(w.condition("demo", "ControllerInstalled")).To(gomega.Equal(class))
-	t.Log("it ends by time, which is noticed with the next event")
+	t.Log("the pause ends at its time, and hypergate notices that with the next event")
 	moved.move(pause)
 	w.playIstiod(corev1.ConditionFalse)
 	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionFalse, "Installing", "istiod"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
 
-	t.Log("it is deleted: nothing more is said")
+	t.Log("it is deleted: nothing more is reported")
 	w.settle()
 	w.patchControlPlane("guest1", `{"metadata":{"finalizers":["hypershift.openshift.io/finalizer"]}}`)
 	w.Expect(w.controlPlanes().Delete(t.Context(), "guest1", metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -197,14 +199,15 @@ func butProgressing() cmp.Option {
 	}))
 }
 
-// TestErrorsReachTheHostedControlPlane: they say during what, why, and what to do; once mended, it says that, too.
+// TestErrorsReachTheHostedControlPlane checks that errors are reported with the failed step, the cause and the next
+// step. When a problem is solved, hypergate reports that, too.
 func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.run()
 	w.install("demo")
 	w.isWell("guest1")
 
-	t.Log("two HostedControlPlanes: both are told")
+	t.Log("two HostedControlPlanes: both get the report")
 	w.createControlPlane("guest2", "")
 	for _, name := range []string{"guest1", "guest2"} {
 		w.tells(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected",
@@ -223,7 +226,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 	w.isWell("guest1")
 
-	t.Log("istiod does not come up: its image, say")
+	t.Log("istiod does not become available, for example because of its image")
 	w.playStuck()
 	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck", "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe"))
 	w.playIstiod(corev1.ConditionTrue)
@@ -231,7 +234,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("nothing is wrong that somebody must mend"))
 }
 
-// playStuck writes what the Deployment controller would once a rollout has taken too long.
+// playStuck writes the status that the Deployment controller writes when a rollout has taken too long.
 func (w *world) playStuck() {
 	w.Helper()
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []appsv1.DeploymentCondition{
@@ -243,7 +246,8 @@ func (w *world) playStuck() {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// TestAGuestWithoutIngressIsAvailable: what was there is cleared away, and that is told as it should be.
+// TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane checks that hypergate removes an existing installation
+// and reports this state as available.
 func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
 	w := newWorld(t)
 	w.serveHyperShift()
@@ -255,7 +259,7 @@ func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
 	w.Expect(w.istiod()).To(gomega.BeNil())
 }
 
-// TestASpoiledCAReachesTheHostedControlPlane, and so does its end.
+// TestASpoiledCAReachesTheHostedControlPlane checks that hypergate reports an invalid CA, and the end of the problem.
 func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.run()
@@ -272,7 +276,8 @@ func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	w.isWell("guest1")
 }
 
-// TestAForbiddenWriteReachesTheHostedControlPlane. Without the right to report nothing is told, and nothing else suffers.
+// TestAForbiddenWriteReachesTheHostedControlPlane checks the report of a forbidden write. Without the permission to
+// report, hypergate reports nothing, and everything else works.
 func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	user := "limited-" + w.cfg.Revision
@@ -291,7 +296,7 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "Forbidden",
 		"and 1 more on the management side: may not patch services [grant it to hypergate's service account (deploy/hosted/management)]"))
 
-	t.Log("it may not report any more, and what it could not do is allowed: it does that all the same")
+	t.Log("the permission to report is gone and the missing one is granted: hypergate uses it")
 	all := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"*"}}
 	w.allow(user, append(core, all))
 	w.playIstiod(corev1.ConditionTrue)
@@ -303,7 +308,7 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.Expect(strings.Count(w.log.String(), "Cannot report to the HostedControlPlane")).To(gomega.Equal(1), "it is said once")
 }
 
-// TestAGuestThatWasNeverSeenReachesTheHostedControlPlane: its credentials are too old, and hypergate has just started.
+// TestAGuestThatWasNeverSeenReachesTheHostedControlPlane has expired credentials at the start of hypergate.
 func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
@@ -316,7 +321,7 @@ func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w.tells("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "ReconciliationPaused"))
 }
 
-// TestNothingIsToldWhereThatIsSwitchedOff.
+// TestNothingIsToldWhereThatIsSwitchedOff checks that hypergate can be configured to report nothing.
 func TestNothingIsToldWhereThatIsSwitchedOff(t *testing.T) {
 	w := newReport(t)
 	w.reporting = controller.ReportNothing

@@ -28,7 +28,7 @@ var (
 	planeResource = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
 )
 
-// serveHyperShift installs HyperShift's own CRD on the management cluster, until the end of the test.
+// serveHyperShift installs HyperShift's own CRD on the management cluster until the end of the test.
 func (w *world) serveHyperShift() {
 	w.Helper()
 	crd, err := hypershift.CRD(w.Context())
@@ -44,7 +44,7 @@ func (w *world) controlPlanes() dynamic.ResourceInterface {
 	return dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(planeResource).Namespace(w.cfg.MgmtNamespace)
 }
 
-// mgmtAdmin is how the story itself reaches the management cluster.
+// mgmtAdmin returns the configuration with which the test itself uses the management cluster.
 func (w *world) mgmtAdmin() *rest.Config {
 	if w.ownMgmt != nil {
 		return w.ownMgmt
@@ -52,7 +52,7 @@ func (w *world) mgmtAdmin() *rest.Config {
 	return w.pair.Mgmt.Config
 }
 
-// createControlPlane makes a HostedControlPlane with more of its spec.
+// createControlPlane creates a HostedControlPlane. more adds fields to its spec.
 func (w *world) createControlPlane(name, more string) {
 	w.Helper()
 	u := &unstructured.Unstructured{}
@@ -76,21 +76,21 @@ func (w *world) patchControlPlane(name, patch string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// spoil takes away an object of each side, which hypergate would make again.
+// spoil deletes an object on each side, which hypergate would restore.
 func (w *world) spoil() {
 	w.Helper()
 	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.WebhookService(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Expect(w.guest.RbacV1().ClusterRoleBindings().Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// repaired says whether what spoil took is there again.
+// repaired reports whether the objects that spoil deleted exist again.
 func (w *world) repaired() bool {
 	_, mgmtErr := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.WebhookService(), metav1.GetOptions{})
 	_, guestErr := w.guest.RbacV1().ClusterRoleBindings().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	return mgmtErr == nil && guestErr == nil
 }
 
-// owners are istiod's.
+// owners returns the owner references of istiod.
 func (w *world) owners() []metav1.OwnerReference {
 	if d := w.istiod(); d != nil {
 		return d.OwnerReferences
@@ -98,7 +98,7 @@ func (w *world) owners() []metav1.OwnerReference {
 	return nil
 }
 
-// writesNothing says that hypergate leaves both sides alone for a while.
+// writesNothing checks that hypergate writes nothing on either side for some time.
 func (w *world) writesNothing(why string) {
 	w.Helper()
 	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
@@ -107,10 +107,11 @@ func (w *world) writesNothing(why string) {
 	}, "2s").Should(gomega.BeEmpty(), why)
 }
 
-// isReport says that a request is part of a report to a HostedControlPlane.
+// isReport reports whether a request is part of a report to a HostedControlPlane.
 func isReport(request string) bool { return strings.Contains(request, "/hostedcontrolplanes/") }
 
-// TestHyperShiftComesLater: without it there is none, and that is no reason to ask all the time; once it is there it is noticed.
+// TestHyperShiftComesLater checks a management cluster without HyperShift. hypergate must not ask for
+// HostedControlPlanes repeatedly, and must notice when HyperShift is installed.
 func TestHyperShiftComesLater(t *testing.T) {
 	w := newWorld(t)
 	w.run()
@@ -137,7 +138,7 @@ func TestHyperShiftComesLater(t *testing.T) {
 	w.Consistently(asked, "2s").Should(gomega.Equal(at), "then it is watched")
 }
 
-// TestTheLifeOfAHostedControlPlane, from its creation on.
+// TestTheLifeOfAHostedControlPlane checks the life of a HostedControlPlane from its creation.
 func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	w := newWorld(t)
 	w.serveHyperShift()
@@ -154,18 +155,18 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 		w.Expect(secret.OwnerReferences).To(gomega.ConsistOf(gomega.HaveField("UID", hcp.GetUID())), name)
 	}
 
-	t.Log("a restart is asked for")
+	t.Log("a restart is requested")
 	w.patchControlPlane("guest1", `{"metadata":{"annotations":{"hypershift.openshift.io/restart-date":"2026-11-21"}}}`)
 	w.Eventually(func() map[string]string { return w.istiod().Spec.Template.Annotations }).Should(gomega.HaveKeyWithValue("hypershift.openshift.io/restart-date", "2026-11-21"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.settle()
 	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(2))
 
-	t.Log("what is of no concern changes nothing")
+	t.Log("an irrelevant change has no effect")
 	w.patchControlPlane("guest1", `{"spec":{"channel":"stable-4.21"}}`)
 	w.writesNothing("another channel")
 
-	t.Log("it is paused, until it is said otherwise")
+	t.Log("it is paused without an end")
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is paused, until it no longer says so"))
 	w.settle()
@@ -173,7 +174,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	w.writesNothing("it is paused")
 	w.Expect(w.repaired()).To(gomega.BeFalse())
 
-	t.Log("then for a time, and nothing but time ends it")
+	t.Log("then it is paused until a time, and only the time ends the pause")
 	until, mgmt, guest := time.Now().Add(4*time.Second), w.mgmtRequests.count(), w.guestRequests.count()
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"`+until.UTC().Format(time.RFC3339)+`"}}`)
 	w.Eventually(w.repaired).Should(gomega.BeTrue())
@@ -182,13 +183,13 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	}
 	w.settle()
 
-	t.Log("what nobody can read is no pause")
+	t.Log("an unreadable value is not a pause")
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"tomorrow"}}`)
 	w.spoil()
 	w.Eventually(w.repaired).Should(gomega.BeTrue())
 	w.settle()
 
-	t.Log("it is deleted, and waits; then it is gone")
+	t.Log("it is deleted and waits for its finalizer, then it is gone")
 	w.Expect(w.controlPlanes().Delete(t.Context(), "guest1", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is being deleted"))
 	w.settle()
@@ -203,7 +204,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	w.writesNothing("what it owned goes with it")
 	w.Expect(w.istiod()).NotTo(gomega.BeNil(), "there is no garbage collector here")
 
-	t.Log("it is restored from a backup: it is another one now")
+	t.Log("it is restored from a backup with another UID")
 	w.createClass("demo")
 	w.createControlPlane("guest1", "")
 	restored, err := w.controlPlanes().Get(t.Context(), "guest1", metav1.GetOptions{})
@@ -213,7 +214,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.BeNumerically("<=", 4), "far from ten, which HyperShift's tests allow")
 }
 
-// TestTwoHostedControlPlanes: hypergate is for one, and guesses neither.
+// TestTwoHostedControlPlanes checks that hypergate, which supports only one, chooses neither of the two.
 func TestTwoHostedControlPlanes(t *testing.T) {
 	w := newWorld(t)
 	w.serveHyperShift()
@@ -234,7 +235,7 @@ func TestTwoHostedControlPlanes(t *testing.T) {
 		gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("nothing more"))))
 }
 
-// TestAGuestWithoutIngress has nothing installed, and what was there is cleared away.
+// TestAGuestWithoutIngress checks that hypergate installs nothing and removes an existing installation.
 func TestAGuestWithoutIngress(t *testing.T) {
 	w := newWorld(t)
 	w.serveHyperShift()
@@ -251,7 +252,9 @@ func TestAGuestWithoutIngress(t *testing.T) {
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 }
 
-// TestTheRightsOfANamespaceAreEnough to follow the HostedControlPlane and to make it the owner; without the right to look nothing is done: it may be paused.
+// TestTheRightsOfANamespaceAreEnough checks that namespaced permissions are sufficient to watch the
+// HostedControlPlane and to make it the owner. Without permission to list, hypergate does nothing, because the
+// control plane may be paused.
 func TestTheRightsOfANamespaceAreEnough(t *testing.T) {
 	w := newWorld(t)
 	w.serveHyperShift()

@@ -21,8 +21,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// The guest's admin undoes each repair as fast as hypergate makes it. That costs the guest a burst of writes and then one in ten seconds for
-// each object, the management side nothing, and the conditions say what goes on.
+// TestAGuestThatUndoesEachRepairIsDamped has a guest administrator who undoes each repair as fast as hypergate makes
+// it. In the guest, this costs a burst of writes, and then one write in ten seconds for each object. On the
+// management side it costs nothing. The conditions report the problem.
 func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	w := newWorld(t)
 	w.run()
@@ -36,7 +37,7 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	}
 	began, mgmt, guest := time.Now(), w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight(harms)
-	// An empty list is no field: who wrote it owns nothing, and cannot be named.
+	// An empty list is not a field, so its writer owns nothing and cannot be named.
 	for kind, who := range map[string]string{
 		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "somebody", "RoleBinding": "somebody", "ValidatingWebhookConfiguration": "somebody",
 	} {
@@ -45,7 +46,7 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	}
 	w.Consistently(func() []string { return writes(w.mgmtRequests.since(mgmt)) }, "1s").Should(gomega.BeEmpty())
 	makePeace()
-	t.Log("in peace, all is as it should be within ten seconds and a moment, and the condition is clean")
+	t.Log("after the fight, all objects are repaired within about ten seconds, and the condition is clean")
 	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("again and again"))
 	w.settle()
 
@@ -56,12 +57,14 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 		n := countPrefix(sent, http.MethodPatch+" "+h.path()+"?")
 		w.Expect(n).To(gomega.And(gomega.BeNumerically(">=", burst), gomega.BeNumerically("<=", most)), h.path())
 	}
-	t.Log("the conditions follow, and are no storm of their own")
+	t.Log("the conditions follow, at a limited rate")
 	w.Expect(countPrefix(sent, http.MethodPatch+" /apis/gateway.networking.k8s.io/v1/gatewayclasses/demo/status?")).To(gomega.BeNumerically("<=", 2*len(harms)+4))
 	w.Expect(writes(w.mgmtRequests.since(mgmt))).To(gomega.BeEmpty())
 }
 
-// Each new account of istiod's needs a new token, which is a Secret of the management side: the one write there that a guest can cause, and it is damped.
+// TestAGuestThatDeletesIstiodsAccountAgainAndAgain checks that token writes are rate-limited. Each new account of
+// istiod needs a new token, which is in a Secret on the management side. This is the only write there that a guest
+// can cause.
 func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	w := newWorld(t)
 	w.run()
@@ -71,7 +74,7 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	makePeace := w.fight([]harm{account})
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: ServiceAccount: somebody changes it again and again"))
 	makePeace()
-	t.Log("in peace, istiod gets a token that is worth something")
+	t.Log("after the fight, istiod gets a valid token")
 	w.Eventually(func() bool {
 		review, err := w.guest.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: w.token()},
@@ -88,8 +91,9 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled")
 }
 
-// Names of GatewayClasses that YAML takes for something else than a string, that are no label, or that fill what they may; with annotations that
-// would leave any template, shell or document that they were pasted into.
+// TestGatewayClassesOfAnyNameAndAnnotation has GatewayClasses whose names are not strings in YAML, are not valid
+// label values, or have the maximum length. Their annotations would escape from any template, shell or document into
+// which they were pasted.
 func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 	w := newWorld(t)
 	w.run()
@@ -111,7 +115,7 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 	for _, name := range append(names, "demo") {
 		want := 1
 		if len(name) > 63 {
-			want = 0 // its defaults would need a label of that value
+			want = 0 // its defaults would need a label with that value
 		}
 		got := 0
 		for _, m := range maps.Items {
@@ -127,7 +131,7 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 	w.Expect(w.mgmtRequests.since(mgmt)).To(gomega.BeEmpty())
 }
 
-// hostileClass makes a class of ours, with annotations as large as they may be.
+// hostileClass creates a class for hypergate, with annotations of the maximum size.
 func (w *world) hostileClass(name string) {
 	w.Helper()
 	description := `{{ .Values }} $(X) "'`
@@ -145,7 +149,8 @@ func (w *world) hostileClass(name string) {
 	w.Cleanup(func() { _ = w.gateway.GatewayClasses().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 
-// harm is what the guest's admin does to an object of ours: a patch, which does nothing to an object that has it already; or, if empty, a deletion.
+// harm is a change of hypergate's object by the guest's administrator: a patch, which has no effect if the object
+// already has its values, or a deletion if the patch is empty.
 type harm struct{ group, resource, namespace, name, patch string }
 
 func (h harm) path() string {
@@ -154,7 +159,7 @@ func (h harm) path() string {
 	return resourcePath(kind, h.namespace) + "/" + h.name
 }
 
-// fight does each harm now and whenever the object was changed, until the returned function is called.
+// fight does each harm now and after every change of the object, until the returned function is called.
 func (w *world) fight(harms []harm) (makePeace func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -185,7 +190,7 @@ func (w *world) fight(harms []harm) (makePeace func()) {
 	}
 }
 
-// installedMessage is the message of a class's condition ControllerInstalled.
+// installedMessage returns the message of a class's condition ControllerInstalled.
 func (w *world) installedMessage(class string) string {
 	if c := w.condition(class, "ControllerInstalled"); c != nil {
 		return c.Message
@@ -193,7 +198,7 @@ func (w *world) installedMessage(class string) string {
 	return ""
 }
 
-// countPrefix counts the requests that begin like this.
+// countPrefix returns the number of requests with this prefix.
 func countPrefix(all []string, prefix string) (n int) {
 	for _, s := range all {
 		if strings.HasPrefix(s, prefix) {
@@ -203,12 +208,13 @@ func countPrefix(all []string, prefix string) (n int) {
 	return n
 }
 
-// TestAGuestThatRewritesTheStatusIsDamped: each write of ours wakes istiod, and the guest decides how often it undoes one. The clock stands still, so that
-// the burst is all that hypergate writes until the clock is moved.
+// TestAGuestThatRewritesTheStatusIsDamped checks the rate of status writes. Each write of hypergate triggers istiod,
+// and the guest decides how often it undoes a write. The clock stops, so hypergate writes only the burst until the
+// test moves the clock.
 func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
 	const burst, every = 10, 10 * time.Second
 	w := newWorld(t)
-	w.cfg.IstioResources = nil // no webhook, whose proof is another thing to tell of
+	w.cfg.IstioResources = nil // without a webhook, because its probe would also be reported
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = now
 	w.run()
@@ -232,17 +238,17 @@ func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
 		rewrite()
 		installed()
 	}
-	t.Log("then it is left as it is, however often it is rewritten")
+	t.Log("then hypergate leaves it unchanged, however often it is rewritten")
 	for range 3 * burst {
 		rewrite()
 	}
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Somebody else changes the conditions of a GatewayClass again and again"))
-	w.createClass("marker") // events of one kind come in order: this class is seen after all that
+	w.createClass("marker") // events of one kind are in order, so this class is observed after all rewrites
 	w.Eventually(func() *metav1.Condition { return w.condition("marker", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.Expect(said("demo")).To(gomega.Equal(burst))
 	w.Expect(w.condition("demo", "ControllerInstalled").Reason).To(gomega.Equal("Mine"))
 
-	t.Log("once in a while it is put right, and the last word is ours")
+	t.Log("hypergate repairs it at a limited rate, and the last value is hypergate's")
 	now.SetTime(now.Now().Add(every))
 	w.createClass("waker")
 	installed()

@@ -23,7 +23,7 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionUnknown, "Pending"))
-	t.Log("before istiod is available there is no webhook: nobody would answer it")
+	t.Log("before istiod is available there is no webhook, because nothing would answer it")
 	w.Expect(w.webhook()).To(gomega.BeNil())
 
 	w.playIstiod(corev1.ConditionTrue)
@@ -33,10 +33,10 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 	webhook := w.webhook().Webhooks[0]
 	w.Expect(webhook.ClientConfig.Service).To(gomega.BeNil())
 	w.Expect(*webhook.ClientConfig.URL).To(gomega.Equal("https://" + w.cfg.WebhookService() + ":443/validate"))
-	t.Log("nobody answers the webhook here, so it never becomes Fail")
+	t.Log("nothing answers the webhook here, so it never becomes Fail")
 	w.Expect(*webhook.FailurePolicy).To(gomega.Equal(admissionregistrationv1.Ignore))
 
-	t.Log("istiod's credential is the guest's, by file, and its CA never leaves the management side")
+	t.Log("istiod's credential is for the guest, with a token file, and its CA never leaves the management side")
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "istio-kubeconfig", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(string(secret.Data["config"])).To(gomega.And(gomega.ContainSubstring(w.cfg.GuestServer), gomega.ContainSubstring("tokenFile: token")))
@@ -57,13 +57,13 @@ func TestTheLastClassGoneClearsBothSidesAndKeepsCRDs(t *testing.T) {
 
 	w.deleteClass("second")
 	w.Eventually(w.members).Should(gomega.BeEmpty())
-	t.Log("the guest's namespace may hold other people's objects, CRDs hold everybody's: both stay")
+	t.Log("the guest's namespace may contain objects of others, and CRDs serve all users: both stay")
 	_, err := w.guest.CoreV1().Namespaces().Get(t.Context(), w.cfg.GuestNamespace, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = w.gateway.GatewayClasses().List(t.Context(), metav1.ListOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 
-	t.Log("and it installs again, with a CA of its own")
+	t.Log("it installs again, with a new CA")
 	w.install("third")
 }
 
@@ -90,12 +90,12 @@ func TestEveryObjectIsWrittenOnceDuringInstall(t *testing.T) {
 
 func TestAtRestNothingIsAsked(t *testing.T) {
 	w := newWorld(t)
-	t.Log("without Istio resources there is no webhook: nobody here could answer it, and it would be tried again and again")
+	t.Log("without Istio resources there is no webhook: nothing here could answer its probe, and hypergate would probe it repeatedly")
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("demo")
 	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
-	w.rests(250) // five seconds at least
+	w.rests(250) // at least five seconds
 	w.Expect(append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...)).To(gomega.BeEmpty())
 }
 
@@ -130,7 +130,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	w.Consistently(w.versions, "1s").Should(gomega.Equal(before))
 }
 
-// webhook is our validating webhook configuration, or nil.
+// webhook returns hypergate's validating webhook configuration, or nil.
 func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := w.guest.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(w.Context(), metav1.ListOptions{
 		LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(desired.SideGuest),
@@ -141,7 +141,7 @@ func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguratio
 	return &list.Items[0]
 }
 
-// members are all objects of ours that prune may delete, on both sides.
+// members returns all objects of hypergate on both sides that can be pruned.
 func (w *world) members() []string {
 	var out []string
 	for name := range w.versions() {
@@ -153,7 +153,7 @@ func (w *world) members() []string {
 	return out
 }
 
-// versions are the resourceVersions of all objects of ours on both sides, by path.
+// versions returns the resourceVersions of all objects of hypergate on both sides, by path.
 func (w *world) versions() map[string]string {
 	out := map[string]string{}
 	w.versionsOf(out, w.mgmtPath, desired.SideMgmt, desired.MgmtKinds())

@@ -51,7 +51,8 @@ func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
 	}
 }
 
-// TestARefusalByTheGuestMakesTheKubeconfigBeRead: nobody waits for the next look at the file.
+// TestARefusalByTheGuestMakesTheKubeconfigBeRead checks that a refusal triggers a read of the kubeconfig before the
+// next regular read.
 func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
 	w := newWorld(t)
 	kubeconfig := w.kubeconfig()
@@ -63,10 +64,10 @@ func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
 	w.revoke("first", first)
 	used := kubeconfig.replace(second)
 	start := time.Now()
-	w.repairsDrift()                                                                                                            // the watch goes on; the write is refused
-	repairs := slices.DeleteFunc(writes(used.since(0)), func(r string) bool { return strings.Contains(r, "/gatewayclasses/") }) // what lasted is told
+	w.repairsDrift()                                                                                                            // the watch continues; the write is refused
+	repairs := slices.DeleteFunc(writes(used.since(0)), func(r string) bool { return strings.Contains(r, "/gatewayclasses/") }) // the status reports a failure that lasts
 	w.Expect(repairs).To(gomega.HaveLen(1))
-	t.Logf("it took %s", time.Since(start).Round(time.Millisecond)) // package guestconn shows that the refusal is what hurries it
+	t.Logf("it took %s", time.Since(start).Round(time.Millisecond)) // package guestconn shows that the refusal triggers the read
 }
 
 func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
@@ -85,7 +86,7 @@ func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
 	w.Expect(writes(good.since(before))).To(gomega.HaveLen(1), "the repair, by the kubeconfig that was in use")
 }
 
-// TestTheGuestMoves: istiod is told where the guest's API server is now, and rolls once.
+// TestTheGuestMoves checks that istiod gets the new address of the guest's API server and rolls out once.
 func TestTheGuestMoves(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.GuestServer = "" // as in the kubeconfig
@@ -109,7 +110,8 @@ func TestTheGuestMoves(t *testing.T) {
 	}
 }
 
-// TestTheGuestsCAIsReplaced: istiod rolls once, and accepts the old CA too until its token is renewed the next time.
+// TestTheGuestsCAIsReplaced checks that istiod rolls out once, and also accepts the old CA until the next renewal of
+// its token.
 func TestTheGuestsCAIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	kubeconfig := w.kubeconfig()
@@ -132,17 +134,17 @@ func TestTheGuestsCAIsReplaced(t *testing.T) {
 		w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "it rolls once")
 	}
 
-	t.Log("one CA in the place of another")
+	t.Log("a CA is replaced by another one")
 	replace(slices.Concat(guestCA, newCA))
 	w.Expect(string(w.credential()["ca.crt"])).To(gomega.Equal(string(guestCA) + string(newCA) + string(oldCA)))
 
-	t.Log("one is taken away: the Secret changes no sooner than it must")
+	t.Log("a CA is removed: the Secret does not change before it must")
 	before := w.credential()
 	replace(guestCA)
 	w.Expect(w.credential()).To(gomega.Equal(before))
 }
 
-// anotherCA is one that has signed nothing.
+// anotherCA returns a CA certificate that has signed nothing.
 func (w *world) anotherCA() []byte {
 	w.Helper()
 	ca, err := pki.New(time.Now())
@@ -150,9 +152,10 @@ func (w *world) anotherCA() []byte {
 	return ca.Root
 }
 
-// kubeconfig is the guest kubeconfig that hypergate runs with, of which each test says what it is.
+// kubeconfig returns the guest kubeconfig with which hypergate runs. Each test sets its content.
 func (w *world) kubeconfig() *kubeconfig {
-	// Without Istio resources there is no webhook, which nobody here could answer: it would be tried, and told of, again and again.
+	// Without Istio resources there is no webhook. Nothing here could answer its probe, so hypergate would probe and
+	// report it repeatedly.
 	w.cfg.IstioResources = nil
 	k := &kubeconfig{world: w}
 	w.loadGuest = k.load
@@ -165,7 +168,7 @@ type kubeconfig struct {
 	now   *rest.Config
 }
 
-// replace puts another in its place, and returns the requests that are made with it.
+// replace replaces the kubeconfig and returns the requests that are made with the new one.
 func (k *kubeconfig) replace(config *rest.Config) *requests {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,7 +184,7 @@ func (k *kubeconfig) load() (*rest.Config, error) {
 	return k.now, nil
 }
 
-// guestToken is how an admin of the guest reaches it by a token that can be revoked.
+// guestToken returns the configuration of a guest administrator with a token that can be revoked.
 func (w *world) guestToken(name string) *rest.Config {
 	w.Helper()
 	const namespace = metav1.NamespaceDefault
@@ -204,7 +207,7 @@ func (w *world) guestToken(name string) *rest.Config {
 	return config
 }
 
-// revoke ends a token, and returns when the guest refuses it.
+// revoke revokes a token and returns when the guest refuses it.
 func (w *world) revoke(name string, config *rest.Config) {
 	w.Helper()
 	w.Expect(w.guest.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(w.Context(), w.cfg.Revision+"-"+name, metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -215,7 +218,7 @@ func (w *world) revoke(name string, config *rest.Config) {
 	}).Should(gomega.BeTrue())
 }
 
-// repairsDrift deletes an object of ours in the guest and waits for another in its place.
+// repairsDrift deletes an object of hypergate in the guest and waits until hypergate restores it.
 func (w *world) repairsDrift() {
 	w.Helper()
 	roles := w.guest.RbacV1().ClusterRoles()
@@ -228,7 +231,7 @@ func (w *world) repairsDrift() {
 	w.settle()
 }
 
-// credential is what istiod's pod gets to reach the guest.
+// credential returns the data of the Secret with which istiod's pod reaches the guest.
 func (w *world) credential() map[string][]byte {
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), desired.CredentialSecretName, metav1.GetOptions{})
 	if err != nil {

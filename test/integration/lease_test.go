@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestTheLeaseChangesHands: hypergate starts while the pod before it, which is evicted, still has the Lease, and does not wait longer than that pod takes to give
-// it back. It gives it back itself when it ends.
+// TestTheLeaseChangesHands starts hypergate while the evicted previous pod still holds the Lease. hypergate must take
+// the Lease soon after that pod releases it. When hypergate ends, it releases the Lease.
 func TestTheLeaseChangesHands(t *testing.T) {
 	w := newWorld(t)
 	w.elects = true
@@ -53,7 +53,7 @@ func TestTheLeaseChangesHands(t *testing.T) {
 	t.Logf("it was taken %s after it was free", time.Since(free).Round(time.Millisecond))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Starting Controller"))
 
-	t.Log("who leads renews it at once, and then asks no more than before")
+	t.Log("the leader renews the Lease at once, and then sends no more requests than before")
 	w.Eventually(func() bool {
 		lease, err := leases.Get(t.Context(), name, metav1.GetOptions{})
 		w.Expect(err).NotTo(gomega.HaveOccurred())

@@ -16,9 +16,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// TestTheGuestsAPIIsAwayForTwentyMinutes, in which istiod's token becomes due. The management side is looked after
-// meanwhile. After the return the token is renewed once, the guest is as planned within half a minute, and neither
-// the mesh CA nor istiod has changed.
+// TestTheGuestsAPIIsAwayForTwentyMinutes stops the guest's API until istiod's token is due. hypergate still manages
+// the management side. When the API is back, hypergate renews the token once, and the guest is as planned within half
+// a minute. The mesh CA and istiod do not change.
 func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
 	w := newWorld(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())

@@ -11,15 +11,16 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// atOnce is how many stories run at the same time, however many cores there are: a story waits for most of its time. Each has two API servers, and on
-// slow machines those that rest take a tenth of a core each.
+// atOnce is the number of tests that run in parallel, for any number of cores, because a test spends most of its time
+// waiting. Each has two API servers. On slow machines, an idle one uses a tenth of a core.
 const atOnce = 3
 
-// pairs are the two clusters that stories have one after another, as many of them as stories run at once; nil is a pair that nobody has started yet. Each
-// story has its own namespaces, revision and controller name in them, and for as long as it runs nobody else does anything there.
+// pairs are the pairs of clusters that tests use one after another. There are as many as parallel tests. Nil is a
+// pair that is not started yet. Each test has its own namespaces, revision and controller name, and uses its pair
+// exclusively.
 var pairs = make(chan *planes.Pair, atOnce)
 
-// takePair lets a story run beside others, with two clusters to itself.
+// takePair lets a test run in parallel with others, with its own pair of clusters.
 func takePair(t *testing.T) *planes.Pair {
 	t.Helper()
 	needsServers(t)
@@ -34,7 +35,7 @@ func needsServers(t *testing.T) {
 	}
 }
 
-// takePairAlone is for a story that no other one runs beside.
+// takePairAlone returns a pair for a test that does not run in parallel with others.
 func takePairAlone(t *testing.T) *planes.Pair {
 	t.Helper()
 	needsServers(t)
@@ -58,7 +59,7 @@ func takePairAlone(t *testing.T) *planes.Pair {
 	return pair
 }
 
-// stopPairs ends all of them.
+// stopPairs stops all pairs.
 func stopPairs() error {
 	var errs []error
 	for range atOnce {
@@ -69,7 +70,8 @@ func stopPairs() error {
 	return errors.Join(errs...)
 }
 
-// haveCRDs sees to it that there may be classes before the story's own hypergate runs: another one installs the CRDs.
+// haveCRDs installs the CRDs, so that classes can exist before the test's own hypergate runs. Another hypergate
+// installs them.
 func (w *world) haveCRDs() {
 	w.Helper()
 	served := func() error {

@@ -24,7 +24,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// serveOn installs a CRD of a module on the management cluster, until the end of the test.
+// serveOn installs a CRD of a Go module on the management cluster until the end of the test.
 func (w *world) serveOn(module string, path ...string) {
 	w.Helper()
 	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
@@ -36,7 +36,7 @@ func (w *world) serveOn(module string, path ...string) {
 	w.serve(crd)
 }
 
-// serve installs a CRD on the management cluster, until the end of the test.
+// serve installs a CRD on the management cluster until the end of the test.
 func (w *world) serve(crd *unstructured.Unstructured) {
 	w.Helper()
 	crds := dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(crdResource)
@@ -65,7 +65,7 @@ func (w *world) routes() dynamic.ResourceInterface {
 	return dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
 }
 
-// publishAPIServer lets the HostedControlPlane publish the guest's API server in a way.
+// publishAPIServer sets the publish strategy of the guest's API server in the HostedControlPlane.
 func (w *world) publishAPIServer(strategy string) {
 	w.Helper()
 	all := `{"service":"APIServer","servicePublishingStrategy":` + strategy + `}`
@@ -75,7 +75,7 @@ func (w *world) publishAPIServer(strategy string) {
 	w.patchControlPlane("guest1", `{"spec":{"services":[`+all+`]}}`)
 }
 
-// told is what ControllerInstalled says.
+// told returns a function that returns the condition ControllerInstalled as text.
 func (w *world) told(class string) func() string {
 	return func() string {
 		if c := w.condition(class, "ControllerInstalled"); c != nil {
@@ -85,7 +85,8 @@ func (w *world) told(class string) func() string {
 	}
 }
 
-// publishedAt says whether istiod's Deployment has a certificate for a host, and its mesh configuration the address.
+// publishedAt returns a function that reports whether istiod's Deployment has a certificate for a host, and its mesh
+// configuration has the address.
 func (w *world) publishedAt(host string, port int32) func() bool {
 	return func() bool {
 		d := w.istiod()
@@ -108,7 +109,8 @@ func (w *world) xdsService() *corev1.Service {
 	return s
 }
 
-// TestPublishedByNodePort: the API server hands out the port, and the address follows the HostedControlPlane's.
+// TestPublishedByNodePort checks that the API server allocates the port, and that the address follows that of the
+// HostedControlPlane.
 func TestPublishedByNodePort(t *testing.T) {
 	w := newWorld(t)
 	w.serveHyperShift()
@@ -129,7 +131,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 	w.Expect(w.xdsService().Spec.Ports[0].NodePort).To(gomega.Equal(port))
 
-	t.Log("a port that is taken is told")
+	t.Log("a conflict about a port is reported")
 	other := newWorldOn(t, w.pair)
 	other.cfg.XDS = desired.HostPort{}
 	other.cfg.Publish = desired.Publish{Strategy: desired.PublishNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
@@ -138,14 +140,14 @@ func TestPublishedByNodePort(t *testing.T) {
 	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: not accepted as valid"))
 	other.Eventually(other.log.String).Should(gomega.ContainSubstring("provided port is already allocated"))
 
-	t.Log("the HostedControlPlane cannot change its ways while hypergate runs")
+	t.Log("the HostedControlPlane cannot change its publish strategy while hypergate runs")
 	w.publishAPIServer(`{"type":"LoadBalancer"}`)
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
 	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " serves"))
 	again()
 }
 
-// TestPublishedByLoadBalancer: istiod waits for the address, and everything else does not.
+// TestPublishedByLoadBalancer checks that only istiod waits for the address.
 func TestPublishedByLoadBalancer(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishLoadBalancer}
@@ -166,19 +168,20 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " serves"))
 
-	t.Log("it takes its address back: istiod stays as it is")
+	t.Log("the address is removed: istiod does not change")
 	w.settle()
 	assign(`{"status":{"loadBalancer":null}}`)
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but waits for an address for istiod's load balancer"))
 	w.settle()
 	w.Expect(w.publishedAt("192.0.2.44", 15012)()).To(gomega.BeTrue())
 
-	t.Log("and gets another")
+	t.Log("another address is assigned")
 	assign(`{"status":{"loadBalancer":{"ingress":[{"hostname":"lb.example.com"}]}}}`)
 	w.Eventually(w.publishedAt("lb.example.com", 15012)).Should(gomega.BeTrue())
 }
 
-// TestPublishedByRoute: ours, a router that refuses it, and the control plane operator's own. The Service is there before the Route, and goes after it.
+// TestPublishedByRoute checks hypergate's own Route, a router that refuses it, and a Route of the control plane
+// operator. hypergate creates the Service before the Route, and deletes it after the Route.
 func TestPublishedByRoute(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
@@ -196,14 +199,14 @@ func TestPublishedByRoute(t *testing.T) {
 	w.Expect(route.GetLabels()).NotTo(gomega.HaveKey("hypershift.openshift.io/hosted-control-plane"))
 	w.Expect(w.first(0, "PATCH", "/services/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(0, "PATCH", "/routes/"+w.cfg.XDSService())))
 
-	t.Log("a Route that somebody deletes is made again")
+	t.Log("a deleted Route is created again")
 	w.Expect(w.routes().Delete(w.Context(), w.cfg.XDSService(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() error {
 		_, err := w.routes().Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed())
 
-	t.Log("a router says that somebody else has the host")
+	t.Log("a router reports that the host is already claimed")
 	w.settle()
 	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but nothing more is done for it"))
@@ -211,7 +214,7 @@ func TestPublishedByRoute(t *testing.T) {
 	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"True"}]}]}}`)
 	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("nothing more is done"))
 
-	t.Log("the control plane operator publishes it itself")
+	t.Log("the control plane operator publishes istiod itself")
 	u := &unstructured.Unstructured{}
 	w.Expect(yaml.Unmarshal([]byte(`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: istiod}, spec: {host: istiod.apps.guest1.hypershift.local, to: {kind: Service, name: istiod}}}`), &u.Object)).To(gomega.Succeed())
 	_, err = w.routes().Create(w.Context(), u, metav1.CreateOptions{})
@@ -232,7 +235,8 @@ func TestPublishedByRoute(t *testing.T) {
 	w.Expect(w.first(from, "DELETE", "/routes/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(from, "DELETE", "/services/"+w.cfg.XDSService())))
 }
 
-// TestPublishedByTLSRoute: in the version that the cluster serves, once it serves any.
+// TestPublishedByTLSRoute checks that hypergate uses the version that the cluster serves, once the cluster serves
+// one.
 func TestPublishedByTLSRoute(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.XDS = desired.HostPort{}
@@ -261,7 +265,7 @@ func (w *world) patchRoute(name, patch string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// first is the place of the first request of a method for a path, after some.
+// first returns the index of the first request with a method and a path, after the given number of requests.
 func (w *world) first(after int, method, path string) int {
 	w.Helper()
 	i := slices.IndexFunc(w.mgmtRequests.since(after), func(r string) bool { return strings.HasPrefix(r, method+" ") && strings.Contains(r, path) })

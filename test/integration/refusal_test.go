@@ -15,14 +15,15 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// TestARefusedPlanKeepsIstiodsToken: what serves goes on serving, though nothing else is done for it.
+// TestARefusedPlanKeepsIstiodsToken checks that istiod continues to serve, although hypergate does nothing else for
+// it.
 func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 	w := newWorld(t)
 	stop := w.run()
 	w.install("demo")
 	stop()
 
-	t.Log("the CA is damaged while nobody looks, and the token is due")
+	t.Log("the CA is damaged while hypergate does not run, and the token is due")
 	before, generation := w.token(), w.istiod().Generation
 	long := metav1.Now().Add(-55 * time.Minute)
 	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":null}}`)
@@ -44,7 +45,8 @@ func (w *world) patchSecret(name, patch string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// TestAnotherWayToTheGuestRollsIstiodOnce, with the new address in its kubeconfig before its pod starts anew.
+// TestAnotherWayToTheGuestRollsIstiodOnce checks that istiod's kubeconfig has the new address before its pod
+// restarts.
 func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
 	w := newWorld(t)
 	stop := w.run()
@@ -69,7 +71,8 @@ func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation + 1))
 }
 
-// TestIstiodWaitsForItsRightsInTheGuest: without them it would come up, say that it is ready, and see nothing.
+// TestIstiodWaitsForItsRightsInTheGuest checks that istiod is not installed without its permissions in the guest. It
+// would report ready and observe nothing.
 func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	w := newWorld(t)
 	user := "limited-" + w.cfg.Revision
@@ -78,7 +81,7 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 		{APIGroups: []string{"", "apiextensions.k8s.io", "gateway.networking.k8s.io", "admissionregistration.k8s.io", "networking.istio.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "roles", "clusterrolebindings"}, Verbs: []string{"*"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "list", "watch"}},
-		// Who writes a role must hold what is in it.
+		// A user can write a role only with permissions that the user has.
 		{APIGroups: []string{"coordination.k8s.io", "discovery.k8s.io", "apps", "autoscaling", "policy", "extensions.istio.io", "authentication.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 	}
 	w.allowInGuest(user, limited)
@@ -99,7 +102,7 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
-// allowInGuest gives a user rules in the guest, and no others.
+// allowInGuest gives a user these permissions in the guest, and removes all others.
 func (w *world) allowInGuest(user string, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}

@@ -17,7 +17,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// TestARenewalCostsOneTokenAndOneWrite, and istiod's pod stays as it is. It comes after four fifths of the token's life, and not before.
+// TestARenewalCostsOneTokenAndOneWrite checks that a renewal does not change istiod's pod, and occurs after four
+// fifths of the token's lifetime.
 func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 	w := newWorld(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -45,7 +46,8 @@ func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 
-// TestARenewalWhileSomethingMayNotBeSeen: a Role that lost what shows istiod stops everything else, and istiod keeps its token.
+// TestARenewalWhileSomethingMayNotBeSeen checks a Role without the permission to list istiod's Deployment. Everything
+// else stops, but istiod's token is renewed.
 func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 	all := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "services"}, Verbs: []string{"*"}},
@@ -62,7 +64,7 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 	before, generation := w.token(), w.istiod().Generation
 
 	user := "limited-" + w.cfg.Revision
-	w.allow(user, slices.Concat(all[:2], all[3:])) // no Deployments
+	w.allow(user, slices.Concat(all[:2], all[3:])) // without Deployments
 	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
 	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
 	clock.SetTime(time.Now().Add(49 * time.Minute))
@@ -75,14 +77,14 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 	w.Expect(paths(writes(w.mgmtRequests.since(count)))).To(gomega.Equal(
 		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}), "nothing else is written")
 
-	t.Log("once it is allowed, nothing else is needed")
+	t.Log("once it is allowed, hypergate continues")
 	w.allow(user, all)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 
-// stir makes an event in the guest that asks for nothing.
+// stir creates an event in the guest that requires no change.
 func (w *world) stir(name string) {
 	w.Helper()
 	_, err := w.gateway.GatewayClasses().Create(w.Context(), &gatewayv1.GatewayClass{
@@ -91,7 +93,8 @@ func (w *world) stir(name string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// paths are requests without their parameters; the tries to prove a webhook that nobody answers here are left out.
+// paths returns requests without their parameters. It leaves out the webhook probes, because nothing here answers
+// them.
 func paths(requests []string) []string {
 	out := make([]string, 0, len(requests))
 	for _, r := range requests {

@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// caState is what the Secret of the mesh CA, istiod and the guest's webhook say of a rotation.
+// caState is the state of a rotation in the Secret of the mesh CA, in istiod and in the guest's webhook.
 type caState struct {
 	Phase                 string
 	RootsInSecret, Bundle int
@@ -50,7 +50,7 @@ func certificates(bundle []byte) (n int) {
 	return n
 }
 
-// TestARotationOfTheCA goes through its phases, and through a restart in the middle of each.
+// TestARotationOfTheCA checks the phases of a rotation, with a restart during each phase.
 func TestARotationOfTheCA(t *testing.T) {
 	w := newWorld(t)
 	w.caOverlap = 2 * time.Second
@@ -59,18 +59,18 @@ func TestARotationOfTheCA(t *testing.T) {
 	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
 	old, generation := w.caSecret(), w.istiod().Generation
 
-	t.Log("somebody asks")
+	t.Log("a rotation is requested")
 	w.patchSecret(desired.CASecretName, `{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"a"}}}`)
 	w.Eventually(w.caState).Should(gomega.Equal(caState{"spreading", 2, 2, generation + 1}))
 	w.Expect(w.caSecret().Data["ca-key.pem"]).To(gomega.Equal(old.Data["ca-key.pem"]), "the old one still issues")
 
-	t.Log("as long as istiod does not run with both roots, the phase does not end, whatever the time is and whoever restarts")
+	t.Log("the phase does not end before istiod runs with both roots, even after the overlap and a restart")
 	w.playIstiod(corev1.ConditionFalse)
 	stop()
 	stop = w.run()
 	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
 
-	t.Log("nor as long as the guest's gateways are not told of it")
+	t.Log("nor before the guest's gateways get both roots")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
 	w.publishRoots()
@@ -82,13 +82,13 @@ func TestARotationOfTheCA(t *testing.T) {
 	now := w.caSecret()
 	w.Expect(bytes.Contains(now.Data["root-cert.pem"], bytes.TrimSpace(old.Data["root-cert.pem"]))).To(gomega.BeFalse())
 	w.Expect(now.Data).To(gomega.HaveLen(4), "nothing is left of the rotation")
-	t.Log("and the request is followed once")
+	t.Log("the request is followed only once")
 	w.playIstiod(corev1.ConditionTrue)
 	w.settle()
 	w.Expect(w.caState().Phase).To(gomega.BeEmpty())
 }
 
-// publishRoots does what istiod does for its gateways.
+// publishRoots publishes the roots to the gateways, as istiod does.
 func (w *world) publishRoots() {
 	w.Helper()
 	_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Create(w.Context(), &corev1.ConfigMap{
@@ -97,7 +97,7 @@ func (w *world) publishRoots() {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// TestACAThatWasBrought is used as it is, by whoever made it and for as long as it is there.
+// TestACAThatWasBrought checks that a CA of a third party is used unchanged, for as long as it exists.
 func TestACAThatWasBrought(t *testing.T) {
 	w := newWorld(t)
 	ca, err := pki.New(time.Now())
@@ -114,7 +114,7 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Expect(w.webhook().Webhooks[0].ClientConfig.CABundle).To(gomega.Equal(ca.Root))
 	generation := w.istiod().Generation
 
-	t.Log("their next one rolls istiod")
+	t.Log("the third party's next CA rolls istiod out")
 	next, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	theirs.Data = map[string][]byte{"ca-cert.pem": next.Cert, "ca-key.pem": next.Key, "cert-chain.pem": next.Chain, "root-cert.pem": next.Root}
@@ -123,7 +123,7 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation + 1))
 	w.Eventually(func() []byte { return w.webhook().Webhooks[0].ClientConfig.CABundle }).Should(gomega.Equal(next.Root))
 
-	t.Log("a half-written one is told, and nothing else is done")
+	t.Log("an incomplete CA is reported, and nothing else is done")
 	_, err = secrets.Patch(t.Context(), theirs.Name, types.MergePatchType, []byte(`{"data":{"ca-key.pem":null}}`), metav1.PatchOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.playIstiod(corev1.ConditionTrue)
@@ -137,7 +137,8 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Expect(w.caSecret().UID).To(gomega.Equal(theirs.UID))
 }
 
-// TestACAThatIsPutRightIsUsed without a restart, and one that is restored from a backup is not replaced.
+// TestACAThatIsPutRightIsUsed checks that a repaired CA is used without a restart, and that a CA restored from a
+// backup is not replaced.
 func TestACAThatIsPutRightIsUsed(t *testing.T) {
 	w := newWorld(t)
 	stop := w.run()

@@ -19,7 +19,7 @@ import (
 
 func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 	w := newWorld(t)
-	t.Log("on the management side hypergate may do everything but write Services")
+	t.Log("on the management side, hypergate has all permissions except writing Services")
 	user := "limited-" + w.cfg.Revision
 	w.allow(user, []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts"}, Verbs: []string{"*"}},
@@ -39,14 +39,14 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
 		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not patch services"))))
 
-	t.Log("once it is allowed, nothing else is needed")
+	t.Log("once it is allowed, hypergate continues")
 	w.allow(user, []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
-// TestAFailureThatLastsIsToldOnce, however often it is tried again.
+// TestAFailureThatLastsIsToldOnce checks that a permanent failure is logged once, however often hypergate retries.
 func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 	w := newWorld(t)
 	user := "limited-" + w.cfg.Revision
@@ -74,7 +74,8 @@ func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 	w.Expect(strings.Count(w.log.String(), "Cannot make both sides as they should be")).To(gomega.Equal(1))
 }
 
-// TestAWeakSettingIsTold: its name in the log, and in the condition, which is the guest's to read, that there is one.
+// TestAWeakSettingIsTold checks the report of insecure settings. The log contains their names. The condition, which
+// the guest can read, contains only their number.
 func TestAWeakSettingIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.NetworkPolicies = desired.NoPolicies{}
@@ -89,11 +90,11 @@ func TestAWeakSettingIsTold(t *testing.T) {
 	}
 }
 
-// allow gives a user rules in the management namespace, and no others.
+// allow gives a user these permissions in the management namespace, and removes all others.
 func (w *world) allow(user string, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
-	// Who may not look whether there is a HostedControlPlane does nothing at all.
+	// Without permission to list HostedControlPlanes, hypergate does nothing at all.
 	rules = append(slices.Clone(rules), rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"list", "watch"}})
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
 	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -147,7 +148,7 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 	w.install("demo")
 	generation := w.istiod().Generation
 	w.pair.Guest.StopAPI()
-	t.Log("drift on the management side is still undone")
+	t.Log("drift on the management side is still repaired")
 	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() error {
 		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
@@ -155,7 +156,7 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 	}).Should(gomega.Succeed())
 	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 
-	t.Log("and drift in the guest, soon after its return")
+	t.Log("drift in the guest is repaired soon after its return")
 	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() error {
 		_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
@@ -180,7 +181,7 @@ func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
 	w.run()
 	w.install("demo")
 	before := w.token()
-	t.Log("a guest's admin deletes istiod's account: the token dies with it")
+	t.Log("a guest administrator deletes istiod's account, which invalidates the token")
 	w.Expect(w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	review, err := w.guest.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
@@ -190,7 +191,7 @@ func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
 	w.Expect(review.Status.Authenticated).To(gomega.BeTrue(), review.Status.Error)
 }
 
-// token is the guest token that istiod's pod mounts.
+// token returns the guest token that istiod's pod mounts.
 func (w *world) token() string {
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), "istio-kubeconfig", metav1.GetOptions{})
 	if err != nil {

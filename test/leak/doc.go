@@ -16,10 +16,10 @@
 //     or hashed is not found.
 //   - Only data that the guest stores is searched. This excludes what istiod sends to gateways, the guest's logs, audit
 //     logs and metrics, and what a gateway logs about its configuration.
-//   - etcd's history reaches back to its last compaction (the API server requests one every five minutes). Older data is
-//     found only in pages of the file that were not reused. The write-ahead log is not read.
-//   - Only observed values are searched for: the Secrets in the namespace of the hosted control plane while they were
-//     watched. A key that was never in a Secret is not searched for. One example is the key of a mesh root, which is
-//     deleted after it has signed.
+//   - etcd's history reaches back to its last compaction (the API server requests one every five minutes). Older data
+//     is found only in pages of the file that were not reused. The write-ahead log is not read.
+//   - Only observed values are searched for: the Secrets in the namespace of the hosted control plane while they
+//     were watched. A key that was never in a Secret is not searched for. One example is the key of a mesh root, which
+//     is deleted after it has signed.
 //   - A name counts as a leak only if no letter or digit is next to it.
 package leak

@@ -4,7 +4,8 @@
 // # Workflow
 //
 //	Dial ─► CSR       a certificate for the gateway's identity (istio.v1.auth.IstioCertificateService)
-//	     └► WaitFor   clusters ─► endpoints, listeners ─► routes and secrets, over one aggregated stream (state of the world)
+//	     └► WaitFor   clusters ─► endpoints, listeners ─► routes and secrets,
+//	                  over one aggregated stream (state of the world)
 //
 // Each push is decoded, acknowledged and turned into a Config of plain values. WaitFor wakes up at each push and
 // never polls. As in Envoy, the received resources decide the next requests: endpoints of the clusters, and routes

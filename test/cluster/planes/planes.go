@@ -202,7 +202,7 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 		"kube-controller-manager": append(plane.ControllerManagerFlags(dir), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3])),
 	}
 	if !controllers {
-		// Without a controller manager there are no service accounts, and this plug-in would refuse every pod.
+		// Without a controller manager, service accounts do not exist, and this plug-in would refuse every pod.
 		p.args["kube-apiserver"] = append(p.args["kube-apiserver"], "--disable-admission-plugins=ServiceAccount")
 	}
 	p.pki = pki
