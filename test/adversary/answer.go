@@ -88,7 +88,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *collection, t t
 		s.token(w, c, t)
 	case r.URL.Query().Get("dryRun") != "":
 		// A working webhook of istiod rejects the object that hypergate sends to probe it.
-		status(w, http.StatusBadRequest, "BadRequest", `admission webhook "rev.validation.istio.io" denied the request: configuration is invalid`, nil)
+		status(w, http.StatusBadRequest, "BadRequest",
+			`admission webhook "rev.validation.istio.io" denied the request: configuration is invalid`, nil)
 	default:
 		s.write(w, r, c, t)
 	}
@@ -163,16 +164,18 @@ func (s *Server) token(w http.ResponseWriter, c *collection, t target) {
 	}
 	issued := time.Now()
 	expires := issued.Add(tokenLifetime)
-	claims, err := json.Marshal(object{"iat": issued.Unix(), "exp": expires.Unix(), "kubernetes.io": object{"serviceaccount": object{"uid": meta(account)["uid"]}}})
+	claims, err := json.Marshal(
+		object{"iat": issued.Unix(), "exp": expires.Unix(), "kubernetes.io": object{"serviceaccount": object{"uid": meta(account)["uid"]}}})
 	if err != nil {
 		status(w, http.StatusInternalServerError, "InternalError", err.Error(), nil)
 		return
 	}
 	request := &collection{key: c.key + "/token"}
-	answer(w, http.StatusCreated, s.altered(request, object{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "status": object{
-		"token":               "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln",
-		"expirationTimestamp": expires.UTC().Format(time.RFC3339),
-	}}))
+	answer(w, http.StatusCreated,
+		s.altered(request, object{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "status": object{
+			"token":               "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln",
+			"expirationTimestamp": expires.UTC().Format(time.RFC3339),
+		}}))
 }
 
 // Deny answers as an API server does when a webhook denies the request.
@@ -190,7 +193,10 @@ func notFound(w http.ResponseWriter, t target) {
 }
 
 func status(w http.ResponseWriter, code int, reason, message string, details object) {
-	answer(w, code, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code, "details": details})
+	answer(w, code, object{
+		"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code,
+		"details": details,
+	})
 }
 
 func answer(w http.ResponseWriter, code int, body any) {

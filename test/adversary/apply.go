@@ -212,7 +212,8 @@ func managedFields(old any, manager, apiVersion, hash string) []any {
 		return ok && e["manager"] == manager
 	})
 	return append(out, object{
-		"manager": manager, "operation": "Apply", "apiVersion": apiVersion, "time": now(), "fieldsType": "FieldsV1", "fieldsV1": object{"f:h" + hash: object{}},
+		"manager": manager, "operation": "Apply", "apiVersion": apiVersion, "time": now(), "fieldsType": "FieldsV1",
+		"fieldsV1": object{"f:h" + hash: object{}},
 	})
 }
 
@@ -229,7 +230,10 @@ func workingStatus(kind string, generation float64) object {
 			},
 		}
 	case "CustomResourceDefinition":
-		return object{"conditions": []any{object{"type": "Established", "status": "True"}, object{"type": "NamesAccepted", "status": "True"}}}
+		return object{"conditions": []any{
+			object{"type": "Established", "status": "True"},
+			object{"type": "NamesAccepted", "status": "True"},
+		}}
 	default:
 		return nil
 	}

@@ -26,7 +26,8 @@ const (
 // ours reports whether a request writes an object that exists because of a GatewayClass. The namespace and the claims
 // do not count, because hypergate plans nothing without them.
 func ours(r *http.Request) bool {
-	return r.Method == http.MethodPatch && !strings.Contains(r.URL.Path, "leases") && !strings.HasSuffix(r.URL.Path, "/namespaces/openshift-ingress") &&
+	return r.Method == http.MethodPatch && !strings.Contains(r.URL.Path, "leases") &&
+		!strings.HasSuffix(r.URL.Path, "/namespaces/openshift-ingress") &&
 		!strings.Contains(r.URL.Path, crdResource)
 }
 
@@ -35,7 +36,8 @@ func ours(r *http.Request) bool {
 func TestLongDenials(t *testing.T) {
 	m, g, log := start(t)
 	text := strings.Repeat("z\\n\\u202e", 1<<19)
-	body := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"admission webhook \"evil.example.com\" denied the request: ` + text +
+	body := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"admission webhook ` +
+		`\"evil.example.com\" denied the request: ` + text +
 		`","reason":"Forbidden","code":403}`
 	var denied atomic.Int64
 	var most atomic.Int64
@@ -58,7 +60,9 @@ func TestLongDenials(t *testing.T) {
 		putClass(g, fmt.Sprintf("class-%d", i))
 	}
 	eventually(t, "40 writes are denied", func() bool { return denied.Load() >= 40 })
-	eventually(t, "the HostedControlPlane names the webhook", func() bool { return reported(m, "denied by the admission webhook evil.example.com") })
+	eventually(t, "the HostedControlPlane names the webhook", func() bool {
+		return reported(m, "denied by the admission webhook evil.example.com")
+	})
 	g.Between(nil)
 	eventually(t, "it installs when it may", func() bool { return installed(m, g) })
 	if all, longest := log.size(); longest > longestLogged || all > 256<<10 {
@@ -76,7 +80,8 @@ func TestLongDenials(t *testing.T) {
 // answers every second watch of GatewayClasses with an error of 1 MiB.
 func TestAWatchThatComesAndGoesIsLoggedSeldom(t *testing.T) {
 	_, g, log := start(t)
-	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"` + strings.Repeat("z", 1<<20) + `"}`
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"` +
+		strings.Repeat("z", 1<<20) + `"}`
 	var n atomic.Int64
 	g.Between(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/"+classes) || r.Method != http.MethodGet {
@@ -113,7 +118,8 @@ func TestATokenOfAnySizeIsNotTaken(t *testing.T) {
 			m, g, log := start(t)
 			now := time.Now().Unix()
 			claims, err := json.Marshal(map[string]any{
-				"iat": now, "exp": now + 3600, "aud": strings.Repeat("x", size), "kubernetes.io": map[string]any{"serviceaccount": map[string]any{"uid": "u"}},
+				"iat": now, "exp": now + 3600, "aud": strings.Repeat("x", size),
+				"kubernetes.io": map[string]any{"serviceaccount": map[string]any{"uid": "u"}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -127,7 +133,8 @@ func TestATokenOfAnySizeIsNotTaken(t *testing.T) {
 				minted.Add(1)
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusCreated)
-				fmt.Fprintf(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"%s","expirationTimestamp":"2036-01-01T00:00:00Z"}}`, token)
+				fmt.Fprintf(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"%s",`+
+					`"expirationTimestamp":"2036-01-01T00:00:00Z"}}`, token)
 				return true
 			})
 			m.Between(func(_ http.ResponseWriter, r *http.Request) bool {

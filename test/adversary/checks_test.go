@@ -128,7 +128,10 @@ func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 			eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 			ended := make(chan struct{})
 			var asking sync.WaitGroup
-			for _, url := range []string{health + "/readyz/guest", health + "/readyz/management", health + "/healthz", metrics + "/metrics"} {
+			for _, url := range []string{
+				health + "/readyz/guest", health + "/readyz/management", health + "/healthz",
+				metrics + "/metrics",
+			} {
 				asking.Go(func() {
 					next := time.NewTicker(5 * time.Millisecond) // without a pause, the passes get almost no CPU time
 					defer next.Stop()

@@ -59,7 +59,8 @@ func (d *deadlines) record(r *http.Request) {
 		d.seen[verb+" "+part] = true
 	}
 	if left := time.Until(end); !bounded || left > limit {
-		d.bad = append(d.bad, fmt.Sprintf("%s side: %s %s could last for %s (bounded: %t)", d.side, verb, r.URL.Path, left.Round(time.Second), bounded))
+		d.bad = append(d.bad, fmt.Sprintf("%s side: %s %s could last for %s (bounded: %t)", d.side, verb, r.URL.Path,
+			left.Round(time.Second), bounded))
 	}
 }
 
@@ -123,5 +124,7 @@ func TestHealthWhileTheGuestDoesNotAnswer(t *testing.T) {
 	})
 	g.Hangup()
 	putClass(g, "demo")
-	eventually(t, "the worker is healthy", func() bool { return strings.Contains(ask(t, "http://"+address+"/healthz?verbose"), "[+]worker ok") })
+	eventually(t, "the worker is healthy", func() bool {
+		return strings.Contains(ask(t, "http://"+address+"/healthz?verbose"), "[+]worker ok")
+	})
 }

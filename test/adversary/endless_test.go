@@ -87,7 +87,8 @@ func statusOf(message string, n int) string {
 
 func sendClass(w http.ResponseWriter, i int, fields string, sent *atomic.Int64) bool {
 	n, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass",`+
-		`"metadata":{"name":"c%d","uid":"u%d","resourceVersion":"%d"},"spec":{"controllerName":"example.com/another"}%s}}`+"\n", i, i, i+10_000, fields)
+		`"metadata":{"name":"c%d","uid":"u%d","resourceVersion":"%d"},"spec":{"controllerName":"example.com/another"}%s}}`+
+		"\n", i, i, i+10_000, fields)
 	sent.Add(int64(n))
 	return err == nil
 }

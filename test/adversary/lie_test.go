@@ -34,7 +34,10 @@ func TestLies(t *testing.T) {
 		}
 		seen[where] = true
 	}
-	for _, where := range []string{"spec", "spec.holderIdentity", "spec.renewTime", "metadata.name", "metadata.managedFields", "metadata.managedFields.[].fieldsV1", "kind"} {
+	for _, where := range []string{
+		"spec", "spec.holderIdentity", "spec.renewTime", "metadata.name", "metadata.managedFields",
+		"metadata.managedFields.[].fieldsV1", "kind",
+	} {
 		if !seen[where] {
 			t.Errorf("of %d lies none is at %s", n, where)
 		}

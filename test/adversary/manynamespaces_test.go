@@ -68,7 +68,8 @@ func TestAGuestWithTooManyNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Between(endlessNamespaces)
-		before, token, written := tokens(g), versionOf(m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")), len(g.Requests(http.MethodPatch))
+		before, token, written := tokens(g), versionOf(m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")),
+			len(g.Requests(http.MethodPatch))
 		run(t, m, g, later)
 		eventually(t, "the token is renewed", func() bool {
 			return tokens(g) > before && versionOf(m.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")) != token
@@ -86,7 +87,8 @@ func TestAGuestWithTooManyNamespaces(t *testing.T) {
 		run(t, m, g)
 		putClass(g, "demo")
 		eventually(t, "it is reported", func() bool { return reported(m, "namespaces") })
-		if written := len(g.Requests(http.MethodPatch)) + len(g.Requests(http.MethodPost)); written != 0 || len(m.Names("v1", "secrets")) != 0 {
+		if written := len(g.Requests(http.MethodPatch)) + len(g.Requests(http.MethodPost)); written != 0 ||
+			len(m.Names("v1", "secrets")) != 0 {
 			t.Errorf("%d objects were written into the guest, and %s on the management side", written, m.Names("v1", "secrets"))
 		}
 	})

@@ -37,8 +37,9 @@ const (
 
 func config() desired.Config {
 	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: mgmtNS, GuestNamespace: "openshift-ingress", ControllerName: "example.com/gateway-controller",
-		Revision: "rev", PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
+		Topology: desired.TopologyHosted, MgmtNamespace: mgmtNS, GuestNamespace: "openshift-ingress",
+		ControllerName: "example.com/gateway-controller",
+		Revision:       "rev", PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
 		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
 		GuestServer: "https://kube-apiserver:6443", NetworkPolicies: desired.HyperShiftPeers(),
 	}
@@ -113,7 +114,8 @@ func runUntil(t *testing.T, m, g *adversary.Server, change ...option) (log *logg
 	o := controller.Options{
 		Config: config(), Source: source, MgmtConfig: m.Config(), GuestConfig: guestConfig,
 		LoadGuest: func() (*rest.Config, error) { return rest.CopyConfig(guestConfig), nil },
-		Probe:     controller.Probe{Off: true}, TokenLifetime: time.Hour, CAOverlap: 24 * time.Hour, HealthAddress: "0", MetricsAddress: "0",
+		Probe:     controller.Probe{Off: true}, TokenLifetime: time.Hour, CAOverlap: 24 * time.Hour, HealthAddress: "0",
+		MetricsAddress: "0",
 	}
 	for _, f := range change {
 		f(&o)

@@ -93,7 +93,8 @@ func noTimeout(t *testing.T, log *logged) {
 // endings are the changes that end the work of hypergate. The tests apply each to the management side while a pass
 // waits for the guest.
 func endings() map[string]struct{ plane, logged string } {
-	deleted := strings.Replace(hcp(""), "uid: hcp-uid", "uid: hcp-uid, deletionTimestamp: '2026-11-22T04:00:00Z', finalizers: [hypershift.openshift.io/finalizer]", 1)
+	deleted := strings.Replace(hcp(""), "uid: hcp-uid",
+		"uid: hcp-uid, deletionTimestamp: '2026-11-22T04:00:00Z', finalizers: [hypershift.openshift.io/finalizer]", 1)
 	return map[string]struct{ plane, logged string }{
 		"paused":  {hcp(", pausedUntil: 'true'"), "it is paused"},
 		"deleted": {deleted, "it is being deleted"},
@@ -152,7 +153,8 @@ func TestAClaimThatIsLostEndsThePass(t *testing.T) {
 	putClass(g, "demo")
 	eventually(t, "the guest holds back requests", func() bool { n, _ := gate.holds(); return n > 0 })
 	lease := desired.LeasesOf(config())[0].Name
-	g.Put("coordination.k8s.io/v1", "leases", "{metadata: {namespace: openshift-ingress, name: "+lease+"}, spec: {holderIdentity: another}}")
+	g.Put("coordination.k8s.io/v1", "leases",
+		"{metadata: {namespace: openshift-ingress, name: "+lease+"}, spec: {holderIdentity: another}}")
 	eventually(t, "the pass ends", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
 	eventually(t, "the refusal is logged", func() bool { return strings.Contains(log.String(), "another hypergate") })
 	noTimeout(t, log)
@@ -171,7 +173,9 @@ func TestTheManagementSideDoesNotWaitForTheGuest(t *testing.T) {
 	putClass(g, "demo")
 	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
 	eventually(t, "the class has its status", func() bool {
-		return slices.ContainsFunc(g.Requests(http.MethodPatch), func(r string) bool { return strings.Contains(r, "gatewayclasses/demo/status") })
+		return slices.ContainsFunc(g.Requests(http.MethodPatch), func(r string) bool {
+			return strings.Contains(r, "gatewayclasses/demo/status")
+		})
 	})
 	putHCP(m, ", pausedUntil: 'true'")
 	eventually(t, "the pause is reported", func() bool { return reported(m, "ReconciliationPaused") })
@@ -239,7 +243,9 @@ func TestClassesBeyondTheBound(t *testing.T) {
 	for i := range desired.MaxClasses + more {
 		// By name, the newest classes come first.
 		created := time.Unix(1_700_000_000, 0).Add(-time.Duration(i) * time.Minute).UTC().Format(time.RFC3339)
-		g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: class-%03d, generation: 1, creationTimestamp: '%s'}, spec: {controllerName: example.com/gateway-controller}}", i, created))
+		g.Put(classAPI, classes, fmt.Sprintf(
+			"{metadata: {name: class-%03d, generation: 1, creationTimestamp: '%s'}, spec: {controllerName: "+
+				"example.com/gateway-controller}}", i, created))
 	}
 	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
 	defaults := func() (n int) {
@@ -251,7 +257,8 @@ func TestClassesBeyondTheBound(t *testing.T) {
 		return n
 	}
 	eventually(t, "all classes have a status", func() bool {
-		first, last := conditionOf(g, "class-000", "ControllerInstalled"), conditionOf(g, fmt.Sprintf("class-%03d", desired.MaxClasses+more-1), "ControllerInstalled")
+		first, last := conditionOf(g, "class-000", "ControllerInstalled"),
+			conditionOf(g, fmt.Sprintf("class-%03d", desired.MaxClasses+more-1), "ControllerInstalled")
 		return first == "TooManyClasses" && last != "" && last != "TooManyClasses"
 	})
 	eventually(t, "those that are served have their defaults", func() bool { return defaults() >= desired.MaxClasses })
@@ -293,7 +300,8 @@ func TestPassesAreApart(t *testing.T) {
 	begun := time.Now()
 	for generation := range rounds {
 		before := plans()
-		g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: demo, generation: %d}, spec: {controllerName: example.com/gateway-controller}}", generation+2))
+		g.Put(classAPI, classes, fmt.Sprintf(
+			"{metadata: {name: demo, generation: %d}, spec: {controllerName: example.com/gateway-controller}}", generation+2))
 		eventually(t, "the change was worked off", func() bool { return plans() > before })
 	}
 	if took, least := time.Since(begun), (rounds-1)*spacing; took < least {

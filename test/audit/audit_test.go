@@ -22,7 +22,10 @@ func roles() []audit.Role {
 			{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gateways/status"}, Verbs: []string{"patch"}},
 		}},
 		{Name: "here", Namespace: "a", Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}, ResourceNames: []string{"one"}},
+			{
+				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"},
+				ResourceNames: []string{"one"},
+			},
 		}},
 	}
 }
@@ -48,14 +51,46 @@ func TestUnused(t *testing.T) {
 		"a namespace needs no permission for everywhere": {
 			[]audit.Request{configMap}, []string{create, lease, list, status}, []string{create, lease, list, patch, status},
 		},
-		"an apply that creates takes two":  {[]audit.Request{created}, []string{lease, list, status}, []string{create, lease, list, patch, status}},
-		"a refused request used nothing":   {[]audit.Request{refused}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
-		"a list of everywhere needs it":    {[]audit.Request{{Verb: "list", Resource: "configmaps", Code: 200}}, []string{create, lease, patch, status}, []string{create, lease, patch, status}},
-		"a subresource is another":         {[]audit.Request{{Verb: "patch", Group: "gateway.networking.k8s.io", Resource: "gateways", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
-		"a name is one":                    {[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "a", Name: "two", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
-		"the right name":                   {[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "a", Name: "one", Code: 404}}, []string{create, list, patch, status}, []string{create, list, patch, status}},
-		"the right name in another place":  {[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "b", Name: "one", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
-		"another API group of these names": {[]audit.Request{{Verb: "list", Group: "x", Resource: "configmaps", Code: 200}}, []string{create, lease, list, patch, status}, []string{create, lease, list, patch, status}},
+		"an apply that creates takes two": {
+			[]audit.Request{created},
+			[]string{lease, list, status},
+			[]string{create, lease, list, patch, status},
+		},
+		"a refused request used nothing": {
+			[]audit.Request{refused},
+			[]string{create, lease, list, patch, status},
+			[]string{create, lease, list, patch, status},
+		},
+		"a list of everywhere needs it": {
+			[]audit.Request{{Verb: "list", Resource: "configmaps", Code: 200}},
+			[]string{create, lease, patch, status},
+			[]string{create, lease, patch, status},
+		},
+		"a subresource is another": {
+			[]audit.Request{{Verb: "patch", Group: "gateway.networking.k8s.io", Resource: "gateways", Code: 200}},
+			[]string{create, lease, list, patch, status},
+			[]string{create, lease, list, patch, status},
+		},
+		"a name is one": {
+			[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "a", Name: "two", Code: 200}},
+			[]string{create, lease, list, patch, status},
+			[]string{create, lease, list, patch, status},
+		},
+		"the right name": {
+			[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "a", Name: "one", Code: 404}},
+			[]string{create, list, patch, status},
+			[]string{create, list, patch, status},
+		},
+		"the right name in another place": {
+			[]audit.Request{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "b", Name: "one", Code: 200}},
+			[]string{create, lease, list, patch, status},
+			[]string{create, lease, list, patch, status},
+		},
+		"another API group of these names": {
+			[]audit.Request{{Verb: "list", Group: "x", Resource: "configmaps", Code: 200}},
+			[]string{create, lease, list, patch, status},
+			[]string{create, lease, list, patch, status},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.used, audit.Lines(audit.Unused(roles(), test.requests, audit.Request.Used))); diff != "" {
@@ -95,7 +130,8 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []audit.Request{{
-		User: "me", At: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Verb: "get", Namespace: "a", Resource: "pods", Subresource: "log", Name: "p", Code: 200,
+		User: "me", At: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Verb: "get", Namespace: "a", Resource: "pods", Subresource: "log",
+		Name: "p", Code: 200,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -52,7 +52,10 @@ func Serve(ctx context.Context, config *rest.Config, version string) (remove fun
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	})
 	crd := definition(version)
 	if _, err := crds.Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("making the CRD of Clusters: %w", err)
@@ -82,7 +85,9 @@ func definition(version string) *unstructured.Unstructured {
 			"names": map[string]any{"kind": "Cluster", "listKind": "ClusterList", "plural": "clusters", "singular": "cluster"},
 			"versions": []any{map[string]any{
 				"name": version, "served": true, "storage": true,
-				"schema":       map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+				"schema": map[string]any{
+					"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+				},
 				"subresources": map[string]any{"status": map[string]any{}},
 			}},
 		},
@@ -91,7 +96,11 @@ func definition(version string) *unstructured.Unstructured {
 
 // Cluster returns a new Cluster, of which no part is up. It has Cluster API's finalizer.
 func Cluster(version, namespace, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": "guest.example.com", "port": int64(6443)}}}}
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"spec": map[string]any{
+			"controlPlaneEndpoint": map[string]any{"host": "guest.example.com", "port": int64(6443)},
+		}},
+	}
 	u.SetAPIVersion(Group + "/" + version)
 	u.SetKind("Cluster")
 	u.SetNamespace(namespace)
@@ -115,8 +124,11 @@ func KubeconfigSecret(namespace, cluster string, config *rest.Config) (*corev1.S
 		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
 	}
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster + "-kubeconfig", Labels: map[string]string{ClusterNameLabel: cluster}},
-		Type:       Group + "/secret",
-		Data:       map[string][]byte{"value": data},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: cluster + "-kubeconfig",
+			Labels: map[string]string{ClusterNameLabel: cluster},
+		},
+		Type: Group + "/secret",
+		Data: map[string][]byte{"value": data},
 	}, nil
 }

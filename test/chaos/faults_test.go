@@ -263,7 +263,8 @@ func (r *run) said(h *hypergate) string {
 // holder returns the holder of the Lease.
 func (r *run) holder() string {
 	r.Helper()
-	lease, err := r.mgmt.clients.CoordinationV1().Leases(r.cfg.MgmtNamespace).Get(r.Context(), "hypergate-"+r.cfg.Revision, metav1.GetOptions{})
+	lease, err := r.mgmt.clients.CoordinationV1().Leases(r.cfg.MgmtNamespace).
+		Get(r.Context(), "hypergate-"+r.cfg.Revision, metav1.GetOptions{})
 	r.Expect(err).NotTo(gomega.HaveOccurred())
 	if lease.Spec.HolderIdentity == nil {
 		return ""

@@ -138,7 +138,8 @@ func TestNormal(t *testing.T) {
 				"name": "a", "uid": "1", "resourceVersion": "5", "annotations": map[string]any{"since": "2026-11-22T01:08:11Z"},
 				"managedFields": []any{
 					map[string]any{
-						"manager": "hypergate", "operation": "Apply", "time": "2026-11-22T01:08:11Z", "fieldsV1": map[string]any{"f:spec": map[string]any{}},
+						"manager": "hypergate", "operation": "Apply", "time": "2026-11-22T01:08:11Z",
+						"fieldsV1": map[string]any{"f:spec": map[string]any{}},
 					},
 					map[string]any{"manager": "another", "operation": "Update", "fieldsV1": map[string]any{"f:status": map[string]any{}}},
 				},

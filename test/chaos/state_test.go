@@ -74,7 +74,8 @@ func (w *world) check(f fault, was before, ended time.Time) time.Duration {
 	if now := w.istiod(); now != want && !f.installs {
 		w.Errorf("%s: istiod is %+v, want %+v", f.name, now, want)
 	}
-	if err := untouched.Compare(was.others, w.notOurs(), []string{"management: /configmaps " + w.cfg.MgmtNamespace + "/foreign"}); err != nil {
+	if err := untouched.Compare(was.others, w.notOurs(),
+		[]string{"management: /configmaps " + w.cfg.MgmtNamespace + "/foreign"}); err != nil {
 		w.Errorf("%s: %v", f.name, err)
 	}
 	w.nothingLeaks(f.name)
@@ -229,7 +230,8 @@ func (w *world) notOurs() map[string]string {
 
 // serversOwn reports whether istiod writes an object in the guest, or an API server writes it when it starts.
 func serversOwn(id string) bool {
-	return strings.HasSuffix(id, "/istio-ca-root-cert") || strings.HasSuffix(id, "-ca-cert") || strings.Contains(id, ": apiregistration.k8s.io/apiservices ")
+	return strings.HasSuffix(id, "/istio-ca-root-cert") || strings.HasSuffix(id, "-ca-cert") ||
+		strings.Contains(id, ": apiregistration.k8s.io/apiservices ")
 }
 
 func (w *world) istiod() istiod {

@@ -208,7 +208,8 @@ func (w *world) others(s *side, namespace string) {
 			ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}},
 		}, metav1.CreateOptions{})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
-		_, err = s.clients.CoreV1().ServiceAccounts(ns).Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+		_, err = s.clients.CoreV1().ServiceAccounts(ns).
+			Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 }
@@ -234,7 +235,8 @@ func (w *world) start(by way, hostname string) *hypergate {
 		w.binary, "run", "--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", mgmt, "--guest-kubeconfig", guest,
 		"--istiod-guest-server", w.guest.plane.Config.Host, "--webhook-host", w.cfg.WebhookHost,
 		"--xds-address", "istiod.apps.example.com:443", "--publish-probe", w.kubelet.xds,
-		"--pilot-image", "registry.example.com/pilot:" + charts.EmbeddedVersion, "--proxy-image", "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
+		"--pilot-image", "registry.example.com/pilot:" + charts.EmbeddedVersion, "--proxy-image", "registry.example.com/proxyv2:" +
+			charts.EmbeddedVersion,
 		"--health-address", h.health, "--metrics-address", "0", "--v", "1",
 	}
 	p, err := proc.Spec{

@@ -119,7 +119,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting cluster %s: %w", c.Name, c.explainNode(err)), c.Stop()) //nolint:contextcheck // see Stop
+		err = fmt.Errorf("starting cluster %s: %w", c.Name, c.explainNode(err))
+		return nil, errors.Join(err, c.Stop()) //nolint:contextcheck // see Stop
 	}
 	return c, nil
 }
@@ -198,7 +199,8 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 	}
 	begin := time.Now()
 	c := describe(run{
-		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest, MoreGuests: o.MoreGuests,
+		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest,
+		MoreGuests: o.MoreGuests,
 		PauseImage: pauseImage, KubeImage: kubeImage, ExemptClass: exemptClass, Binaries: binaries, Images: tars, Detach: o.Detach,
 	})
 	c.ownDir = ownDir

@@ -46,7 +46,8 @@ func TestRealClusters(t *testing.T) {
 	before := sysctls(t)
 	begin := time.Now()
 	c, err := cluster.Start(t.Context(), cluster.Options{
-		Name: "story", Guest: true, Dir: t.TempDir(), StandIns: []string{"registry.example.com/proxyv2:" + charts.EmbeddedVersion}, Progress: progress{t},
+		Name: "story", Guest: true, Dir: t.TempDir(), StandIns: []string{"registry.example.com/proxyv2:" + charts.EmbeddedVersion},
+		Progress: progress{t},
 	})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() {
@@ -64,7 +65,9 @@ func TestRealClusters(t *testing.T) {
 	outagesEnd(t, g, c)
 	t.Log("both API servers keep an audit log")
 	g.Eventually(func() []string { return auditedUsers(t, c.MgmtAuditLog) }).Should(gomega.ContainElement("system:node:node1"))
-	g.Eventually(func() []string { return auditedUsers(t, c.GuestAuditLog) }).Should(gomega.ContainElement("system:kube-controller-manager"))
+	g.Eventually(func() []string {
+		return auditedUsers(t, c.GuestAuditLog)
+	}).Should(gomega.ContainElement("system:kube-controller-manager"))
 
 	begin = time.Now()
 	g.Expect(c.Stop()).To(gomega.Succeed())
@@ -106,7 +109,8 @@ func imagesWork(t *testing.T, g gomega.Gomega, c *cluster.Cluster) {
 
 	t.Log("a stand-in passes for a ready gateway, and this machine reaches its pod")
 	create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gateway"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name: "istio-proxy", Image: "registry.example.com/proxyv2:" + charts.EmbeddedVersion, Args: []string{"proxy", "router", "--domain", "x"},
+		Name: "istio-proxy", Image: "registry.example.com/proxyv2:" +
+			charts.EmbeddedVersion, Args: []string{"proxy", "router", "--domain", "x"},
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(15021)},
 		}},
@@ -225,7 +229,8 @@ func skipUnlessPossible(t *testing.T) {
 
 // starter is the main program of a process that a test kills. It starts a cluster, prints a line, and waits.
 func starter(order []string) {
-	_, err := cluster.Start(context.Background(), cluster.Options{Name: order[0], Dir: order[1], Detach: len(order) > 2, Progress: os.Stderr})
+	_, err := cluster.Start(context.Background(),
+		cluster.Options{Name: order[0], Dir: order[1], Detach: len(order) > 2, Progress: os.Stderr})
 	if err != nil {
 		_, _ = io.WriteString(os.Stdout, err.Error()+"\n")
 		os.Exit(1)

@@ -100,7 +100,8 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 				"--endpoint-reconciler-type=none")...), // its pod's address is not reachable in the guest
 		// The guest has no metrics of pods. Within 15 s, its autoscaler would give each gateway a second pod and
 		// report that it cannot work.
-		ControllerManagerCommand: command("kube-controller-manager", append(plane.ControllerManagerFlags("/pki"), "--controllers=*,-horizontal-pod-autoscaler-controller")...),
+		ControllerManagerCommand: command("kube-controller-manager",
+			append(plane.ControllerManagerFlags("/pki"), "--controllers=*,-horizontal-pod-autoscaler-controller")...),
 	}
 	if err := errors.Join(failures...); err != nil {
 		return nil, err

@@ -78,10 +78,16 @@ func images(ctx context.Context, binaries servers.Binaries, options Options) ([]
 		{Name: kubeImage, User: "1000", Files: usr("etcd", "kube-apiserver", "kube-controller-manager")},
 	}
 	for _, name := range append([]string{IstiodImage}, options.IstiodImages...) {
-		all = append(all, Image{Name: name, User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-discovery"}, Files: usr("pilot-discovery")})
+		all = append(all, Image{
+			Name: name, User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-discovery"},
+			Files: usr("pilot-discovery"),
+		})
 	}
 	for _, name := range options.StandIns {
-		all = append(all, Image{Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"}, Files: map[string]string{"/pause": pause}})
+		all = append(all, Image{
+			Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"},
+			Files: map[string]string{"/pause": pause},
+		})
 	}
 	all = append(all, options.Images...)
 	tars := make([]importable, 0, len(all))

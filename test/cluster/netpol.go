@@ -67,7 +67,8 @@ func (c *Cluster) ConnectFrom(ctx context.Context, pod types.UID, address string
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "nsenter", "--net=/proc/"+pid+"/ns/net", "bash", "-c", `exec 3<>"/dev/tcp/$0/$1"`, host, port).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "nsenter", "--net=/proc/"+pid+"/ns/net", "bash", "-c", `exec 3<>"/dev/tcp/$0/$1"`, host, port).
+		CombinedOutput()
 	switch {
 	case err == nil:
 		return nil

@@ -27,7 +27,8 @@ func TestNetworkPoliciesAreReal(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()
 	g := hang.Gomega(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{Name: "netpol", Dir: t.TempDir(), StandIns: []string{standIn}, Progress: progress{t}})
+	c, err := cluster.Start(t.Context(),
+		cluster.Options{Name: "netpol", Dir: t.TempDir(), StandIns: []string{standIn}, Progress: progress{t}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
@@ -36,7 +37,8 @@ func TestNetworkPoliciesAreReal(t *testing.T) {
 	})
 	n := &network{t: t, g: g, c: c, mgmt: clientFor(g, c.Mgmt)}
 	for _, namespace := range []string{"front", "back"} {
-		_, err := n.mgmt.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := n.mgmt.CoreV1().Namespaces().
+			Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	client, neighbour, server := n.pod("front", "client"), n.pod("back", "neighbour"), n.pod("back", "server")
@@ -79,7 +81,8 @@ func (n *network) ingress(client, neighbour, server *corev1.Pod, service string)
 	n.reaches(n.pod("front", "client2"), health)
 
 	n.t.Log("this machine is an address block, also behind a ClusterIP")
-	n.policy("back", "host", `{podSelector: {matchLabels: {name: server}}, ingress: [{from: [{ipBlock: {cidr: `+n.c.HostAddress().String()+`/32}}]}]}`)
+	n.policy("back", "host", `{podSelector: {matchLabels: {name: server}}, ingress: [{from: [{ipBlock: {cidr: `+n.c.HostAddress().
+		String()+`/32}}]}]}`)
 	n.g.Eventually(func() error { return dial(n.t.Context(), health) }).Should(gomega.Succeed())
 	n.g.Expect(dial(n.t.Context(), service)).To(gomega.Succeed())
 	n.isForbidden(neighbour, health)
@@ -130,8 +133,11 @@ func (n *network) pod(namespace, name string) *corev1.Pod {
 		TerminationGracePeriodSeconds: new(int64(0)),
 		Containers: []corev1.Container{{
 			Name: "istio-proxy", Image: standIn,
-			Ports:          []corev1.ContainerPort{{Name: "health", ContainerPort: 15021}},
-			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(15021)}}},
+			Ports: []corev1.ContainerPort{{Name: "health", ContainerPort: 15021}},
+			ReadinessProbe: &corev1.Probe{
+				PeriodSeconds: 1,
+				ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(15021)}},
+			},
 		}},
 	}}
 	n.g.Eventually(func() error { // the namespace's service account might not exist yet
@@ -189,7 +195,8 @@ func (n *network) isForbidden(from *corev1.Pod, to string) {
 
 func (n *network) isRefused(from *corev1.Pod, to string) {
 	n.t.Helper()
-	n.g.Eventually(n.connect(from, to)).Should(gomega.MatchError(cluster.ErrRefused), "%s should reach %s, where nobody listens", from.Name, to)
+	n.g.Eventually(n.connect(from, to)).
+		Should(gomega.MatchError(cluster.ErrRefused), "%s should reach %s, where nobody listens", from.Name, to)
 }
 
 // dial tries a connection from this machine.

@@ -86,7 +86,8 @@ func reserveNetwork(ctx context.Context, name string) (network, error) {
 			return network{}, err
 		}
 	}
-	return network{}, fmt.Errorf("no free network between 10.%d.0.0/16 and 10.%d.0.0/16; see `ip route`: %w", firstBlock, firstBlock+blocks-1, last)
+	return network{}, fmt.Errorf("no free network between 10.%d.0.0/16 and 10.%d.0.0/16; see `ip route`: %w", firstBlock,
+		firstBlock+blocks-1, last)
 }
 
 // overlapsInterface reports whether an address or network of this machine overlaps the block.

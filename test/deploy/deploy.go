@@ -115,7 +115,9 @@ func Delete(ctx context.Context, config *rest.Config, objects []*unstructured.Un
 }
 
 // each calls a function for each object and joins the errors.
-func each(config *rest.Config, objects []*unstructured.Unstructured, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
+func each(config *rest.Config, objects []*unstructured.Unstructured,
+	do func(dynamic.ResourceInterface, *unstructured.Unstructured) error,
+) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)

@@ -205,7 +205,8 @@ var alert = regexp.MustCompile(`tls: .*certificate`)
 // distrusts reports whether a failure is one of trust: a side refuses a certificate, or istiod refuses an identity.
 func distrusts(err error) bool {
 	code := status.Code(err)
-	return strings.Contains(err.Error(), "x509") || alert.MatchString(err.Error()) || code == codes.Unauthenticated || code == codes.PermissionDenied
+	return strings.Contains(err.Error(), "x509") || alert.MatchString(err.Error()) || code == codes.Unauthenticated ||
+		code == codes.PermissionDenied
 }
 
 // mount is the ConfigMap of the roots with its history.
@@ -253,12 +254,15 @@ func (m *mount) asOf(at time.Time) string {
 // TestFailuresOfTrust checks which errors count as failures of trust.
 func TestFailuresOfTrust(t *testing.T) {
 	for text, want := range map[string]bool{
-		`rpc error: code = Unavailable desc = connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"`: true,
-		`rpc error: code = Unavailable desc = connection error: desc = "error reading server preface: remote error: tls: bad certificate"`:                                                             true,
-		`rpc error: code = Unavailable desc = error reading from server: remote error: tls: unknown certificate authority`:                                                                             true,
-		`rpc error: code = Unavailable desc = connection error: desc = "transport: authentication handshake failed: EOF"`:                                                                              false,
-		`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 10.96.0.1:15012: connect: connection refused"`:                                        false,
-		`rpc error: code = Unavailable desc = closing transport due to: connection error: desc = "error reading from server: EOF"`:                                                                     false,
+		`rpc error: code = Unavailable desc = connection error: desc = "transport: authentication handshake failed: tls: failed ` +
+			`to verify certificate: x509: certificate signed by unknown authority"`: true,
+		`rpc error: code = Unavailable desc = connection error: desc = "error reading server preface: remote error: tls: bad ` +
+			`certificate"`: true,
+		`rpc error: code = Unavailable desc = error reading from server: remote error: tls: unknown certificate authority`: true,
+		`rpc error: code = Unavailable desc = connection error: desc = "transport: authentication handshake failed: EOF"`:  false,
+		`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp ` +
+			`10.96.0.1:15012: connect: connection refused"`: false,
+		`rpc error: code = Unavailable desc = closing transport due to: connection error: desc = "error reading from server: EOF"`: false,
 	} {
 		if got := distrusts(errors.New(text)); got != want {
 			t.Errorf("%s: %t", text, got)

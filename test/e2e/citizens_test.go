@@ -40,7 +40,8 @@ func watchCitizens(t *testing.T, w *world.World) *citizens {
 	c := &citizens{deployments: map[string]*appsv1.Deployment{}, pods: map[string]*corev1.Pod{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(w.MgmtClient, 0, informers.WithNamespace(w.MgmtNamespace))
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: c.saw, UpdateFunc: func(_, now any) { c.saw(now) }}
-	for _, informer := range []cache.SharedIndexInformer{factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().
+		Informer()} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			t.Fatal(err)
 		}
@@ -102,13 +103,16 @@ func goodCitizens(t *teller) {
 	seen := map[string]int{}
 	for _, d := range c.deployments {
 		seen[d.Name]++
-		t.Expect(d.Generation).To(gomega.BeNumerically("<=", maxGeneration), "Deployment %s of %s changed often", d.Name, d.CreationTimestamp)
+		t.Expect(d.Generation).To(gomega.BeNumerically("<=", maxGeneration), "Deployment %s of %s changed often", d.Name,
+			d.CreationTimestamp)
 	}
 	t.Expect(seen).To(gomega.And(gomega.HaveKey(deploy.Account), gomega.HaveKey("istiod-"+world.Revision)), "somebody was watched")
 	for _, pod := range c.pods {
 		for _, s := range pod.Status.ContainerStatuses {
-			t.Expect(int(s.RestartCount)).To(gomega.BeNumerically("<=", t.Kills(pod.UID)), "restarts of %s's container %s, and how often a story killed it; the last ended as %s",
-				pod.Name, s.Name, s.LastTerminationState.String())
+			t.Expect(int(s.RestartCount)).
+				To(gomega.BeNumerically("<=", t.Kills(pod.UID)),
+					"restarts of %s's container %s, and how often a story killed it; the last ended as %s",
+					pod.Name, s.Name, s.LastTerminationState.String())
 		}
 	}
 	t.Logf("%v Deployments, %d pods", seen, len(c.pods))

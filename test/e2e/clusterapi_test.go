@@ -92,7 +92,8 @@ func clusterAPI(t *teller) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(proxy.Close()).To(gomega.Succeed())
 
-	t.Log("the Cluster is deleted: hypergate's objects on the management side are deleted with it, and hypergate writes nothing in the guest")
+	t.Log("the Cluster is deleted: hypergate's objects on the management side are deleted with it, and hypergate writes nothing " +
+		"in the guest")
 	deleted := time.Now()
 	t.Expect(clusters.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Expect(patchCluster(t.ctx, clusters, name, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())

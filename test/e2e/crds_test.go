@@ -129,7 +129,8 @@ func unmanaged(t *teller) {
 	root := t.trustBundle()
 	ingresses := t.servePlatform("operator.openshift.io", "ingresses", "Ingress", "Cluster")
 	mode := func(m string) *unstructured.Unstructured {
-		return decode(t, "{apiVersion: operator.openshift.io/v1alpha1, kind: Ingress, metadata: {name: cluster}, spec: {gatewayAPI: {managementMode: "+m+"}}}")[0]
+		return decode(t, "{apiVersion: operator.openshift.io/v1alpha1, kind: Ingress, metadata: {name: cluster}, spec: "+
+			"{gatewayAPI: {managementMode: "+m+"}}}")[0]
 	}
 
 	t.Log("Unmanaged: istiod is removed, and the gateways stay")
@@ -181,7 +182,8 @@ func olm(t *teller) {
 	subscriptions := t.servePlatform("operators.coreos.com", "subscriptions", "Subscription", "Namespaced")
 	t.servePlatform("operators.coreos.com", "installplans", "InstallPlan", "Namespaced")
 	t.servePlatform("operators.coreos.com", "clusterserviceversions", "ClusterServiceVersion", "Namespaced")
-	t.Expect(t.ApplyObject(t.step(), decode(t, "{apiVersion: v1, kind: Namespace, metadata: {name: openshift-operators}}")[0])).To(gomega.Succeed())
+	t.Expect(t.ApplyObject(t.step(), decode(t, "{apiVersion: v1, kind: Namespace, metadata: {name: openshift-operators}}")[0])).
+		To(gomega.Succeed())
 	t.Expect(t.ApplyObject(t.step(), decode(t, `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription,
   metadata: {name: servicemesh, namespace: openshift-operators, labels: {`+label+`: ""}}}`)[0])).To(gomega.Succeed())
 

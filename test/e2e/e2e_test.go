@@ -171,7 +171,8 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 		t.Skip("starts real clusters: run without -short")
 	}
 	t.Parallel() // a story spends most of its time waiting
-	w, err := world.Start(t.Context(), world.Options{Name: name, Topology: topology, Binary: build(t), AsPod: true, Progress: t.Output(), Dir: artifacts(t, name)})
+	w, err := world.Start(t.Context(),
+		world.Options{Name: name, Topology: topology, Binary: build(t), AsPod: true, Progress: t.Output(), Dir: artifacts(t, name)})
 	if errors.Is(err, cluster.ErrNeedsRoot) {
 		t.Skip(err)
 	}

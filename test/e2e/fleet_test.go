@@ -59,7 +59,10 @@ func (t *teller) fleet(n int, overlap time.Duration) *fleet {
 				return err
 			}
 			to, err := t.ProxyOptions(ctx, pod, token)
-			f.agents[i] = &agent{name: fmt.Sprintf("%s/%d", pod.Name, i), to: to, mount: roots, lag: rand.N(overlap / 4), renew: overlap / 2, tally: tally{failures: map[string]int{}}}
+			f.agents[i] = &agent{
+				name: fmt.Sprintf("%s/%d", pod.Name, i), to: to, mount: roots, lag: rand.N(overlap / 4),
+				renew: overlap / 2, tally: tally{failures: map[string]int{}},
+			}
 			return err
 		})
 	}
@@ -102,7 +105,8 @@ func (t *teller) fleetPods(n int) []*corev1.Pod {
 			_, err := pods.Create(t.ctx, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fleet-%03d", i), Labels: labels},
 				Spec: corev1.PodSpec{
-					ServiceAccountName: model.Spec.ServiceAccountName, Containers: []corev1.Container{{Name: "istio-proxy", Image: world.ProxyImage}},
+					ServiceAccountName: model.Spec.ServiceAccountName,
+					Containers:         []corev1.Container{{Name: "istio-proxy", Image: world.ProxyImage}},
 				},
 			}, metav1.CreateOptions{})
 			return err
@@ -155,6 +159,7 @@ func (f *fleet) tally() tally {
 
 // String returns the results as text.
 func (t tally) String() string {
-	return fmt.Sprintf("%d streams opened, %d broken, the longest time without one %s; %d certificates issued; %d failures of trust; others, which a later try mended: %v",
+	return fmt.Sprintf("%d streams opened, %d broken, the longest time without one %s; %d certificates issued; %d failures of "+
+		"trust; others, which a later try mended: %v",
 		t.streams, t.breaks, t.longest.Round(time.Millisecond), t.renewals, len(t.distrust), t.failures)
 }

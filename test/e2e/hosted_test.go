@@ -15,7 +15,8 @@ func guestOutage(t *teller) {
 	before := t.istiodPod()
 	t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
 	t.Log("hypergate still manages the management side, and does not change istiod")
-	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 	t.Eventually(func() error {
 		_, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 		return err

@@ -150,7 +150,10 @@ func (all hostedClusters) others(one *teller) map[string]string {
 func (all hostedClusters) unchanged(doing string, before map[string]string, one *teller, installed ...*teller) {
 	one.Helper()
 	istiod := "istiod-" + world.Revision
-	parts := []string{"mgmt: apps/deployments " + usersNamespace + "/istiod", "mgmt: apiextensions.k8s.io/customresourcedefinitions /" + usersCRDs()[0]}
+	parts := []string{
+		"mgmt: apps/deployments " + usersNamespace + "/istiod",
+		"mgmt: apiextensions.k8s.io/customresourcedefinitions /" + usersCRDs()[0],
+	}
 	for _, t := range installed {
 		guest := "guest of " + t.GuestName + ": "
 		parts = append(parts, "mgmt: apps/deployments "+t.MgmtNamespace+"/"+istiod, "mgmt: /secrets "+t.MgmtNamespace+"/cacerts",
@@ -212,7 +215,9 @@ func (t *teller) runUsersIstio() {
 		},
 	}})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": usersNamespace}}}
+	namespace := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": usersNamespace}},
+	}
 	t.Expect(deploy.Apply(t.step(), t.Mgmt, slices.Concat([]*unstructured.Unstructured{namespace}, objects, istio))).To(gomega.Succeed())
 	t.Eventually(func() (map[string]string, error) {
 		root, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, "istio-ca-root-cert", metav1.GetOptions{})

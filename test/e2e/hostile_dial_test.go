@@ -31,7 +31,8 @@ kind: ClusterRole
 metadata: {name: hypergate-request-authentications}
 rules:
 - {apiGroups: [security.istio.io], resources: [requestauthentications], verbs: [list, watch]}
-- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [requestauthentications.security.istio.io], verbs: [get, create, patch]}
+- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions],
+  resourceNames: [requestauthentications.security.istio.io], verbs: [get, create, patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -82,10 +83,11 @@ spec:
   jwtRules: [%[2]s]
 `
 	return map[string]string{
-		"cluster":      fmt.Sprintf(kubeconfig, "cluster", "{token: x}"),
-		"exec cluster": fmt.Sprintf(kubeconfig, "exec", "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/true}}"),
-		"jwksUri":      fmt.Sprintf(jwt, "jwks-uri", `{issuer: someone, jwksUri: "http://ADDRESS/jwks"}`),
-		"issuer":       fmt.Sprintf(jwt, "issuer", `{issuer: "http://ADDRESS"}`),
+		"cluster": fmt.Sprintf(kubeconfig, "cluster", "{token: x}"),
+		"exec cluster": fmt.Sprintf(kubeconfig, "exec",
+			"{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/true}}"),
+		"jwksUri": fmt.Sprintf(jwt, "jwks-uri", `{issuer: someone, jwksUri: "http://ADDRESS/jwks"}`),
+		"issuer":  fmt.Sprintf(jwt, "issuer", `{issuer: "http://ADDRESS"}`),
 		"EnvoyFilter": `
 apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
@@ -131,7 +133,8 @@ func dialsNobody(t *teller) {
 	t.Expect(t.ApplyObject(t.step(), decode(t, serviceEntryCRD)[0])).To(gomega.Succeed())
 	for _, name := range []string{"serviceentries.networking.istio.io", "requestauthentications.security.istio.io"} {
 		t.Cleanup(func() {
-			_, _ = t.crds().Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+manage+`":"false"}}}`), metav1.PatchOptions{})
+			_, _ = t.crds().Patch(context.Background(), name, types.MergePatchType,
+				[]byte(`{"metadata":{"annotations":{"`+manage+`":"false"}}}`), metav1.PatchOptions{})
 			_ = t.crds().Delete(context.Background(), name, metav1.DeleteOptions{})
 		})
 	}
@@ -139,13 +142,15 @@ func dialsNobody(t *teller) {
 
 	t.Log("without the network policy, istiod dials only what looks like another cluster, and an issuer without a jwksUri")
 	h := t.start(withJWT, "--network-policies=false")
-	t.Expect(policies.Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed()) // with that flag, hypergate does not manage the policy
+	// with that flag, hypergate does not manage the policy
+	t.Expect(policies.Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.servesJWT()
 	probe := t.setBait("probe")
 	t.Eventually(func() error { return t.ConnectFrom(t.ctx, t.istiodPod().UID, probe.address) }).Should(gomega.Succeed())
 	baits, release := t.setBaits()
 	t.Eventually(baits.bitten).Should(gomega.ConsistOf("cluster", "issuer"))
-	t.Eventually(t.istiodLog).Should(gomega.ContainSubstring(baits["jwksUri"].host()), "istiod has seen the jwksUri, and leaves it to the gateway")
+	t.Eventually(t.istiodLog).
+		Should(gomega.ContainSubstring(baits["jwksUri"].host()), "istiod has seen the jwksUri, and leaves it to the gateway")
 	t.Consistently(baits.bitten, "3s").Should(gomega.ConsistOf("cluster", "issuer"))
 	release()
 	h.Terminate()
@@ -153,9 +158,13 @@ func dialsNobody(t *teller) {
 	t.Log("with the network policy it reaches no bait")
 	h = t.start(withJWT)
 	t.servesJWT()
-	t.Eventually(func() error { return t.ConnectFrom(t.ctx, t.istiodPod().UID, probe.address) }).Should(gomega.MatchError(cluster.ErrForbidden))
+	t.Eventually(func() error {
+		return t.ConnectFrom(t.ctx, t.istiodPod().UID, probe.address)
+	}).Should(gomega.MatchError(cluster.ErrForbidden))
 	baits, release = t.setBaits()
-	t.Eventually(t.istiodLog).Should(gomega.Or(gomega.ContainSubstring(baits["cluster"].address), gomega.ContainSubstring(baits["issuer"].address)), "istiod has tried")
+	t.Eventually(t.istiodLog).
+		Should(gomega.Or(gomega.ContainSubstring(baits["cluster"].address), gomega.ContainSubstring(baits["issuer"].address)),
+			"istiod has tried")
 	t.Consistently(baits.bitten, "10s").Should(gomega.BeEmpty())
 	t.Expect(t.istiodPod().Status.ContainerStatuses[0].Ready).To(gomega.BeTrue())
 	release()

@@ -53,10 +53,12 @@ func hostileGuest(t *teller) {
 	t.hostileObjects()
 	t.Log("as many routes as possible at once, and then none")
 	t.flood()
-	t.Expect(t.Gateways.HTTPRoutes("demo").DeleteCollection(t.step(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: hostileLabel})).To(gomega.Succeed())
+	t.Expect(t.Gateways.HTTPRoutes("demo").
+		DeleteCollection(t.step(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: hostileLabel})).To(gomega.Succeed())
 
 	t.Log("normal operation afterwards: a new gateway is programmed")
-	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "after", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "after", "namespace": world.GuestNamespace, "class": class})).
+		To(gomega.Succeed())
 	t.Cleanup(func() {
 		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "after", metav1.DeleteOptions{})
 	})
@@ -84,7 +86,8 @@ func (t *teller) mgmtState() map[string]string {
 			objects, err := t.MgmtDynamic.Resource(gv.WithResource(r.Name)).Namespace(t.MgmtNamespace).List(t.step(), metav1.ListOptions{})
 			t.Expect(err).NotTo(gomega.HaveOccurred(), r.Name)
 			for _, o := range objects.Items {
-				out[r.Name+"."+gv.Group+"/"+o.GetName()] = fmt.Sprintf("%s, generation %d, version %s", o.GetUID(), o.GetGeneration(), o.GetResourceVersion())
+				out[r.Name+"."+gv.Group+"/"+o.GetName()] = fmt.Sprintf("%s, generation %d, version %s", o.GetUID(), o.GetGeneration(),
+					o.GetResourceVersion())
 			}
 		}
 	}
@@ -202,14 +205,17 @@ func (t *teller) hostileObjects() {
 	}
 	deployment, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.step(), "hostile-null", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(deployment.Spec.Template.Annotations).To(gomega.HaveKeyWithValue("hostile.example.com/yaml", nasty()["hostile.example.com/yaml"]), "it is a value, and nothing but a value")
+	t.Expect(deployment.Spec.Template.Annotations).
+		To(gomega.HaveKeyWithValue("hostile.example.com/yaml", nasty()["hostile.example.com/yaml"]),
+			"it is a value, and nothing but a value")
 	t.Expect(deployment.Spec.Template.Spec.HostNetwork).To(gomega.BeFalse())
 
 	route := floodRoute(0)
 	route.Name, route.Annotations = strings.Repeat("abcdefgh.", 28)+"z", large
 	header := gatewayv1.HTTPHeader{Name: "X-Nasty", Value: `%START_TIME(")% {{ . }} $(X) "'\`}
 	route.Spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{
-		Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{header}},
+		Type:                  gatewayv1.HTTPRouteFilterRequestHeaderModifier,
+		RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{header}},
 	}}
 	_, err = t.Gateways.HTTPRoutes("demo").Create(t.ctx, route, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

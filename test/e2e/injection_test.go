@@ -51,7 +51,8 @@ func injection(t *teller) {
 // injector returns hypergate's webhook for pods, or nil.
 func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
-	list, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	list, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	if len(list.Items) == 0 {
 		return nil

@@ -38,13 +38,15 @@ func nothingLeaks(t *teller) {
 	t.guestDrift()
 	p.search("drift")
 	old := t.istiodToken()
-	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 	t.Eventually(t.istiodToken).ShouldNot(gomega.Equal(old))
 	p.search("a new token")
 
 	t.Log("the mesh CA is rotated, and hypergate is killed during the rotation")
 	_, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Patch(t.ctx, desired.CASecretName, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`), metav1.PatchOptions{})
+		[]byte(`{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`),
+		metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(t.caPhase).Should(gomega.Equal("spreading"))
 	h.Kill()
@@ -64,7 +66,9 @@ func nothingLeaks(t *teller) {
 	h.Terminate()
 
 	t.start()
-	t.Eventually(func() string { return *t.webhooks().Webhooks[0].ClientConfig.URL }).ShouldNot(gomega.HavePrefix("https://" + p.webhookHost))
+	t.Eventually(func() string {
+		return *t.webhooks().Webhooks[0].ClientConfig.URL
+	}).ShouldNot(gomega.HavePrefix("https://" + p.webhookHost))
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
 	t.Eventually(t.members).Should(gomega.BeEmpty())
 	p.search("the uninstallation")
@@ -167,7 +171,8 @@ func (p *leakProof) found() []leak.Finding {
 	p.Expect(len(objects)).To(gomega.BeNumerically(">", 200))
 	p.Expect(len(keys)).To(gomega.BeNumerically(">", 200))
 	p.Expect(bytes.Contains(file.Data, []byte("/registry/namespaces/"+world.GuestNamespace))).To(gomega.BeTrue())
-	p.Logf("searching %d objects, %d keys and a file of %d KiB for %d secrets", len(objects), len(keys), len(file.Data)>>10, len(p.secrets.Names()))
+	p.Logf("searching %d objects, %d keys and a file of %d KiB for %d secrets", len(objects), len(keys), len(file.Data)>>10,
+		len(p.secrets.Names()))
 	return p.secrets.Search(p.permit(append(append(objects, keys...), file))...)
 }
 

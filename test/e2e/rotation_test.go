@@ -49,7 +49,9 @@ func rotateCA(t *teller) {
 	t.Expect(fresh).To(gomega.HaveLen(4))
 	t.Log("the guest's gateways and its API server get only the new root, and reach istiod with it")
 	t.Eventually(t.publishedRoot).Should(gomega.Equal(root))
-	t.Eventually(func() []string { return fleet.without(func(a *agent) bool { return a.trusts(root) }) }).Should(gomega.BeEmpty(), "gateways that are not done")
+	t.Eventually(func() []string {
+		return fleet.without(func(a *agent) bool { return a.trusts(root) })
+	}).Should(gomega.BeEmpty(), "gateways that are not done")
 	took := time.Since(began)
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	for _, w := range t.webhooks().Webhooks {

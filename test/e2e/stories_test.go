@@ -66,9 +66,11 @@ func (t *teller) rolledOut() {
 // gateway creates a Gateway with an application behind it.
 func (t *teller) gateway(name string) {
 	t.Helper()
-	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).
+		To(gomega.Succeed())
 	t.Expect(t.Apply(t.step(), "app.yaml", map[string]string{"namespace": "demo", "image": world.ProxyImage})).To(gomega.Succeed())
-	t.Expect(t.Apply(t.step(), "route.yaml", map[string]string{"namespace": "demo", "gateway": name, "gatewayNamespace": world.GuestNamespace})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "route.yaml",
+		map[string]string{"namespace": "demo", "gateway": name, "gatewayNamespace": world.GuestNamespace})).To(gomega.Succeed())
 }
 
 func install(t *teller) {
@@ -86,10 +88,14 @@ func install(t *teller) {
 	t.Expect(env["CA_ADDR"]).To(gomega.Equal(t.XDS().String()))
 	t.Expect(env["PROXY_CONFIG"]).To(gomega.ContainSubstring(t.XDS().String()))
 
-	t.Log("istiod's own namespace is in the guest: a single istiod holds no election there, and the guest has no namespace with the name of the management namespace")
-	leases, err := t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "!" + desired.OwnershipLabel})
+	t.Log("istiod's own namespace is in the guest: a single istiod holds no election there, and the guest has no namespace with " +
+		"the name of the management namespace")
+	leases, err := t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).
+		List(t.ctx, metav1.ListOptions{LabelSelector: "!" + desired.OwnershipLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool { return strings.HasPrefix(l.Name, "hypergate-") })).To(gomega.BeEmpty())
+	t.Expect(slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
+		return strings.HasPrefix(l.Name, "hypergate-")
+	})).To(gomega.BeEmpty())
 	if t.Topology == desired.TopologyHosted {
 		_, err = t.GuestClient.CoreV1().Namespaces().Get(t.ctx, t.MgmtNamespace, metav1.GetOptions{})
 		t.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
@@ -193,7 +199,8 @@ func (t *teller) mgmtToken() string {
 func otherKinds(t *teller) {
 	t.installed()
 	t.gateway("gw")
-	t.Expect(t.Apply(t.step(), "others.yaml", map[string]string{"namespace": "demo", "gateway": "gw", "gatewayNamespace": world.GuestNamespace})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "others.yaml",
+		map[string]string{"namespace": "demo", "gateway": "gw", "gatewayNamespace": world.GuestNamespace})).To(gomega.Succeed())
 	for resource, list := range map[string]string{"grpcroutes": "parents", "backendtlspolicies": "ancestors"} {
 		client := t.GuestDynamic.Resource(world.Resource("gateway.networking.k8s.io", "v1", resource)).Namespace("demo")
 		t.Eventually(func() ([]any, error) {
@@ -221,7 +228,8 @@ func webhook(t *teller) {
 	t.Expect(t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
 		Delete(t.ctx, "good", metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Log("there is no webhook for pods")
-	mutating, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	mutating, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(mutating.Items).To(gomega.BeEmpty())
 }
@@ -229,14 +237,18 @@ func webhook(t *teller) {
 func destinationRule(name, host string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
-		"metadata": map[string]any{"name": name, "namespace": world.GuestNamespace, "labels": map[string]any{"istio.io/rev": world.Revision}},
-		"spec":     map[string]any{"host": host},
+		"metadata": map[string]any{
+			"name": name, "namespace": world.GuestNamespace,
+			"labels": map[string]any{"istio.io/rev": world.Revision},
+		},
+		"spec": map[string]any{"host": host},
 	}}
 }
 
 // webhooks returns hypergate's webhook configuration, or nil.
 func (t *teller) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
-	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
+		List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
 	if err != nil || len(list.Items) == 0 {
 		return nil
 	}
@@ -269,7 +281,8 @@ func drift(t *teller) {
 	t.Log("management: istiod is scaled to zero manually, and its CA is deleted")
 	before, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "cacerts", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	_, err = t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).
+		Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(func() int32 {
 		d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, name, metav1.GetOptions{})
@@ -317,14 +330,16 @@ func istiodAway(t *teller) {
 	t.Log("hypergate is stopped, so that nothing restores istiod: the worst case")
 	h.Terminate()
 	name := "istiod-" + world.Revision
-	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).
+		Patch(t.ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(func() int {
 		list, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		return len(list.Items)
 	}).Should(gomega.BeZero())
-	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "meanwhile", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "meanwhile", "namespace": world.GuestNamespace, "class": class})).
+		To(gomega.Succeed())
 	t.Expect(t.Apply(t.step(), "app.yaml", map[string]string{"namespace": "meanwhile", "image": world.ProxyImage})).To(gomega.Succeed())
 
 	t.Log("it converges from there")
@@ -344,7 +359,8 @@ func gatewaysFirst(t *teller) {
 	}
 	for i := range gateways {
 		name := "first-" + string(rune('a'+i))
-		t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+		t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).
+			To(gomega.Succeed())
 		t.Cleanup(func() {
 			_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), name, metav1.DeleteOptions{})
 		})
@@ -358,7 +374,9 @@ func gatewaysFirst(t *teller) {
 
 func foreignMesh(t *teller) {
 	t.Log("a user's mesh has the default revision: its validator and its default tag")
-	validator := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}}}
+	validator := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}},
+	}
 	tag := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: "istio-revision-tag-default", Labels: map[string]string{"istio.io/rev": "users", "istio.io/tag": "default"},
 	}}

@@ -61,7 +61,8 @@ func newToken(t *teller) {
 	t.Eventually(func() bool { return t.authenticated(old) }).Should(gomega.BeFalse())
 
 	t.Log("istiod continues to work in the same process: it deploys a gateway and writes status")
-	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": "after-token", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
+	t.Expect(t.Apply(t.step(), "gateway.yaml",
+		map[string]string{"name": "after-token", "namespace": world.GuestNamespace, "class": class})).To(gomega.Succeed())
 	t.Cleanup(func() {
 		_ = t.Gateways.Gateways(world.GuestNamespace).Delete(context.Background(), "after-token", metav1.DeleteOptions{})
 	})

@@ -169,7 +169,8 @@ func selected(objects []*unstructured.Unstructured, labelSelector, fieldSelector
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
-		return !byLabel.Matches(labels.Set(u.GetLabels())) || !byField.Matches(fields.Set{"metadata.name": u.GetName(), "metadata.namespace": u.GetNamespace()})
+		return !byLabel.Matches(labels.Set(u.GetLabels())) ||
+			!byField.Matches(fields.Set{"metadata.name": u.GetName(), "metadata.namespace": u.GetNamespace()})
 	})
 }
 
@@ -193,7 +194,10 @@ func (s snapshot) list(r *http.Request) map[string]any {
 	for _, u := range s.objects {
 		items = append(items, form(r, u))
 	}
-	out := map[string]any{"apiVersion": s.APIVersion, "kind": s.Kind + "List", "metadata": map[string]any{"resourceVersion": s.version}, "items": items}
+	out := map[string]any{
+		"apiVersion": s.APIVersion, "kind": s.Kind + "List", "metadata": map[string]any{"resourceVersion": s.version},
+		"items": items,
+	}
 	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		out["apiVersion"], out["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
 	}

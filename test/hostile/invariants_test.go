@@ -69,7 +69,10 @@ func newWatcher(w *world) *watcher {
 	s.AddName("the management namespace", namespace)
 	s.AddName("the management API server", strings.TrimPrefix(w.m.URL(), "https://"))
 	s.Add("hypergate's token of the management side", []byte(tokenOf("management")))
-	return &watcher{w: w, known: map[string]map[string]bool{}, learning: true, secrets: s, searched: map[[32]byte]bool{}, totals: map[string]int{}}
+	return &watcher{
+		w: w, known: map[string]map[string]bool{}, learning: true, secrets: s, searched: map[[32]byte]bool{},
+		totals: map[string]int{},
+	}
 }
 
 func (x *watcher) problem(format string, args ...any) {
@@ -156,7 +159,8 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 		x.problem("%s %s: no honest guest leads to it", r.Method, r.URL.Path)
 	case r.Method != http.MethodDelete && !x.known[r.URL.Path][shape]:
 		was := slices.Sorted(maps.Keys(x.known[r.URL.Path]))
-		x.problem("%s %s is not what an honest guest leads to (-honest +now):\n%s", r.Method, r.URL.Path, short(cmp.Diff(was[0], shape), 4000))
+		x.problem("%s %s is not what an honest guest leads to (-honest +now):\n%s", r.Method, r.URL.Path,
+			short(cmp.Diff(was[0], shape), 4000))
 	}
 	return false
 }
@@ -389,7 +393,8 @@ func (w *world) check(step string, lasted time.Duration) {
 	x.problems = nil
 	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, rss), max(x.mostHeap, now.Heap), max(x.mostLine, longest)
 	x.mu.Unlock()
-	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d", step, rss>>20, now.Heap>>20, now.Goroutines, logged>>10, longest)
+	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d", step, rss>>20, now.Heap>>20, now.Goroutines,
+		logged>>10, longest)
 	for _, bound := range []struct {
 		what      string
 		is, bound int64
@@ -414,7 +419,8 @@ func (w *world) check(step string, lasted time.Duration) {
 func (x *watcher) summary() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.w.t.Logf("requests: %v; most RssAnon %d MiB, most live heap %d MiB, longest line %d", x.totals, x.mostRSS>>20, x.mostHeap>>20, x.mostLine)
+	x.w.t.Logf("requests: %v; most RssAnon %d MiB, most live heap %d MiB, longest line %d", x.totals, x.mostRSS>>20,
+		x.mostHeap>>20, x.mostLine)
 }
 
 // tail returns the end of the log.

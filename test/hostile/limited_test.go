@@ -92,7 +92,8 @@ func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 		}
 		t.Errorf("removing %s: %v", g.dir, err)
 	})
-	if err := os.WriteFile(filepath.Join(g.dir, g.file("memory.limit_in_bytes", "memory.max")), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(g.dir, g.file("memory.limit_in_bytes", "memory.max")), []byte(strconv.FormatInt(limit, 10)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -117,7 +118,8 @@ func memoryHierarchy() (root string, unified bool, err error) {
 				return field[1], false, nil
 			}
 		case "cgroup2":
-			if has, err := os.ReadFile(filepath.Join(field[1], "cgroup.subtree_control")); err == nil && slices.Contains(strings.Fields(string(has)), "memory") {
+			if has, err := os.ReadFile(filepath.Join(field[1], "cgroup.subtree_control")); err == nil &&
+				slices.Contains(strings.Fields(string(has)), "memory") {
 				return field[1], true, nil
 			}
 		}

@@ -40,7 +40,10 @@ func moves() []move {
 		}},
 		{"answers of another content type", func(w *world) func() {
 			return w.answerSome("types", 50, all, func(rw http.ResponseWriter, _ *http.Request) {
-				kinds := []string{"application/vnd.kubernetes.protobuf", "application/cbor", "text/html", "", "application/json;stream=watch", "multipart/mixed; boundary=x"}
+				kinds := []string{
+					"application/vnd.kubernetes.protobuf", "application/cbor", "text/html", "",
+					"application/json;stream=watch", "multipart/mixed; boundary=x",
+				}
 				kind := lies(w, func(l *adversary.Liar) string { return kinds[l.IntN(len(kinds))] })
 				body(rw, 200, kind, "k8s\x00\n\x0c\n\x02v1\x12\x06Status<html>\xff\xfe")
 			})
@@ -121,7 +124,10 @@ func moves() []move {
 			})
 		}},
 		{"a group is not served", func(w *world) func() {
-			groups := []string{"/gateway.networking.k8s.io/", "/apiextensions.k8s.io/", "/coordination.k8s.io/", "/api/v1/", "/rbac.authorization.k8s.io/"}
+			groups := []string{
+				"/gateway.networking.k8s.io/", "/apiextensions.k8s.io/", "/coordination.k8s.io/", "/api/v1/",
+				"/rbac.authorization.k8s.io/",
+			}
 			group := lies(w, func(l *adversary.Liar) string { return groups[l.IntN(len(groups))] })
 			return w.answerSome("unserved", 100, func(r *http.Request) bool { return strings.Contains(r.URL.Path, group) }, http.NotFound)
 		}},
@@ -215,11 +221,20 @@ func (w *world) anyCode(rw http.ResponseWriter, _ *http.Request) {
 		reason, message, after, b string
 	}
 	c := lies(w, func(l *adversary.Liar) chosen {
-		codes := []int{200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 418, 422, 429, 499, 500, 501, 502, 503, 504, 507, 599}
-		reasons := []string{"Forbidden", "NotFound", "Conflict", "Expired", "Gone", "Invalid", "Timeout", "TooManyRequests", "Unauthorized", "AlreadyExists", l.Text()}
+		codes := []int{
+			200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 418, 422, 429, 499, 500, 501,
+			502, 503, 504, 507, 599,
+		}
+		reasons := []string{
+			"Forbidden", "NotFound", "Conflict", "Expired", "Gone", "Invalid", "Timeout", "TooManyRequests", "Unauthorized",
+			"AlreadyExists", l.Text(),
+		}
 		afters := []string{"", "0", "1", "-5", "99999999", "x", "Wed, 21 Oct 2099 07:28:00 GMT"}
 		bodies := []string{"", "null", "[]", "{}", "0", `""`, "\x00", "<html>", `{"kind":"Status"}`, `{"kind":"Status","status":"Success"}`}
-		return chosen{codes[l.IntN(len(codes))], reasons[l.IntN(len(reasons))], l.Text(), afters[l.IntN(len(afters))], bodies[l.IntN(len(bodies))]}
+		return chosen{
+			codes[l.IntN(len(codes))], reasons[l.IntN(len(reasons))], l.Text(), afters[l.IntN(len(afters))],
+			bodies[l.IntN(len(bodies))],
+		}
 	})
 	if c.after != "" {
 		rw.Header().Set("Retry-After", c.after)
@@ -238,7 +253,8 @@ func bookmark(r *http.Request, version string) string {
 		parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 		apiVersion, kind = strings.Join(parts[1:min(3, len(parts))], "/"), "Bookmark"
 	}
-	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":%q,"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n",
+	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":%q,`+
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n",
 		apiVersion, kind, version)
 }
 
@@ -255,9 +271,12 @@ func (w *world) stream(rw http.ResponseWriter, r *http.Request, each int) {
 		apiVersion, kind = classAPI, "GatewayClass"
 	}
 	for i := 0; i < streamed/each && r.Context().Err() == nil; i++ {
-		if _, err := fmt.Fprintf(rw, `{"type":"ADDED","object":{"apiVersion":%q,"kind":%q,"metadata":{"name":"s%d","uid":"s%d","resourceVersion":"%d",`+
-			`"labels":{"gateway.hypergate.dev/owner":"rev.guest"},"annotations":{"a":%q}},"spec":{"controllerName":"example.com/other"},`+
-			`"status":{"conditions":[{"type":"T","status":"True","reason":"R","message":%q,"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}}`+"\n",
+		if _, err := fmt.Fprintf(rw,
+			`{"type":"ADDED","object":{"apiVersion":%q,"kind":%q,"metadata":{"name":"s%d","uid":"s%d","resourceVersion":"%d",`+
+				`"labels":{"gateway.hypergate.dev/owner":"rev.guest"},"annotations":{"a":%q}},`+
+				`"spec":{"controllerName":"example.com/other"},`+
+				`"status":{"conditions":[{"type":"T","status":"True","reason":"R","message":%q,`+
+				`"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}}`+"\n",
 			apiVersion, kind, i, i, i+1000, filler, filler[:each/2]); err != nil {
 			return
 		}
@@ -268,15 +287,22 @@ func (w *world) stream(rw http.ResponseWriter, r *http.Request, each int) {
 // noEvents answers a watch with lines that are not events, or not events of this watch.
 func (w *world) noEvents(rw http.ResponseWriter, r *http.Request) {
 	lines := []string{
-		"\n", "null\n", "[]\n", "7\n", `"x"` + "\n", "{}\n", `{"type":"ADDED"}` + "\n", `{"type":"ADDED","object":null}` + "\n", `{"type":"ADDED","object":{}}` + "\n",
-		`{"type":"ADDED","object":[]}` + "\n", `{"type":7,"object":{}}` + "\n", `{"type":"WEIRD","object":{"kind":"X","apiVersion":"v1"}}` + "\n",
-		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"` + strings.Repeat("e", longestText) + `","code":410,"reason":"Expired"}}` + "\n",
-		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":"x"}}` + "\n", `{"type":"ERROR","object":{"kind":"GatewayClass"}}` + "\n",
+		"\n", "null\n", "[]\n", "7\n", `"x"` + "\n", "{}\n", `{"type":"ADDED"}` + "\n", `{"type":"ADDED","object":null}` +
+			"\n", `{"type":"ADDED","object":{}}` + "\n",
+		`{"type":"ADDED","object":[]}` + "\n", `{"type":7,"object":{}}` +
+			"\n", `{"type":"WEIRD","object":{"kind":"X","apiVersion":"v1"}}` + "\n",
+		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"` + strings.Repeat("e", longestText) +
+			`","code":410,"reason":"Expired"}}` + "\n",
+		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":"x"}}` +
+			"\n", `{"type":"ERROR","object":{"kind":"GatewayClass"}}` + "\n",
 		`{"type":"BOOKMARK","object":{"kind":"GatewayClass","apiVersion":"gateway.networking.k8s.io/v1","metadata":{}}}` + "\n",
-		`{"type":"MODIFIED","object":{"kind":"GatewayClass","apiVersion":"gateway.networking.k8s.io/v1","metadata":{"name":"never-seen","resourceVersion":"-1"}}}` + "\n",
+		`{"type":"MODIFIED","object":{"kind":"GatewayClass","apiVersion":"gateway.networking.k8s.io/v1",` +
+			`"metadata":{"name":"never-seen","resourceVersion":"-1"}}}` + "\n",
 		`{"type":"DELETED","object":{"kind":"GatewayClass","apiVersion":"gateway.networking.k8s.io/v1","metadata":{"name":"demo"}}}` + "\n",
-		`{"type":"DELETED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"gatewayclasses.gateway.networking.k8s.io"}}}` + "\n",
-		bookmark(r, ""), bookmark(r, "x"), bookmark(r, "18446744073709551616"), strings.Repeat("[", 10<<10), `{"type":"` + strings.Repeat("A", 8<<20),
+		`{"type":"DELETED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
+			`"metadata":{"name":"gatewayclasses.gateway.networking.k8s.io"}}}` + "\n",
+		bookmark(r, ""), bookmark(r, "x"), bookmark(r, "18446744073709551616"), strings.Repeat("[", 10<<10), `{"type":"` +
+			strings.Repeat("A", 8<<20),
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	n := lies(w, func(l *adversary.Liar) int { return 1 + l.IntN(8) })

@@ -58,8 +58,9 @@ func shapes(g *adversary.Server) map[string]*adversary.Shape {
 		webhookAPI + "/mutatingwebhookconfigurations":      adversary.ShapeOfType(admissionregistrationv1.MutatingWebhookConfiguration{}),
 		webhookAPI + "/validatingwebhookconfigurations":    adversary.ShapeOfType(admissionregistrationv1.ValidatingWebhookConfiguration{}),
 		webhookAPI + "/validatingadmissionpolicies":        adversary.ShapeOfType(admissionregistrationv1.ValidatingAdmissionPolicy{}),
-		webhookAPI + "/validatingadmissionpolicybindings":  adversary.ShapeOfType(admissionregistrationv1.ValidatingAdmissionPolicyBinding{}),
-		crdAPI + "/" + crdResource:                         adversary.ShapeOfType(apiextensionsv1.CustomResourceDefinition{}),
+		webhookAPI + "/validatingadmissionpolicybindings": adversary.ShapeOfType(
+			admissionregistrationv1.ValidatingAdmissionPolicyBinding{}),
+		crdAPI + "/" + crdResource: adversary.ShapeOfType(apiextensionsv1.CustomResourceDefinition{}),
 	}
 	metadata := adversary.ShapeOfType(metav1.ObjectMeta{})
 	for _, o := range g.Objects() {
@@ -101,7 +102,11 @@ func objectMoves() []move {
 				if m, ok := o["metadata"].(map[string]any); ok && w.chance(30) {
 					long := lies(w, func(l *adversary.Liar) string { return l.Long("n") })
 					m["annotations"] = map[string]any{"a": long}
-					m["managedFields"] = append(list(m["managedFields"]), map[string]any{"manager": long[:min(len(long), 4096)], "operation": "Update", "fieldsV1": map[string]any{"f:" + long: map[string]any{}}})
+					m["managedFields"] = append(list(m["managedFields"]),
+						map[string]any{
+							"manager": long[:min(len(long), 4096)], "operation": "Update",
+							"fieldsV1": map[string]any{"f:" + long: map[string]any{}},
+						})
 					m["finalizers"] = []any{long}
 				}
 				return o
@@ -111,7 +116,10 @@ func objectMoves() []move {
 			return w.alter("versions", func(_ string, o map[string]any) map[string]any {
 				if m, ok := o["metadata"].(map[string]any); ok {
 					m["resourceVersion"] = lies(w, func(l *adversary.Liar) string {
-						values := []string{"", "0", "1", "-1", "18446744073709551615", "99999999999999999999999", "a", fmt.Sprint(l.IntN(1 << 20)), l.Text()}
+						values := []string{
+							"", "0", "1", "-1", "18446744073709551615", "99999999999999999999999", "a",
+							fmt.Sprint(l.IntN(1 << 20)), l.Text(),
+						}
 						return values[l.IntN(len(values))]
 					})
 				}
@@ -160,7 +168,10 @@ func objectMoves() []move {
 							map[string]any{"token": l.Long("t"), "expirationTimestamp": "2036-01-01T00:00:00Z"},
 							map[string]any{"token": "e30.e30.e30", "expirationTimestamp": "1970-01-01T00:00:00Z"},
 							map[string]any{"token": "a\r\nb: c", "expirationTimestamp": "9999-12-31T23:59:59Z"},
-							map[string]any{"token": "e30." + strings.Repeat("A", 16<<20) + ".x", "expirationTimestamp": "2036-01-01T00:00:00Z"},
+							map[string]any{
+								"token":               "e30." + strings.Repeat("A", 16<<20) + ".x",
+								"expirationTimestamp": "2036-01-01T00:00:00Z",
+							},
 						}
 						return tokens[l.IntN(len(tokens))]
 					})
@@ -171,17 +182,19 @@ func objectMoves() []move {
 			return func() { undo(); w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev") }
 		}},
 		{"the webhook's dry run says anything", func(w *world) func() {
-			return w.answerSome("dry run", 100, func(r *http.Request) bool { return r.URL.Query().Get("dryRun") != "" }, func(rw http.ResponseWriter, _ *http.Request) {
-				adversary.Fail(rw, 400, "BadRequest", lies(w, func(l *adversary.Liar) string {
-					return `admission webhook "rev.validation.istio.io` + l.Text() + l.Long("d")
-				}))
-			})
+			return w.answerSome("dry run", 100, func(r *http.Request) bool { return r.URL.Query().Get("dryRun") != "" },
+				func(rw http.ResponseWriter, _ *http.Request) {
+					adversary.Fail(rw, 400, "BadRequest", lies(w, func(l *adversary.Liar) string {
+						return `admission webhook "rev.validation.istio.io` + l.Text() + l.Long("d")
+					}))
+				})
 		}},
 		{"a class of another controller changes all the time", func(w *world) func() {
 			n := 0
 			stop := w.repeat(2*time.Millisecond, func() {
 				n++
-				w.g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: foreign, annotations: {a: '%d'}}, spec: {controllerName: example.com/other}}", n))
+				w.g.Put(classAPI, classes,
+					fmt.Sprintf("{metadata: {name: foreign, annotations: {a: '%d'}}, spec: {controllerName: example.com/other}}", n))
 			})
 			return func() { stop(); w.g.Delete(classAPI, classes, "", "foreign") }
 		}},
@@ -189,14 +202,17 @@ func objectMoves() []move {
 			n := 1
 			stop := w.repeat(5*time.Millisecond, func() {
 				n++
-				w.g.Put(classAPI, classes, fmt.Sprintf("{metadata: {name: demo, generation: %d}, spec: {controllerName: example.com/gateway-controller}}", n))
+				w.g.Put(classAPI, classes,
+					fmt.Sprintf("{metadata: {name: demo, generation: %d}, spec: {controllerName: example.com/gateway-controller}}", n))
 			})
 			return func() { stop(); w.putClass() }
 		}},
 		{"many classes of another controller", func(w *world) func() {
-			conditions := strings.Repeat("{type: T, status: 'True', reason: R, lastTransitionTime: '2026-01-01T00:00:00Z', message: "+strings.Repeat("m", 4<<10)+"}, ", 8)
+			conditions := strings.Repeat("{type: T, status: 'True', reason: R, lastTransitionTime: '2026-01-01T00:00:00Z', message: "+
+				strings.Repeat("m", 4<<10)+"}, ", 8)
 			return w.putMany(classAPI, classes, 500, func(name string) string {
-				return "{metadata: {name: " + name + "}, spec: {controllerName: example.com/other}, status: {conditions: [" + conditions + "]}}"
+				return "{metadata: {name: " + name + "}, spec: {controllerName: example.com/other}, status: {conditions: [" +
+					conditions + "]}}"
 			})
 		}},
 		{"many classes of ours", func(w *world) func() {
@@ -206,8 +222,11 @@ func objectMoves() []move {
 		}},
 		{"many CRDs", func(w *world) func() {
 			return w.putMany(crdAPI, crdResource, 100, func(name string) string {
-				return "{metadata: {name: " + name + ".gateway.networking.x-k8s.io, labels: {operators.coreos.com/p.x: ''}, annotations: {gateway.networking.k8s.io/bundle-version: '" +
-					strings.Repeat("v", 4<<10) + "'}}, spec: {group: gateway.networking.x-k8s.io, scope: Namespaced, names: {plural: " + name + ", kind: X}, versions: [{name: v1, served: true, storage: true, schema: 7}]}}"
+				return "{metadata: {name: " + name +
+					".gateway.networking.x-k8s.io, labels: {operators.coreos.com/p.x: ''}, annotations: " +
+					"{gateway.networking.k8s.io/bundle-version: '" +
+					strings.Repeat("v", 4<<10) + "'}}, spec: {group: gateway.networking.x-k8s.io, scope: Namespaced, names: {plural: " +
+					name + ", kind: X}, versions: [{name: v1, served: true, storage: true, schema: 7}]}}"
 			})
 		}},
 		{"CRDs of other products", func(w *world) func() {
@@ -217,8 +236,11 @@ func objectMoves() []move {
 					continue
 				}
 				name := kind[1] + "." + kind[3]
-				w.g.Put(crdAPI, crdResource, "{metadata: {name: "+name+"}, spec: {group: "+kind[3]+", names: {plural: "+kind[1]+", kind: "+kind[2]+"}}}")
-				w.g.Put(kind[0], kind[1], "{metadata: {name: cluster, namespace: x, labels: {operators.coreos.com/p.x: ''}}, spec: {gatewayAPI: {managementMode: "+strings.Repeat("M", 4<<10)+"}}}")
+				w.g.Put(crdAPI, crdResource,
+					"{metadata: {name: "+name+"}, spec: {group: "+kind[3]+", names: {plural: "+kind[1]+", kind: "+kind[2]+"}}}")
+				w.g.Put(kind[0], kind[1],
+					"{metadata: {name: cluster, namespace: x, labels: {operators.coreos.com/p.x: ''}}, spec: {gatewayAPI: "+
+						"{managementMode: "+strings.Repeat("M", 4<<10)+"}}}")
 				undo = append(undo, func() {
 					w.g.Delete(kind[0], kind[1], "x", "cluster")
 					w.g.Delete(crdAPI, crdResource, "", name)
@@ -281,7 +303,8 @@ func objectMoves() []move {
 			for _, name := range w.g.Names("coordination.k8s.io/v1", "leases") {
 				name = name[strings.Index(name, "/")+1:]
 				names = append(names, name)
-				w.g.Put("coordination.k8s.io/v1", "leases", "{metadata: {namespace: "+guestNS+", name: "+name+"}, spec: {holderIdentity: \""+strings.Repeat("h", 100<<10)+"\"}}")
+				w.g.Put("coordination.k8s.io/v1", "leases",
+					"{metadata: {namespace: "+guestNS+", name: "+name+"}, spec: {holderIdentity: \""+strings.Repeat("h", 100<<10)+"\"}}")
 			}
 			return func() {
 				for _, name := range names {

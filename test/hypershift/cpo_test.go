@@ -104,8 +104,10 @@ func TestServiceBeforeRoute(t *testing.T) {
 	if slices.Index(objects, service) > slices.Index(objects, route) {
 		t.Error("the Route is made first")
 	}
-	if to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name"); to != service.GetName() || route.GetName() != desired.ControlPlaneRoute {
-		t.Errorf("Route %s leads to %s, and the Service is %s; hypergate looks for Route %s", route.GetName(), to, service.GetName(), desired.ControlPlaneRoute)
+	if to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name"); to != service.GetName() ||
+		route.GetName() != desired.ControlPlaneRoute {
+		t.Errorf("Route %s leads to %s, and the Service is %s; hypergate looks for Route %s", route.GetName(), to, service.GetName(),
+			desired.ControlPlaneRoute)
 	}
 	if webhook := "gw-webhook-openshift-gateway"; len(service.GetLabels()) != 0 || strings.HasPrefix(webhook, service.GetName()) {
 		t.Errorf("Service %s with labels %v and webhooks", service.GetName(), service.GetLabels())

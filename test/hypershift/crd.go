@@ -29,8 +29,9 @@ func CRD(ctx context.Context) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding module %s: %w", api, err)
 	}
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "hypershift", "v1beta1", "zz_generated.featuregated-crd-manifests",
-		"hostedcontrolplanes.hypershift.openshift.io", "AAA_ungated.yaml"))
+	data, err := os.ReadFile(
+		filepath.Join(strings.TrimSpace(string(dir)), "hypershift", "v1beta1", "zz_generated.featuregated-crd-manifests",
+			"hostedcontrolplanes.hypershift.openshift.io", "AAA_ungated.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("reading HyperShift's CRD: %w", err)
 	}

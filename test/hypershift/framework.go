@@ -117,7 +117,7 @@ func (c Component) manifest(file string, plane ControlPlane) (*unstructured.Unst
 
 // own sets the control plane as owner of an object.
 func own(u *unstructured.Unstructured) {
-	u.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{ //nolint:forcetypeassert // SetNamespace has just created it
+	u.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{ //nolint:forcetypeassert // SetNamespace created it
 		"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane", "name": planeName, "uid": planeUID,
 		"controller": true, "blockOwnerDeletion": true,
 	}}
@@ -153,7 +153,8 @@ func (c Component) stamp(d *appsv1.Deployment, plane ControlPlane) {
 		Secret: &corev1.SecretVolumeSource{SecretName: c.KubeconfigSecret(), DefaultMode: new(int32(0o640))},
 	}})
 	for i := range pod.Containers {
-		pod.Containers[i].VolumeMounts = append(pod.Containers[i].VolumeMounts, corev1.VolumeMount{Name: "service-account-kubeconfig", MountPath: c.KubeconfigMount})
+		pod.Containers[i].VolumeMounts = append(pod.Containers[i].VolumeMounts,
+			corev1.VolumeMount{Name: "service-account-kubeconfig", MountPath: c.KubeconfigMount})
 	}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: tmp, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	for i := range pod.Containers {
@@ -215,10 +216,13 @@ func (c Component) stampMeta(pod *corev1.PodTemplateSpec, plane ControlPlane) {
 // place sets the scheduling of pods. This component serves no requests, so it does not use the nodes for request
 // serving.
 func place(pod *corev1.PodSpec, plane ControlPlane) {
-	pod.Tolerations = append([]corev1.Toleration{toleration(domain+"control-plane", "true"), toleration(domain+"cluster", plane.Namespace)}, plane.Tolerations...)
+	pod.Tolerations = append([]corev1.Toleration{toleration(domain+"control-plane", "true"), toleration(domain+"cluster", plane.Namespace)},
+		plane.Tolerations...)
 	pod.Affinity = &corev1.Affinity{
 		NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferredNodes(plane)},
-		PodAffinity:  &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{together(plane)}},
+		PodAffinity: &corev1.PodAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{together(plane)},
+		},
 	}
 }
 

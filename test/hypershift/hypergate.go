@@ -23,7 +23,8 @@ func Hypergate() (Component, error) {
 		Adapt: map[string]func(*unstructured.Unstructured) error{
 			"deployment.yaml": func(u *unstructured.Unstructured) error {
 				return fillIn(u, map[string]string{
-					"PUBLISH": "route", "PILOT_IMAGE": "quay.io/r/istio-pilot@sha256:2222", "PROXY_IMAGE": "quay.io/r/istio-proxyv2@sha256:3333", "RELEASE_VERSION": "4.21.0",
+					"PUBLISH": "route", "PILOT_IMAGE": "quay.io/r/istio-pilot@sha256:2222",
+					"PROXY_IMAGE": "quay.io/r/istio-proxyv2@sha256:3333", "RELEASE_VERSION": "4.21.0",
 				})
 			},
 			"route.yaml": func(u *unstructured.Unstructured) error {

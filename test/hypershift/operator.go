@@ -11,7 +11,8 @@ func OperatorRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"hypershift.openshift.io", "route.openshift.io"}, Resources: all, Verbs: all},
 		{APIGroups: []string{""}, Resources: []string{
-			"events", "configmaps", "configmaps/finalizers", "persistentvolumeclaims", "pods", "pods/log", "secrets", "nodes", "serviceaccounts", "services", "endpoints",
+			"events", "configmaps", "configmaps/finalizers", "persistentvolumeclaims", "pods", "pods/log", "secrets", "nodes",
+			"serviceaccounts", "services", "endpoints",
 		}, Verbs: all},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets", "statefulsets"}, Verbs: all},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all},

@@ -179,15 +179,17 @@ func placed(c checked, say func(string, ...any)) {
 		return
 	}
 	for _, want := range preferredNodes(c.ControlPlane) {
-		if !slices.ContainsFunc(c.pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.PreferredSchedulingTerm) bool {
-			return equality.Semantic.DeepEqual(t, want)
-		}) {
+		if !slices.ContainsFunc(c.pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			func(t corev1.PreferredSchedulingTerm) bool {
+				return equality.Semantic.DeepEqual(t, want)
+			}) {
 			say("it does not prefer nodes with %s", want.Preference.MatchExpressions[0].Key)
 		}
 	}
-	if !slices.ContainsFunc(c.pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.WeightedPodAffinityTerm) bool {
-		return equality.Semantic.DeepEqual(t, together(c.ControlPlane))
-	}) {
+	if !slices.ContainsFunc(c.pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		func(t corev1.WeightedPodAffinityTerm) bool {
+			return equality.Semantic.DeepEqual(t, together(c.ControlPlane))
+		}) {
 		say("it does not prefer nodes of the control plane's other pods")
 	}
 }
@@ -195,15 +197,20 @@ func placed(c checked, say func(string, ...any)) {
 // preferredNodes returns the nodes that pods of a control plane prefer.
 func preferredNodes(plane ControlPlane) []corev1.PreferredSchedulingTerm {
 	return []corev1.PreferredSchedulingTerm{
-		{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")}}},
-		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"cluster", plane.Namespace)}}},
+		{Weight: 50, Preference: corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")},
+		}},
+		{Weight: 100, Preference: corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"cluster", plane.Namespace)},
+		}},
 	}
 }
 
 // together returns the affinity by which the pods of a control plane prefer the same nodes.
 func together(plane ControlPlane) corev1.WeightedPodAffinityTerm {
 	return corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
-		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": plane.Namespace}},
+		TopologyKey:   corev1.LabelHostname,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": plane.Namespace}},
 	}}
 }
 
@@ -278,13 +285,16 @@ func dedicated(c checked, say func(string, ...any)) {
 	if !hasToleration(c, toleration(requestServing, "true")) {
 		say("it does not tolerate the nodes")
 	}
-	if c.pod.Affinity == nil || c.pod.Affinity.NodeAffinity == nil || c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if c.pod.Affinity == nil || c.pod.Affinity.NodeAffinity == nil ||
+		c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		say("any node will do")
 		return
 	}
 	for _, term := range c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		for _, want := range []corev1.NodeSelectorRequirement{in(requestServing, "true"), in(domain+"cluster", c.Namespace)} {
-			if !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return equality.Semantic.DeepEqual(r, want) }) {
+			if !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+				return equality.Semantic.DeepEqual(r, want)
+			}) {
 				say("nodes without %s will do", want.Key)
 			}
 		}
@@ -349,10 +359,12 @@ func restricted(c checked, say func(string, ...any)) {
 		if own == nil {
 			own = &corev1.SecurityContext{}
 		}
-		if !isTrue(own.RunAsNonRoot) && !isTrue(pod.RunAsNonRoot) || !runtimeDefault(own.SeccompProfile) && !runtimeDefault(pod.SeccompProfile) {
+		if !isTrue(own.RunAsNonRoot) && !isTrue(pod.RunAsNonRoot) || !runtimeDefault(own.SeccompProfile) &&
+			!runtimeDefault(pod.SeccompProfile) {
 			say("container %s may be root, or call anything", container.Name)
 		}
-		if own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation || own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL") {
+		if own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation || own.Capabilities == nil ||
+			!slices.Contains(own.Capabilities.Drop, "ALL") {
 			say("container %s may gain privileges", container.Name)
 		}
 	})

@@ -32,7 +32,10 @@ func variants() map[string]variant {
 	of := func(edit func(*variant)) variant {
 		v := variant{
 			hypershift.ControlPlane{Namespace: namespace},
-			desired.ControlPlane{Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: desired.SingleReplica, ReleaseImage: "quay.io/r:4.21"},
+			desired.ControlPlane{
+				Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: desired.SingleReplica,
+				ReleaseImage: "quay.io/r:4.21",
+			},
 		}
 		edit(&v)
 		return v
@@ -40,7 +43,9 @@ func variants() map[string]variant {
 	available := func(v *variant) { v.rules.HighlyAvailable, v.plane.Availability = true, desired.HighlyAvailable }
 	custom := func(v *variant) {
 		v.rules.Labels = map[string]string{"hypershift-e2e-test-label": "test"}
-		v.rules.Tolerations = []corev1.Toleration{{Key: "hypershift-e2e-test-toleration", Operator: "Equal", Value: "true", Effect: "NoSchedule"}}
+		v.rules.Tolerations = []corev1.Toleration{
+			{Key: "hypershift-e2e-test-toleration", Operator: "Equal", Value: "true", Effect: "NoSchedule"},
+		}
 		v.plane.Labels, v.plane.Tolerations = v.rules.Labels, v.rules.Tolerations
 	}
 	dedicated := func(v *variant) { v.rules.Dedicated, v.plane.DedicatedRequestServing = true, true }
@@ -76,8 +81,10 @@ func newPlanner(t *testing.T) *desired.Planner {
 	}
 	return desired.NewPlanner(desired.Config{
 		Topology: desired.TopologyHosted, MgmtNamespace: namespace, GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
-		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
+		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" +
+			charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
+		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway",
+		NetworkPolicies: desired.HyperShiftPeers(),
 	}, source)
 }
 
@@ -93,7 +100,8 @@ func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) 
 	}
 	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
-		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}} // a third party owns the CRDs, so the slow plan of them is skipped
+		// a third party owns the CRDs, so the slow plan of them is skipped
+		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}}
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
 	state, err := planner.Compute(desired.ManagementObservation{CA: ca, ControlPlane: plane}, guest)
@@ -178,23 +186,34 @@ func TestARuleCanBeBroken(t *testing.T) {
 	all, planner := variants()["all at once"], newPlanner(t)
 	breaks := map[string]func(d *appsv1.Deployment, p *pod){
 		"EnsureAppLabel": func(d *appsv1.Deployment, _ *pod) { delete(d.Spec.Template.Labels, "app") },
-		"EnsureAllContainersHavePullPolicyIfNotPresent":                        func(_ *appsv1.Deployment, p *pod) { p.Containers[0].ImagePullPolicy = "Always" },
-		"EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError": func(_ *appsv1.Deployment, p *pod) { p.Containers[0].TerminationMessagePolicy = "" },
-		"EnsureHCPContainersHaveResourceRequests":                              func(_ *appsv1.Deployment, p *pod) { delete(p.Containers[0].Resources.Requests, "memory") },
+		"EnsureAllContainersHavePullPolicyIfNotPresent": func(_ *appsv1.Deployment, p *pod) {
+			p.Containers[0].ImagePullPolicy = "Always"
+		},
+		"EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError": func(_ *appsv1.Deployment, p *pod) {
+			p.Containers[0].TerminationMessagePolicy = ""
+		},
+		"EnsureHCPContainersHaveResourceRequests": func(_ *appsv1.Deployment, p *pod) {
+			delete(p.Containers[0].Resources.Requests, "memory")
+		},
 		"EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations": func(d *appsv1.Deployment, _ *pod) {
 			d.Spec.Template.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"] = "tmp-dir,local-certs"
 		},
-		"EnsureReadOnlyRootFilesystem":        func(_ *appsv1.Deployment, p *pod) { p.Containers[0].SecurityContext.ReadOnlyRootFilesystem = nil },
+		"EnsureReadOnlyRootFilesystem": func(_ *appsv1.Deployment, p *pod) {
+			p.Containers[0].SecurityContext.ReadOnlyRootFilesystem = nil
+		},
 		"EnsureReadOnlyRootFilesystem (/tmp)": func(_ *appsv1.Deployment, p *pod) { p.Containers[0].VolumeMounts = nil },
 		"EnsureHCPPodsAffinitiesAndTolerations": func(_ *appsv1.Deployment, p *pod) {
 			p.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[1].Weight = 1
 		},
 		"EnsureSATokenNotMountedUnlessNecessary": func(_ *appsv1.Deployment, p *pod) {
-			p.Volumes = append(p.Volumes, corev1.Volume{Name: "x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}},
-			}}})
+			p.Volumes = append(p.Volumes,
+				corev1.Volume{Name: "x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}},
+				}}})
 		},
-		"EnsureCustomLabels":              func(d *appsv1.Deployment, _ *pod) { delete(d.Spec.Template.Labels, "hypershift-e2e-test-label") },
+		"EnsureCustomLabels": func(d *appsv1.Deployment, _ *pod) {
+			delete(d.Spec.Template.Labels, "hypershift-e2e-test-label")
+		},
 		"EnsureCustomTolerations":         func(_ *appsv1.Deployment, p *pod) { p.Tolerations = p.Tolerations[:3] },
 		"EnsureSecurityContextUID":        func(_ *appsv1.Deployment, p *pod) { p.SecurityContext.RunAsUser = new(int64(7)) },
 		"EnsureNoPodsWithTooHighPriority": func(_ *appsv1.Deployment, p *pod) { p.PriorityClassName = "system-cluster-critical" },
@@ -204,9 +223,11 @@ func TestARuleCanBeBroken(t *testing.T) {
 		"setLabels, setColocation": func(d *appsv1.Deployment, _ *pod) {
 			d.Spec.Template.Labels["hypershift.openshift.io/need-management-kas-access"] = "true"
 		},
-		"setMultizoneSpread":                             func(_ *appsv1.Deployment, p *pod) { p.Affinity.PodAntiAffinity = nil },
-		"SetReplicasAndStrategy":                         func(d *appsv1.Deployment, _ *pod) { d.Spec.RevisionHistoryLimit = nil },
-		"pod-security.kubernetes.io/enforce: restricted": func(_ *appsv1.Deployment, p *pod) { p.Containers[0].SecurityContext.Capabilities.Drop = nil },
+		"setMultizoneSpread":     func(_ *appsv1.Deployment, p *pod) { p.Affinity.PodAntiAffinity = nil },
+		"SetReplicasAndStrategy": func(d *appsv1.Deployment, _ *pod) { d.Spec.RevisionHistoryLimit = nil },
+		"pod-security.kubernetes.io/enforce: restricted": func(_ *appsv1.Deployment, p *pod) {
+			p.Containers[0].SecurityContext.Capabilities.Drop = nil
+		},
 	}
 	for _, rule := range hypershift.Rules() {
 		t.Run(rule.Name, func(t *testing.T) {

@@ -44,7 +44,9 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 
 	t.Log("an expired certificate is not used, and this is reported")
 	expired := kubeconfig.replace(w.guestCertificate("expired", -time.Minute))
-	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.ContainSubstring("one that is not used, the one before stays in use"))
+	w.Eventually(func() string {
+		return w.healthOf("readyz/guest")
+	}).Should(gomega.ContainSubstring("one that is not used, the one before stays in use"))
 	w.Expect(w.log.String()).To(gomega.ContainSubstring("Keeping the guest kubeconfig that was in use"))
 	w.Expect(expired.unauthorized()).To(gomega.BeNumerically(">", 0))
 	before = second.count()
@@ -78,7 +80,9 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	role := w.cfg.IstiodName()
 	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(used.unauthorized).Should(gomega.BeNumerically(">", 1), "it is tried again")
-	w.Eventually(func() string { return w.healthOf("readyz/guest") }).Should(gomega.ContainSubstring("the guest refuses the credentials of its kubeconfig (401)"))
+	w.Eventually(func() string {
+		return w.healthOf("readyz/guest")
+	}).Should(gomega.ContainSubstring("the guest refuses the credentials of its kubeconfig (401)"))
 	w.Expect(w.log.String()).To(gomega.ContainSubstring("Unauthorized"))
 
 	good := kubeconfig.replace(w.guestCertificate("good", time.Hour))

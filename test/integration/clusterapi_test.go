@@ -165,7 +165,8 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			w.Eventually(func() string { return w.ready("management") }).Should(okay())
 			w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "))
 			w.leavesAlone("there is no way to the guest")
-			w.Expect(w.log.String()).To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("it is waited for")))
+			w.Expect(w.log.String()).
+				To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("it is waited for")))
 
 			t.Log("the kubeconfig exists before the control plane is initialized")
 			w.putSecret(w.access("first"))
@@ -178,7 +179,10 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			w.initialize()
 			w.install("demo")
 			w.quiet()
-			owner := metav1.OwnerReference{APIVersion: capi.Group + "/" + version, Kind: "Cluster", Name: "guest1", UID: uid, Controller: new(true)}
+			owner := metav1.OwnerReference{
+				APIVersion: capi.Group + "/" + version, Kind: "Cluster", Name: "guest1", UID: uid,
+				Controller: new(true),
+			}
 			w.Expect(w.owners()).To(gomega.ConsistOf(owner))
 			w.Expect(*w.istiod().Spec.Replicas).To(gomega.BeEquivalentTo(1))
 			for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
@@ -188,8 +192,11 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			}
 
 			for how, patches := range map[string][2]string{
-				"by its spec":       {`{"spec":{"paused":true}}`, `{"spec":{"paused":null}}`},
-				"by its annotation": {`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`, `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":null}}}`},
+				"by its spec": {`{"spec":{"paused":true}}`, `{"spec":{"paused":null}}`},
+				"by its annotation": {
+					`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`,
+					`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":null}}}`,
+				},
 			} {
 				t.Log("it is paused " + how + ", and resumed")
 				told := strings.Count(w.log.String(), "it is paused")
@@ -249,7 +256,9 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 		"the key goes": {func() {
 			w.putSecret(second, func(s *corev1.Secret) { s.Data = map[string][]byte{"admin.conf": s.Data["value"]} })
 		}, "neither the key value"},
-		"it is no kubeconfig":                    {func() { w.putSecret(second, func(s *corev1.Secret) { s.Data["value"] = []byte("none") }) }, "Secret guest1-kubeconfig, key value: it is no kubeconfig"},
+		"it is no kubeconfig": {func() {
+			w.putSecret(second, func(s *corev1.Secret) { s.Data["value"] = []byte("none") })
+		}, "Secret guest1-kubeconfig, key value: it is no kubeconfig"},
 		"it leads to the management cluster":     {func() { w.putSecret(w.pair.Mgmt.Config) }, "leads to the management cluster itself"},
 		"the Secret goes":                        {func() { w.deleteSecret() }, "has none of that name"},
 		"it runs a program":                      {func() { w.putSecret(second, runsAProgram) }, "from the program steal (exec)"},
@@ -283,7 +292,8 @@ func runsAProgram(s *corev1.Secret) {
 
 func (w *capiWorld) deleteSecret() {
 	w.Helper()
-	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.GuestKubeconfigSecret, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.GuestKubeconfigSecret, metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 }
 
 // TestASecretThatIsWrongAtFirst checks that hypergate waits for a valid Secret, whatever is wrong with it, and that

@@ -35,7 +35,8 @@ func (w *world) another(change func(*world)) *world {
 // holders returns the holder of each ownership Lease.
 func (w *world) holders() map[string]string {
 	w.Helper()
-	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnershipLabel})
+	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
+		List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnershipLabel})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	out := map[string]string{}
 	for _, lease := range list.Items {
@@ -48,7 +49,8 @@ func (w *world) holders() map[string]string {
 func (w *world) handOver() {
 	w.Helper()
 	for _, claim := range desired.LeasesOf(w.cfg) {
-		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).
+			To(gomega.Succeed())
 	}
 }
 
@@ -97,7 +99,9 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 	}
 	winner.playIstiod(corev1.ConditionTrue)
 	first.Eventually(loser.log.String).Should(gomega.ContainSubstring(inUse))
-	first.Eventually(func() *metav1.Condition { return first.condition("contested", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	first.Eventually(func() *metav1.Condition {
+		return first.condition("contested", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	winner.settle()
 	loser.settle()
 	first.Expect(has(loser)()).To(gomega.BeFalse())
@@ -106,7 +110,8 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 		"PATCH /api/v1/namespaces/"+first.cfg.GuestNamespace+"?")
 	t.Log("the report of the standby does not disturb the owner, and both become idle")
 	first.Expect(first.condition("contested", "ControllerInstalled").Reason).To(gomega.Equal("Installed"))
-	mgmt, guest, otherMgmt, otherGuest := winner.mgmtRequests.count(), winner.guestRequests.count(), loser.mgmtRequests.count(), loser.guestRequests.count()
+	mgmt, guest, otherMgmt, otherGuest := winner.mgmtRequests.count(), winner.guestRequests.count(), loser.mgmtRequests.count(),
+		loser.guestRequests.count()
 	first.Consistently(func() []string {
 		all := append(winner.mgmtRequests.since(mgmt), winner.guestRequests.since(guest)...)
 		return append(append(all, loser.mgmtRequests.since(otherMgmt)...), loser.guestRequests.since(otherGuest)...)
@@ -126,7 +131,8 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 
 	t.Log("handed over, as the message describes")
 	stop[winner]()
-	first.Expect(winner.mgmt.AppsV1().Deployments(winner.cfg.MgmtNamespace).Delete(t.Context(), winner.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	first.Expect(winner.mgmt.AppsV1().Deployments(winner.cfg.MgmtNamespace).
+		Delete(t.Context(), winner.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	first.handOver()
 	first.Eventually(has(loser)).Should(gomega.BeTrue())
 	loser.playIstiod(corev1.ConditionTrue)
@@ -183,8 +189,10 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
 	for _, claim := range desired.LeasesOf(w.cfg) {
-		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Name + `","labels":{"` + desired.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
-		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Patch(t.Context(), claim.Name, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
+		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Name + `","labels":{"` +
+			desired.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
+		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
+			Patch(t.Context(), claim.Name, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	w.createClass("orphan")
@@ -192,12 +200,15 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "OwnedByAnother"),
 		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(`("gone", since 20`),
-			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+desired.LeasesOf(w.cfg)[0].Name+" "+desired.LeasesOf(w.cfg)[1].Name)))))
+			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+desired.LeasesOf(w.cfg)[0].Name+" "+
+				desired.LeasesOf(w.cfg)[1].Name)))))
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/orphan/status")
 	w.handOver()
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("orphan", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
 // TestAGuestThatForbidsClaims checks a guest that does not allow ownership Leases. hypergate cannot find out who owns
@@ -206,7 +217,10 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IstioResources = nil
 	everything := []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "apiextensions.k8s.io", "gateway.networking.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{
+			"", "apps", "apiextensions.k8s.io", "gateway.networking.k8s.io", "rbac.authorization.k8s.io",
+			"admissionregistration.k8s.io",
+		}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 	}
 	const user = "without-claims"
@@ -218,7 +232,8 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("forbidden", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
-		gomega.HaveField("Message", gomega.ContainSubstring("guest side: may not patch leases.coordination.k8s.io, so that there is no telling whether this cluster belongs to another hypergate"))))
+		gomega.HaveField("Message",
+			gomega.ContainSubstring("guest side: may not patch leases.coordination.k8s.io, so that there is no telling whether this cluster belongs to another hypergate"))))
 	w.Expect(w.istiod()).To(gomega.BeNil())
 	w.leavesAlone(0, 0, "/leases/", "/gatewayclasses/forbidden/status", "PATCH /api/v1/namespaces/"+w.cfg.GuestNamespace+"?")
 	w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
@@ -247,7 +262,8 @@ func (w *world) createIstiod() {
 
 func (w *world) deleteIstiod() {
 	w.Helper()
-	w.Expect(w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 }
 
 func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
@@ -267,20 +283,25 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	t.Log("hypergate continues when the other istiod is gone")
 	w.deleteIstiod()
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("rival", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.settle()
 
 	t.Log("a later istiod does not end the service, and hypergate does not change it")
 	before := w.versions()
 	w.createIstiod()
 	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it: an istiod of the revision"))))
+		haveStatus(metav1.ConditionTrue, "Installed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it: an istiod of the revision"))))
 	w.writesNothing("beside a rival")
 	if diff := cmp.Diff(before, w.versions()); diff != "" {
 		t.Error(diff)
 	}
 	w.deleteIstiod()
-	w.Eventually(func() string { return w.condition("rival", "ControllerInstalled").Message }).ShouldNot(gomega.ContainSubstring("nothing more"))
+	w.Eventually(func() string {
+		return w.condition("rival", "ControllerInstalled").Message
+	}).ShouldNot(gomega.ContainSubstring("nothing more"))
 }
 
 // TestOpenShiftsIngressOperator checks that hypergate leaves the ingress operator's finalizer and conditions
@@ -291,15 +312,22 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	w.haveCRDs()
 	w.createClass("operated")
 	patch := func(body, subresource string) {
-		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "operated", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "ingress-operator"},
-			strings.Fields(subresource)...)
+		_, err := w.gateway.GatewayClasses().
+			Patch(t.Context(), "operated", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "ingress-operator"},
+				strings.Fields(subresource)...)
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	w.Cleanup(func() {
-		_, _ = w.gateway.GatewayClasses().Patch(context.Background(), "operated", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, _ = w.gateway.GatewayClasses().
+			Patch(context.Background(), "operated", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 	patch(`{"metadata":{"finalizers":["`+desired.IngressOperatorFinalizer+`"]}}`, "")
-	theirs := []metav1.Condition{{Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed", LastTransitionTime: metav1.Now()}}
+	theirs := []metav1.Condition{
+		{
+			Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed",
+			LastTransitionTime: metav1.Now(),
+		},
+	}
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": theirs}})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	patch(string(body), "status")
@@ -317,7 +345,9 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	t.Log("the operator releases the class")
 	patch(`{"metadata":{"finalizers":null}}`, "")
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).Should(gomega.ContainSubstring("serves since"))
+	w.Eventually(func() string {
+		return w.condition("operated", "ControllerInstalled").Message
+	}).Should(gomega.ContainSubstring("serves since"))
 }
 
 // TestASecondWriterOfTheStatusIsNamed checks a third party that repeatedly overwrites hypergate's conditions.
@@ -330,7 +360,8 @@ func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
 	const told = "Somebody else changes the conditions of a GatewayClass again and again"
 	rewrite := func() {
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "rewritten", types.MergePatchType,
-			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`),
+			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine",`+
+				`"lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`),
 			metav1.PatchOptions{FieldManager: "the-other-one"}, "status")
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}

@@ -73,7 +73,10 @@ func anotherIsBlockedUntilConsent(w *crdWorld) {
 	ca, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	conversion := map[string]any{"strategy": "Webhook", "webhook": map[string]any{
-		"clientConfig":             map[string]any{"url": "https://conversion.example.com/", "caBundle": base64.StdEncoding.EncodeToString(ca.Root)},
+		"clientConfig": map[string]any{
+			"url":      "https://conversion.example.com/",
+			"caBundle": base64.StdEncoding.EncodeToString(ca.Root),
+		},
 		"conversionReviewVersions": []any{"v1"},
 	}}
 	w.Expect(unstructured.SetNestedMap(theirs.Object, conversion, "spec", "conversion")).To(gomega.Succeed())
@@ -91,7 +94,8 @@ func anotherIsBlockedUntilConsent(w *crdWorld) {
 	w.settle()
 	now := w.get(httpCRD)
 	w.Expect(now.GetLabels()).To(gomega.HaveKeyWithValue("team", "blue"))
-	w.Expect(now.GetAnnotations()).To(gomega.And(gomega.HaveKeyWithValue("note", "keep me"), gomega.HaveKeyWithValue(crds.ManageAnnotation, "true")))
+	w.Expect(now.GetAnnotations()).
+		To(gomega.And(gomega.HaveKeyWithValue("note", "keep me"), gomega.HaveKeyWithValue(crds.ManageAnnotation, "true")))
 	kept, _, err := unstructured.NestedMap(now.Object, "spec", "conversion")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(kept).To(gomega.Equal(conversion))
@@ -121,7 +125,8 @@ func oursOlderIsUpdated(w *crdWorld) {
 	w.asHypergate(minusField(w.wanted(httpCRD), "hostnames"), "v1.3.0")
 	w.asHypergate(minusField(w.wanted(ruleCRD), "exportTo"), "1.28.2")
 	w.Log("an object from the time of the old CRD")
-	routes := w.dynamic.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}).Namespace("default")
+	routes := w.dynamic.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}).
+		Namespace("default")
 	route := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "old"},
 		"spec": map[string]any{"parentRefs": []any{map[string]any{"name": "gw"}}},
@@ -160,7 +165,9 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	w.run()
 	w.install("demo")
 	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Keep, crds.IsOLMs))
-	w.Eventually(func() crds.Owner { return w.seen().CRDs[ruleCRD].Owner }).Should(gomega.Equal(crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "default"}))
+	w.Eventually(func() crds.Owner {
+		return w.seen().CRDs[ruleCRD].Owner
+	}).Should(gomega.Equal(crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "default"}))
 	for _, resource := range []string{"subscriptions", "installplans"} {
 		w.Expect(w.olm(resource).Delete(w.Context(), "mesh", metav1.DeleteOptions{})).To(gomega.Succeed())
 	}
@@ -181,7 +188,9 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Keep, crds.IsOLMs))
 	// hypergate itself has observed it, too.
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "MixedOwnership"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "CRDsReady")
+	}).Should(haveStatus(metav1.ConditionTrue, "MixedOwnership"))
 	w.settle()
 	w.patch(ruleCRD, `{"spec":{"names":{"shortNames":["drx"]}}}`)
 	changed := w.get(ruleCRD).GetGeneration() // after this, the API server still writes the status
@@ -198,7 +207,8 @@ func forbiddenOLMIsUnknown(w *crdWorld) {
 	user := "limited-" + w.cfg.Revision
 	all := []string{"*"}
 	w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{
-		"", "apiextensions.k8s.io", "gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "admissionregistration.k8s.io", "networking.istio.io", "rbac.authorization.k8s.io",
+		"", "apiextensions.k8s.io", "gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "admissionregistration.k8s.io",
+		"networking.istio.io", "rbac.authorization.k8s.io",
 		"coordination.k8s.io", "discovery.k8s.io", "apps", "autoscaling", "policy", "extensions.istio.io", "authentication.k8s.io",
 		"security.istio.io", "telemetry.istio.io", "authorization.k8s.io",
 	}, Resources: all, Verbs: all}})
@@ -231,7 +241,8 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 		w.ensureClass("demo")
 	}
 	for _, name := range []string{
-		openshift, "xmeshes.gateway.networking.x-k8s.io", "subscriptions.operators.coreos.com", "installplans.operators.coreos.com", "clusterserviceversions.operators.coreos.com",
+		openshift, "xmeshes.gateway.networking.x-k8s.io", "subscriptions.operators.coreos.com", "installplans.operators.coreos.com",
+		"clusterserviceversions.operators.coreos.com",
 	} {
 		w.remove(name)
 	}
@@ -290,7 +301,8 @@ func unmanagedAndBack(w *crdWorld) {
 			"spec": map[string]any{"gatewayAPI": map[string]any{"managementMode": mode}},
 		})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
-		_, err = modes.Patch(w.Context(), "cluster", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "admin", Force: new(true)})
+		_, err = modes.Patch(w.Context(), "cluster", types.ApplyPatchType, body,
+			metav1.PatchOptions{FieldManager: "admin", Force: new(true)})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	say("Unmanaged")

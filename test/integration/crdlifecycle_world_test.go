@@ -70,7 +70,8 @@ func newCRDWorld(t *testing.T) *crdWorld {
 }
 
 func (w *crdWorld) crds() dynamic.ResourceInterface {
-	return w.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	return w.dynamic.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
 // look starts the eye.
@@ -245,22 +246,29 @@ func minimalCRD(name, kind, version, scope string) *unstructured.Unstructured {
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
 			"group": group, "scope": scope, "names": map[string]any{"plural": plural, "kind": kind},
-			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-				"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-			}}}},
+			"versions": []any{map[string]any{
+				"name": version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{
+					"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+				}},
+			}},
 		},
 	}}
 }
 
 // olm returns a client for one of OLM's resources.
 func (w *crdWorld) olm(resource string) dynamic.ResourceInterface {
-	return w.dynamic.Resource(schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: resource}).Namespace("default")
+	return w.dynamic.Resource(schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: resource}).
+		Namespace("default")
 }
 
 // installOLM creates OLM's CRDs, and one object of the package in each kind.
 func (w *crdWorld) installOLM() {
 	w.Helper()
-	for resource, kind := range map[string]string{"subscriptions": "Subscription", "installplans": "InstallPlan", "clusterserviceversions": "ClusterServiceVersion"} {
+	for resource, kind := range map[string]string{
+		"subscriptions": "Subscription", "installplans": "InstallPlan",
+		"clusterserviceversions": "ClusterServiceVersion",
+	} {
 		w.create(minimalCRD(resource+".operators.coreos.com", kind, "v1alpha1", "Namespaced"), "olm")
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": kind}}
 		u.SetName("mesh")

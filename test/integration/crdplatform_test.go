@@ -35,14 +35,19 @@ func (w *crdWorld) ingressOperatorPolicy() (remove func()) {
 			FailurePolicy: new(admissionregistrationv1.Fail),
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+					Operations: []admissionregistrationv1.OperationType{
+						admissionregistrationv1.Create, admissionregistrationv1.Update,
+						admissionregistrationv1.Delete,
+					},
 					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"customresourcedefinitions"},
+						APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"*"},
+						Resources: []string{"customresourcedefinitions"},
 					},
 				},
 			}}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "gateway-api", Expression: `(request.operation == 'DELETE' ? oldObject : object).spec.group == 'gateway.networking.k8s.io'`,
+				Name: "gateway-api", Expression: `(request.operation == 'DELETE' ? oldObject : object).spec.group == ` +
+					`'gateway.networking.k8s.io'`,
 			}},
 			Validations: []admissionregistrationv1.Validation{{
 				Expression: `request.userInfo.username == 'system:serviceaccount:openshift-ingress-operator:ingress-operator'`,
@@ -59,7 +64,8 @@ func (w *crdWorld) ingressOperatorPolicy() (remove func()) {
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(func() error {
-		_, err := w.crds().Patch(w.Context(), httpCRD, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.crds().Patch(w.Context(), httpCRD, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}).Should(gomega.MatchError(gomega.ContainSubstring("managed by the ingress operator")))
 	return func() {
@@ -85,8 +91,11 @@ func deniedByPolicy(w *crdWorld) {
 	w.createClass("demo")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).
-		Should(gomega.And(haveStatus(metav1.ConditionFalse, "DeniedByAdmissionPolicy"), gomega.HaveField("Message", gomega.ContainSubstring("managed by the ingress operator"))))
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+		Should(gomega.And(haveStatus(metav1.ConditionFalse, "DeniedByAdmissionPolicy"),
+			gomega.HaveField("Message", gomega.ContainSubstring("managed by the ingress operator"))))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.Expect(w.versionsOfCRDs(crds.GatewayAPI().Names()...)).To(gomega.Equal(before))
 	tried := len(writes(w.guestRequests.since(0)))
 	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "3s").
@@ -111,7 +120,8 @@ func yieldToIngressOperator(w *crdWorld) {
 	w.settle()
 	w.Expect(w.get(httpCRD).GetResourceVersion()).To(gomega.Equal(updated.GetResourceVersion()))
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).
-		Should(gomega.And(haveStatus(metav1.ConditionFalse, "TakeoverBlocked"), gomega.HaveField("Message", gomega.ContainSubstring(httpCRD))))
+		Should(gomega.And(haveStatus(metav1.ConditionFalse, "TakeoverBlocked"),
+			gomega.HaveField("Message", gomega.ContainSubstring(httpCRD))))
 	w.Log("with consent, hypergate adopts it again")
 	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"true"}}}`)
 	w.Eventually(w.isOurs(httpCRD)).Should(gomega.Succeed())

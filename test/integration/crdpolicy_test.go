@@ -60,7 +60,8 @@ func TestCRDPolicy(t *testing.T) {
 	g.cfg = desired.Config{
 		Topology: desired.TopologyStandalone, MgmtNamespace: "ingress", GuestNamespace: "ingress",
 		ControllerName: "example.com/gateway-controller", Revision: "policy",
-		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
+		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" +
+			charts.EmbeddedVersion,
 		XDS:        desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
 		CRDWriters: []string{givenWriter},
 	}
@@ -113,7 +114,9 @@ func (g *guarded) setUp() {
 		g.Eventually(func() string { return g.established(u.GetName()) }).Should(gomega.Equal("True"))
 	}
 	// The API server learns about the policy through its own watch.
-	g.Eventually(func() error { return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD) }).Should(gomega.Satisfy(apierrors.IsForbidden))
+	g.Eventually(func() error {
+		return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD)
+	}).Should(gomega.Satisfy(apierrors.IsForbidden))
 }
 
 func (g *guarded) apply(client dynamic.ResourceInterface, u *unstructured.Unstructured) {
@@ -188,7 +191,8 @@ func applyServerSide(manager string) request {
 		u.SetManagedFields(nil)
 		unstructured.RemoveNestedField(u.Object, "status")
 		versions := u.Object["spec"].(map[string]any)["versions"].([]any)
-		if err := unstructured.SetNestedField(versions[0].(map[string]any), "another", "schema", "openAPIV3Schema", "description"); err != nil {
+		if err := unstructured.SetNestedField(versions[0].(map[string]any), "another", "schema", "openAPIV3Schema",
+			"description"); err != nil {
 			return err
 		}
 		_, err = client.Apply(ctx, name, u, metav1.ApplyOptions{FieldManager: manager, Force: true, DryRun: dryRun()})
@@ -243,7 +247,8 @@ func (g *guarded) attempts() []attempt {
 	webhook := `{"op":"add","path":"/spec/conversion","value":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],` +
 		`"clientConfig":{"url":"https://convert.example.com","caBundle":"` + base64.StdEncoding.EncodeToString(g.config.CAData) + `"}}}}`
 	const (
-		meta = `[{"op":"add","path":"/metadata/finalizers","value":["example.com/a"]},{"op":"add","path":"/metadata/labels/a","value":"b"},` +
+		meta = `[{"op":"add","path":"/metadata/finalizers","value":["example.com/a"]},{"op":"add","path":"/metadata/labels/a",` +
+			`"value":"b"},` +
 			`{"op":"add","path":"/metadata/annotations/a","value":"b"},` +
 			`{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"Namespace","name":"default","uid":"u"}]}]`
 		unserved  = `[{"op":"replace","path":"/spec/versions/1/served","value":false}]`
@@ -276,7 +281,10 @@ func (g *guarded) attempts() []attempt {
 		{"the admin", systemAdmin, guardedCRD, changeSpec(kubectl), true},
 		{"the admin's deletion", systemAdmin, guardedCRD, deleteOne, true},
 		{"an operator that uses the admin's name", systemAdmin, guardedCRD, changeSpec(""), false},
-		{"another account of the ingress operator's namespace", "system:serviceaccount:openshift-ingress-operator:default", guardedCRD, changeSpec(""), true},
+		{
+			"another account of the ingress operator's namespace", "system:serviceaccount:openshift-ingress-operator:default", guardedCRD,
+			changeSpec(""), true,
+		},
 	}
 	for _, user := range append(desired.PlatformCRDWriters(), givenWriter) {
 		out = append(out,
@@ -290,7 +298,8 @@ func (g *guarded) attempts() []attempt {
 // merge sends a merge patch, without a dry run.
 func (g *guarded) merge(body string) {
 	g.Helper()
-	_, err := g.as(somebody).Patch(g.Context(), guardedCRD, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
+	_, err := g.as(somebody).
+		Patch(g.Context(), guardedCRD, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -343,7 +352,8 @@ func (g *guarded) notOurs() {
 // withoutIt checks that without the policy nothing refuses writes, and nothing is left behind.
 func (g *guarded) withoutIt() {
 	g.attempt(attempt{user: somebody, crd: guardedCRD, do: deleteOne, refused: true})
-	g.Expect(g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(g.Context(), g.cfg.CRDPolicyName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	g.Expect(g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().
+		Delete(g.Context(), g.cfg.CRDPolicyName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	g.Eventually(func() error { return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD) }).Should(gomega.Succeed())
 	g.Expect(deleteOne(g.Context(), g.as(somebody), guardedCRD)).To(gomega.Succeed())
 }

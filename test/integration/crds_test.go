@@ -78,7 +78,8 @@ func TestStoredCRDsHaveTheHashThatWasSent(t *testing.T) {
 // mustKeep applies CRDs and compares the stored content with the sent content.
 func (h crdHashes) mustKeep(what string, list ...*unstructured.Unstructured) {
 	h.Helper()
-	client := h.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	client := h.client.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for _, sent := range list {
 		want, err := crds.DefinitionOf(sent)
 		h.Expect(err).NotTo(gomega.HaveOccurred())
@@ -96,7 +97,8 @@ func (h crdHashes) mustKeep(what string, list ...*unstructured.Unstructured) {
 		got, err := crds.DefinitionOf(stored)
 		h.Expect(err).NotTo(gomega.HaveOccurred())
 		if got.Hash != want.Hash || !slices.Equal(got.Served, want.Served) {
-			h.Errorf("%s, %s: the hash of what is stored is %s %q, want %s %q", what, sent.GetName(), got.Hash, got.Served, want.Hash, want.Served)
+			h.Errorf("%s, %s: the hash of what is stored is %s %q, want %s %q", what, sent.GetName(), got.Hash, got.Served, want.Hash,
+				want.Served)
 		}
 		d, err := crds.Compare(stored, sent)
 		h.Expect(err).NotTo(gomega.HaveOccurred())
@@ -160,7 +162,8 @@ spec:
               either: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
               a.b: {type: string, x-kubernetes-validations: [{rule: "self != 'x'", message: m}]}
               raw: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
-              rule: {type: object, not: {required: [b]}, oneOf: [{required: [a]}, {}], properties: {a: {type: string}, b: {type: string}}, allOf: []}
+              rule: {type: object, not: {required: [b]}, oneOf: [{required: [a]}, {}],
+                properties: {a: {type: string}, b: {type: string}}, allOf: []}
 `))
 }
 
@@ -220,16 +223,20 @@ func (h crdHashes) createIstioObjects() []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, text := range []string{
 		`{apiVersion: networking.istio.io/v1alpha3, kind: EnvoyFilter, metadata: {name: a}, spec: {configPatches: [
-			{applyTo: HTTP_FILTER, match: {context: GATEWAY, listener: {portNumber: 80}}, patch: {operation: MERGE, value: {any: [{thing: 1}]}}}]}}`,
+			{applyTo: HTTP_FILTER, match: {context: GATEWAY, listener: {portNumber: 80}},
+			patch: {operation: MERGE, value: {any: [{thing: 1}]}}}]}}`,
 		`{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: a}, spec: {host: a, trafficPolicy: {
 			loadBalancer: {simple: LEAST_REQUEST, warmup: {duration: 10s, aggression: 1.5}}}, subsets: [{name: x, labels: {a: b}}]}}`,
-		`{apiVersion: telemetry.istio.io/v1, kind: Telemetry, metadata: {name: a}, spec: {tracing: [{customTags: {a: {literal: {value: b}}}}]}}`,
-		`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {hosts: [a], http: [{directResponse: {status: 200, body: {string: x}}}]}}`,
+		`{apiVersion: telemetry.istio.io/v1, kind: Telemetry, metadata: {name: a}, spec: {tracing: [{customTags: {a: {literal: ` +
+			`{value: b}}}}]}}`,
+		`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {hosts: [a], http: ` +
+			`[{directResponse: {status: 200, body: {string: x}}}]}}`,
 	} {
 		u := parseCRD(h.T, []byte(strings.ReplaceAll(text, "\t", " ")))
 		var created *unstructured.Unstructured
 		h.Eventually(func() (err error) {
-			created, err = h.client.Resource(resourceOf(u)).Namespace("default").Create(h.Context(), u, metav1.CreateOptions{FieldValidation: "Strict"})
+			created, err = h.client.Resource(resourceOf(u)).Namespace("default").
+				Create(h.Context(), u, metav1.CreateOptions{FieldValidation: "Strict"})
 			return err
 		}).Should(gomega.Succeed())
 		out = append(out, created)
@@ -240,7 +247,8 @@ func (h crdHashes) createIstioObjects() []*unstructured.Unstructured {
 // resourceOf returns the resource of an object of Istio's API.
 func resourceOf(u *unstructured.Unstructured) schema.GroupVersionResource {
 	resource := map[string]string{
-		"EnvoyFilter": "envoyfilters", "DestinationRule": "destinationrules", "Telemetry": "telemetries", "VirtualService": "virtualservices",
+		"EnvoyFilter": "envoyfilters", "DestinationRule": "destinationrules", "Telemetry": "telemetries",
+		"VirtualService": "virtualservices",
 	}[u.GetKind()]
 	return u.GroupVersionKind().GroupVersion().WithResource(resource)
 }

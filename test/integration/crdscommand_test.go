@@ -49,7 +49,8 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.Expect(code).To(gomega.Equal(0))
 	w.Expect(report.CRDs).To(gomega.HaveLen(9))
 	for _, crd := range report.CRDs {
-		w.Expect(crd).To(gomega.Equal(crdReported{Name: crd.Name, Owner: ownerReported{Kind: "none"}, Content: "Absent", Verdict: "Install", Reason: "Absent"}))
+		w.Expect(crd).To(gomega.Equal(
+			crdReported{Name: crd.Name, Owner: ownerReported{Kind: "none"}, Content: "Absent", Verdict: "Install", Reason: "Absent"}))
 	}
 
 	t.Log("a third party installs some CRDs and alters two")
@@ -69,8 +70,9 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.installCRD(guest, mesh())
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
 	w.createObject(guest, "httproutes", map[string]any{
-		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "login", "namespace": w.cfg.GuestNamespace},
-		"spec": map[string]any{"auth": "required"},
+		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+		"metadata": map[string]any{"name": "login", "namespace": w.cfg.GuestNamespace},
+		"spec":     map[string]any{"auth": "required"},
 	})
 	w.createObject(guest, "xmeshes", map[string]any{
 		"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XMesh", "metadata": map[string]any{"name": "mesh"},
@@ -84,10 +86,16 @@ func TestTheCRDsCommand(t *testing.T) {
 		return "kubectl annotate --overwrite crd " + name + " " + crds.ManageAnnotation + "=true"
 	}
 	want := map[string]crdReported{
-		sameCRD:    {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
-		usedCRD:    {Name: usedCRD, Owner: third, Content: "Different", Verdict: "Blocked", Reason: "NeedsConsent", NextStep: consent(usedCRD)},
-		alteredCRD: {Name: alteredCRD, Owner: third, Content: "Different", Verdict: "Blocked", Reason: "NeedsConsent", NextStep: consent(alteredCRD)},
-		istioCRD:   {Name: istioCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
+		sameCRD: {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
+		usedCRD: {
+			Name: usedCRD, Owner: third, Content: "Different", Verdict: "Blocked", Reason: "NeedsConsent",
+			NextStep: consent(usedCRD),
+		},
+		alteredCRD: {
+			Name: alteredCRD, Owner: third, Content: "Different", Verdict: "Blocked", Reason: "NeedsConsent",
+			NextStep: consent(alteredCRD),
+		},
+		istioCRD: {Name: istioCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
 	}
 	for _, crd := range report.CRDs {
 		if diff := cmp.Diff(want[crd.Name], crd); crd.Verdict != "Install" && diff != "" {
@@ -103,12 +111,14 @@ func TestTheCRDsCommand(t *testing.T) {
 	code, out, errOut := w.crdsOutput()
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(errOut).To(gomega.BeEmpty())
-	w.Expect(out).To(gomega.And(gomega.ContainSubstring(consent(usedCRD)), gomega.ContainSubstring("spec.auth"), gomega.ContainSubstring(meshCRD)))
+	w.Expect(out).To(gomega.And(gomega.ContainSubstring(consent(usedCRD)), gomega.ContainSubstring("spec.auth"),
+		gomega.ContainSubstring(meshCRD)))
 
 	t.Log("what would an adoption change?")
 	code, takeovers := w.takeovers()
 	w.Expect(code).To(gomega.Equal(2), "one of them could not be taken over")
-	w.Expect(takeovers[sameCRD]).To(gomega.Equal(takeoverReported{Name: sameCRD, Verdict: "Adopt", APIServer: answerReported{Result: "Accepted"}}))
+	w.Expect(takeovers[sameCRD]).
+		To(gomega.Equal(takeoverReported{Name: sameCRD, Verdict: "Adopt", APIServer: answerReported{Result: "Accepted"}}))
 	w.Expect(takeovers[istioCRD].APIServer.Result).To(gomega.Equal("Accepted"))
 	w.Expect(takeovers[alteredCRD]).To(gomega.Equal(takeoverReported{
 		Name: alteredCRD, Verdict: "Adopt", Lost: []fieldReported{{Path: "spec.retry"}}, APIServer: answerReported{Result: "Accepted"},
@@ -123,11 +133,13 @@ func TestTheCRDsCommand(t *testing.T) {
 	code, takeovers = w.takeovers("--guest-kubeconfig=" + w.lookingOn(true))
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(takeovers[sameCRD].APIServer.Result).To(gomega.Equal("NotAsked"))
-	w.Expect(takeovers[sameCRD].APIServer.Message).To(gomega.ContainSubstring("may not patch customresourcedefinitions.apiextensions.k8s.io"))
+	w.Expect(takeovers[sameCRD].APIServer.Message).
+		To(gomega.ContainSubstring("may not patch customresourcedefinitions.apiextensions.k8s.io"))
 	code, out, errOut = w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=3s")
 	w.Expect(code).To(gomega.Equal(1))
 	w.Expect(out).To(gomega.BeEmpty())
-	w.Expect(errOut).To(gomega.And(gomega.HavePrefix("hypergate: "), gomega.ContainSubstring("waiting for customresourcedefinitions"), gomega.MatchRegexp("cannot (list|watch) resource")))
+	w.Expect(errOut).To(gomega.And(gomega.HavePrefix("hypergate: "), gomega.ContainSubstring("waiting for customresourcedefinitions"),
+		gomega.MatchRegexp("cannot (list|watch) resource")))
 
 	t.Log("the commands in the report work")
 	w.annotateCRD(guest, alteredCRD)
@@ -183,7 +195,9 @@ func (r crdsReported) verdict(name string) string {
 func (w *world) crdsOutput(others ...string) (code int, out, errOut string) {
 	w.Helper()
 	var stdout, stderr bytes.Buffer
-	code = app.Execute(w.Context(), append([]string{"crds", "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig, "--revision=" + w.cfg.Revision}, others...), &stdout, &stderr)
+	code = app.Execute(w.Context(),
+		append([]string{"crds", "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig, "--revision=" + w.cfg.Revision}, others...),
+		&stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -220,7 +234,8 @@ func (w *world) removeCRDs(guest dynamic.Interface) {
 	w.Helper()
 	ctx := context.WithoutCancel(w.Context()) // in a clean-up, the test's context has ended
 	bindings := w.guest.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	w.Expect(bindings.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: desired.OwnerLabel})).To(gomega.Succeed())
+	w.Expect(bindings.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: desired.OwnerLabel})).
+		To(gomega.Succeed())
 	names := append(crds.GatewayAPI().Names(), meshCRD)
 	for _, r := range desired.LayeredProductResources() {
 		names = append(names, r.CRD())
@@ -243,7 +258,8 @@ func (w *world) installCRD(guest dynamic.Interface, u *unstructured.Unstructured
 func (w *world) annotateCRD(guest dynamic.Interface, name string) {
 	w.Helper()
 	patch := `{"metadata":{"annotations":{"` + crds.ManageAnnotation + `":"true"}}}`
-	_, err := guest.Resource(crdsResource).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
+	_, err := guest.Resource(crdsResource).
+		Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -297,7 +313,8 @@ func (w *world) lookingOn(everything bool) string {
 func withField(u *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, v := range versions {
-		_ = unstructured.SetNestedMap(v.(map[string]any), map[string]any{"type": "string"}, "schema", "openAPIV3Schema", "properties", "spec", "properties", name)
+		_ = unstructured.SetNestedMap(v.(map[string]any), map[string]any{"type": "string"}, "schema", "openAPIV3Schema", "properties",
+			"spec", "properties", name)
 	}
 	_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
 	return u
@@ -308,7 +325,8 @@ func mesh() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": meshCRD},
 		"spec": map[string]any{
-			"group": "gateway.networking.x-k8s.io", "scope": "Cluster", "names": map[string]any{"plural": "xmeshes", "singular": "xmesh", "kind": "XMesh", "listKind": "XMeshList"},
+			"group": "gateway.networking.x-k8s.io", "scope": "Cluster",
+			"names": map[string]any{"plural": "xmeshes", "singular": "xmesh", "kind": "XMesh", "listKind": "XMeshList"},
 			"versions": []any{map[string]any{
 				"name": "v1alpha1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},

@@ -28,23 +28,32 @@ func TestCRDsAreToldOf(t *testing.T) {
 	t.Log("without a class")
 	w.Eventually(func() string { return shownMetrics(t) }).Should(gomega.And(
 		gomega.ContainSubstring(`hypergate_guest_management_mode mode="Managed" 1`),
-		gomega.ContainSubstring(`hypergate_guest_crd_info crd="httproutes.gateway.networking.k8s.io" installed_version="v1.4.1" owner="hypergate" reason="Ours" verdict="Update" wanted_version="v1.4.1" 1`)))
+		gomega.ContainSubstring(`hypergate_guest_crd_info crd="httproutes.gateway.networking.k8s.io" installed_version="v1.4.1" `+
+			`owner="hypergate" reason="Ours" verdict="Update" wanted_version="v1.4.1" 1`)))
 
 	w.createClass("demo")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(haveStatus(metav1.ConditionTrue, "Managed"))
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "SupportedVersion") }).Should(haveStatus(metav1.ConditionTrue, "SupportedVersion"))
-	_, err := w.gateway.GatewayClasses().Patch(t.Context(), "demo", types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Accepted","status":"True",`+
-		`"reason":"Accepted","message":"","lastTransitionTime":"2026-11-21T12:00:00Z"},{"type":"ControllerInstalled","status":"True","reason":"a","message":"",`+
-		`"lastTransitionTime":"2026-11-21T12:00:00Z"}]}}`), metav1.PatchOptions{FieldManager: "pilot-discovery"}, "status")
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "SupportedVersion")
+	}).Should(haveStatus(metav1.ConditionTrue, "SupportedVersion"))
+	_, err := w.gateway.GatewayClasses().
+		Patch(t.Context(), "demo", types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Accepted","status":"True",`+
+			`"reason":"Accepted","message":"","lastTransitionTime":"2026-11-21T12:00:00Z"},{"type":"ControllerInstalled",`+
+			`"status":"True","reason":"a","message":"",`+
+			`"lastTransitionTime":"2026-11-21T12:00:00Z"}]}}`), metav1.PatchOptions{FieldManager: "pilot-discovery"}, "status")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 
 	t.Log("an object that istiod ignores is created and deleted")
 	w.installCRD(guest, mesh())
-	w.createObject(guest, "xmeshes", map[string]any{"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XMesh", "metadata": map[string]any{"name": "mesh"}})
+	w.createObject(guest, "xmeshes",
+		map[string]any{"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XMesh", "metadata": map[string]any{"name": "mesh"}})
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "UnsupportedFieldsInUse") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "FieldsIgnored"), gomega.HaveField("Message", gomega.ContainSubstring(meshCRD+" mesh: the whole object"))))
-	w.Eventually(func() string { return shownMetrics(t) }).Should(gomega.ContainSubstring(`hypergate_guest_unsupported_objects crd="` + meshCRD + `" 1`))
+		haveStatus(metav1.ConditionTrue, "FieldsIgnored"),
+		gomega.HaveField("Message", gomega.ContainSubstring(meshCRD+" mesh: the whole object"))))
+	w.Eventually(func() string {
+		return shownMetrics(t)
+	}).Should(gomega.ContainSubstring(`hypergate_guest_unsupported_objects crd="` + meshCRD + `" 1`))
 	meshes := guest.Resource(schema.GroupVersionResource{Group: "gateway.networking.x-k8s.io", Version: "v1alpha1", Resource: "xmeshes"})
 	w.Expect(meshes.Delete(t.Context(), "mesh", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "UnsupportedFieldsInUse") }).Should(gomega.BeNil())
@@ -56,11 +65,13 @@ func TestCRDsAreToldOf(t *testing.T) {
 	w.Expect(w.guestRequests.count()).To(gomega.Equal(count), "who asks for metrics asks the guest nothing")
 
 	t.Log("the reported command works")
-	_, err = guest.Resource(crdsResource).Patch(t.Context(), alteredCRD, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"false"}}}`),
-		metav1.PatchOptions{FieldManager: "kubectl-annotate"})
+	_, err = guest.Resource(crdsResource).
+		Patch(t.Context(), alteredCRD, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"false"}}}`),
+			metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "MixedOwnership"), gomega.HaveField("Message", gomega.ContainSubstring(alteredCRD+": left alone"))))
+		haveStatus(metav1.ConditionTrue, "MixedOwnership"),
+		gomega.HaveField("Message", gomega.ContainSubstring(alteredCRD+": left alone"))))
 }
 
 // shownMetrics returns hypergate's metrics, one per line.

@@ -70,7 +70,9 @@ func writesThatAreRefusedForEver(w *crdWorld) {
 			gomega.ContainSubstring(refCRD+": it could not be written: may not patch customresourcedefinitions.apiextensions.k8s.io"),
 			gomega.ContainSubstring(httpCRD+": it could not be written: not accepted as valid: metadata.annotations"),
 			gomega.ContainSubstring(grpcCRD+": the API server does not accept its names: ")))))
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	tried := len(writes(w.guestRequests.since(0)))
 	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "2s").Should(gomega.BeNumerically("<=", 6))
 
@@ -97,11 +99,16 @@ func rulesBut(one string, all []string) []rbacv1.PolicyRule {
 	const group = "apiextensions.k8s.io"
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"create", "patch"}, ResourceNames: names},
+		{
+			APIGroups: []string{group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"create", "patch"},
+			ResourceNames: names,
+		},
 		{
 			APIGroups: []string{
-				"", rbacv1.GroupName, "gateway.networking.k8s.io", "admissionregistration.k8s.io", "networking.istio.io", "security.istio.io", "telemetry.istio.io",
-				"extensions.istio.io", "coordination.k8s.io", "discovery.k8s.io", "apps", "autoscaling", "policy", "authentication.k8s.io", "operator.openshift.io",
+				"", rbacv1.GroupName, "gateway.networking.k8s.io", "admissionregistration.k8s.io", "networking.istio.io",
+				"security.istio.io", "telemetry.istio.io",
+				"extensions.istio.io", "coordination.k8s.io", "discovery.k8s.io", "apps", "autoscaling", "policy", "authentication.k8s.io",
+				"operator.openshift.io",
 			},
 			Resources: []string{"*"}, Verbs: []string{"*"},
 		},
@@ -115,7 +122,8 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.clock = clock
 	role := schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "v1", Resource: "clusterroles"}
 	mode := minimalCRD(openshift, "Ingress", "v1alpha1", "Cluster")
-	w.Expect(unstructured.SetNestedSlice(mode.Object, append(versionsOf(mode), renamed(versionsOf(mode)[0], "v1")), "spec", "versions")).To(gomega.Succeed())
+	w.Expect(unstructured.SetNestedSlice(mode.Object, append(versionsOf(mode), renamed(versionsOf(mode)[0], "v1")), "spec", "versions")).
+		To(gomega.Succeed())
 	w.create(mode, "openshift")
 
 	w.Log("an object is stored in another version than hypergate reads, and nothing converts it")

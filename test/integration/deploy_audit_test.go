@@ -42,7 +42,10 @@ func (d *deployed) istiodRoles() []role {
 	d.Expect(err).NotTo(gomega.HaveOccurred())
 	namespaced, err := d.guest.RbacV1().Roles(d.cfg.GuestNamespace).Get(d.Context(), d.cfg.IstiodName(), metav1.GetOptions{})
 	d.Expect(err).NotTo(gomega.HaveOccurred())
-	return []role{{Name: cluster.Name, Rules: cluster.Rules}, {Name: namespaced.Name, Namespace: namespaced.Namespace, Rules: namespaced.Rules}}
+	return []role{
+		{Name: cluster.Name, Rules: cluster.Rules},
+		{Name: namespaced.Name, Namespace: namespaced.Namespace, Rules: namespaced.Rules},
+	}
 }
 
 // checkGrants checks that hypergate's grant roles contain exactly the permissions that it grants to istiod. hypergate

@@ -31,10 +31,12 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = clusters.Create(t.Context(), capi.Cluster(capi.V1Beta2, deployedMgmtNamespace, "guest1"), metav1.CreateOptions{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = clusters.Patch(t.Context(), "guest1", types.MergePatchType, []byte(capi.Initialized(capi.V1Beta2)), metav1.PatchOptions{}, "status")
+	_, err = clusters.Patch(t.Context(), "guest1", types.MergePatchType, []byte(capi.Initialized(capi.V1Beta2)),
+		metav1.PatchOptions{}, "status")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 
-	d := newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"cluster-api/example"}, []string{"hosted/guest", "sidecar-injection"})
+	d := newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"cluster-api/example"},
+		[]string{"hosted/guest", "sidecar-injection"})
 	d.later = true
 	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig(own.Guest.Config, deploy.GuestNamespace))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -45,7 +47,8 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	d.looksAtCRDs(own.Mgmt.Config)
 	// The test before used the same namespace and left its Lease. The permission to create a Lease must be used, so
 	// the Lease is deleted.
-	g.Expect(d.mgmt.CoordinationV1().Leases(deployedMgmtNamespace).Delete(t.Context(), "hypergate-"+deployedRevision, metav1.DeleteOptions{})).To(
+	g.Expect(d.mgmt.CoordinationV1().Leases(deployedMgmtNamespace).
+		Delete(t.Context(), "hypergate-"+deployedRevision, metav1.DeleteOptions{})).To(
 		gomega.Or(gomega.Succeed(), gomega.Satisfy(apierrors.IsNotFound)))
 	d.tell()
 }

@@ -84,7 +84,10 @@ func checkOperatorGrants(t *testing.T, admin *rest.Config, objects []*unstructur
 
 	var added rbacv1.Role
 	convert(t, addition, &added)
-	own := rbacv1.Role{TypeMeta: added.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: added.Name, Namespace: added.Namespace}, Rules: hypershift.OperatorRules()}
+	own := rbacv1.Role{
+		TypeMeta: added.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: added.Name, Namespace: added.Namespace},
+		Rules: hypershift.OperatorRules(),
+	}
 	binding := rbacv1.RoleBinding{
 		TypeMeta: metav1.TypeMeta{APIVersion: own.APIVersion, Kind: "RoleBinding"}, ObjectMeta: own.ObjectMeta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: own.Name},
@@ -108,8 +111,11 @@ func checkOperatorGrants(t *testing.T, admin *rest.Config, objects []*unstructur
 			t.Fatal(err)
 		}
 	}
-	takesEffect(own, []rbacv1.PolicyRule{{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "patch"}}}, true)
-	if err := create(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "namespaces") || !strings.Contains(err.Error(), "networkpolicies") {
+	takesEffect(own, []rbacv1.PolicyRule{
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "patch"}},
+	}, true)
+	if err := create(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "namespaces") ||
+		!strings.Contains(err.Error(), "networkpolicies") {
 		t.Errorf("without the addition: %v", err)
 	}
 	for i := range added.Rules { // with all but one of them

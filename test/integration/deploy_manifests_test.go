@@ -120,8 +120,10 @@ func checkEveryFolder(t *testing.T, own *planes.Pair) {
 	}
 	t.Log("the check detects an unknown field")
 	for field, spoil := range map[string]func(spec map[string]any){
-		"spec.replics":                func(spec map[string]any) { spec["replics"] = int64(1) },
-		"spec.template.spec.hostNets": func(spec map[string]any) { _ = unstructured.SetNestedField(spec, true, "template", "spec", "hostNets") },
+		"spec.replics": func(spec map[string]any) { spec["replics"] = int64(1) },
+		"spec.template.spec.hostNets": func(spec map[string]any) {
+			_ = unstructured.SetNestedField(spec, true, "template", "spec", "hostNets")
+		},
 	} {
 		objects := inNamespace(render(t, "hosted/management"), deployedMgmtNamespace)
 		for _, u := range objects {
@@ -130,7 +132,8 @@ func checkEveryFolder(t *testing.T, own *planes.Pair) {
 				spoil(spec)
 			}
 		}
-		if err := deploy.Apply(t.Context(), own.Mgmt.Config, objects, metav1.DryRunAll); err == nil || !strings.Contains(err.Error(), field[strings.LastIndexByte(field, '.')+1:]) {
+		if err := deploy.Apply(t.Context(), own.Mgmt.Config, objects, metav1.DryRunAll); err == nil ||
+			!strings.Contains(err.Error(), field[strings.LastIndexByte(field, '.')+1:]) {
 			t.Errorf("with the unknown field %s: %v", field, err)
 		}
 	}
@@ -160,9 +163,10 @@ func inNamespace(objects []*unstructured.Unstructured, namespace string) []*unst
 func prepare(t *testing.T, own *planes.Pair) {
 	t.Helper()
 	namespace := func(config *rest.Config, name string) {
-		_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-		}}, metav1.CreateOptions{})
+		_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().
+			Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,9 +174,10 @@ func prepare(t *testing.T, own *planes.Pair) {
 	namespace(own.Mgmt.Config, deployedMgmtNamespace)
 	namespace(own.Mgmt.Config, deployedGuestNamespace) // for standalone
 	namespace(own.Guest.Config, deployedGuestNamespace)
-	_, err := kubernetes.NewForConfigOrDie(own.Mgmt.Config).SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "hypershift-control-plane"}, Value: 100000000,
-	}, metav1.CreateOptions{})
+	_, err := kubernetes.NewForConfigOrDie(own.Mgmt.Config).SchedulingV1().PriorityClasses().
+		Create(t.Context(), &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "hypershift-control-plane"}, Value: 100000000,
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,11 +253,18 @@ func checkPod(t *testing.T, d *appsv1.Deployment, hosted bool) {
 		rules["the control plane label"] = labels["hypershift.openshift.io/hosted-control-plane"] == d.Namespace
 		rules["evictable"] = d.Spec.Template.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"] == "tmp-dir"
 		rules["tolerations"] = slices.Equal(pod.Tolerations, []corev1.Toleration{
-			{Key: "hypershift.openshift.io/control-plane", Operator: corev1.TolerationOpEqual, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-			{Key: "hypershift.openshift.io/cluster", Operator: corev1.TolerationOpEqual, Value: d.Namespace, Effect: corev1.TaintEffectNoSchedule},
+			{
+				Key: "hypershift.openshift.io/control-plane", Operator: corev1.TolerationOpEqual, Value: "true",
+				Effect: corev1.TaintEffectNoSchedule,
+			},
+			{
+				Key: "hypershift.openshift.io/cluster", Operator: corev1.TolerationOpEqual, Value: d.Namespace,
+				Effect: corev1.TaintEffectNoSchedule,
+			},
 		})
 		preferred := pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-		rules["node affinity"] = len(preferred) == 2 && slices.Equal(preferred[1].Preference.MatchExpressions[0].Values, []string{d.Namespace})
+		rules["node affinity"] = len(preferred) == 2 &&
+			slices.Equal(preferred[1].Preference.MatchExpressions[0].Values, []string{d.Namespace})
 		colocated := pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector.MatchLabels
 		rules["pod affinity"] = colocated["hypershift.openshift.io/hosted-control-plane"] == d.Namespace
 	}
@@ -299,7 +311,9 @@ func checkPorts(t *testing.T) {
 	for _, dir := range []string{"hosted/example", "cluster-api/example", "standalone"} {
 		for _, port := range deploymentOf(t, render(t, dir)).Spec.Template.Spec.Containers[0].Ports {
 			if flag, byDefault := "--"+port.Name+"-address", `(default ":`+strconv.Itoa(int(port.ContainerPort))+`")`; !slices.ContainsFunc(
-				strings.Split(string(text), "\n"), func(line string) bool { return strings.Contains(line, flag) && strings.Contains(line, byDefault) }) {
+				strings.Split(string(text), "\n"), func(line string) bool {
+					return strings.Contains(line, flag) && strings.Contains(line, byDefault)
+				}) {
 				t.Errorf("%s: port %s is %d, which is not the default of %s", dir, port.Name, port.ContainerPort, flag)
 			}
 		}

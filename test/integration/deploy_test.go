@@ -58,7 +58,8 @@ func TestDeploy(t *testing.T) {
 	})
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, own) })
 	t.Run("hosted", func(t *testing.T) {
-		newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"}, []string{"hosted/guest", "sidecar-injection"}).tell()
+		newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"},
+			[]string{"hosted/guest", "sidecar-injection"}).tell()
 	})
 	t.Run("cluster-api", func(t *testing.T) { deployedForClusterAPI(t, own) })
 	t.Run("standalone", func(t *testing.T) {
@@ -301,7 +302,8 @@ func (d *deployed) admitPod() {
 	template := d.deployment.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.GenerateName = d.deployment.Name + "-"
-	_, err := d.mgmt.CoreV1().Pods(d.deployment.Namespace).Create(d.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := d.mgmt.CoreV1().Pods(d.deployment.Namespace).
+		Create(d.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	d.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -386,7 +388,8 @@ func (d *deployed) nothingOutsideItsNamespace() {
 		config := rest.AnonymousClientConfig(d.mgmtConfig)
 		config.BearerToken = d.token(d.mgmtConfig, d.cfg.MgmtNamespace, account)
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-		got, err := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SelfSubjectRulesReviews().Create(d.Context(), review, metav1.CreateOptions{})
+		got, err := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SelfSubjectRulesReviews().
+			Create(d.Context(), review, metav1.CreateOptions{})
 		d.Expect(err).NotTo(gomega.HaveOccurred())
 		d.Expect(got.Status.Incomplete).To(gomega.BeFalse())
 		return got.Status.ResourceRules

@@ -102,7 +102,8 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 // ours returns the objects of a kind that have hypergate's label.
 func (w *world) ours(client kubernetes.Interface, side desired.Side, kind desired.Kind) []metav1.PartialObjectMetadata {
 	w.Helper()
-	data, err := client.CoreV1().RESTClient().Get().RequestURI(resourcePath(kind, "") + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).
+	data, err := client.CoreV1().RESTClient().Get().
+		RequestURI(resourcePath(kind, "") + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).
 		DoRaw(w.Context())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	var list metav1.PartialObjectMetadataList

@@ -39,13 +39,17 @@ func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 	w.Logf("written again %s after the API server answered", time.Since(answers).Round(time.Millisecond))
 	w.Eventually(func() string { return string(w.credential()["token"]) }).ShouldNot(gomega.Equal(token), "istiod's account is another one")
 	for _, class := range []string{"demo", "later"} {
-		w.Eventually(func() *metav1.Condition { return w.condition(class, "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+		w.Eventually(func() *metav1.Condition {
+			return w.condition(class, "ControllerInstalled")
+		}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	}
 	w.settle()
 
 	t.Log("new changes are observed long before the versions have caught up")
 	w.createClass("new")
-	w.Eventually(func() *metav1.Condition { return w.condition("new", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("new", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.repairsDrift()
 }
 

@@ -47,7 +47,9 @@ func TestAFleetOfHostedClusters(t *testing.T) {
 	stop[second]()
 	second.cfg.PilotImage = "registry.example.com/pilot:next"
 	second.run()
-	second.Eventually(func() string { return second.istiod().Spec.Template.Spec.Containers[0].Image }).Should(gomega.Equal(second.cfg.PilotImage))
+	second.Eventually(func() string {
+		return second.istiod().Spec.Template.Spec.Containers[0].Image
+	}).Should(gomega.Equal(second.cfg.PilotImage))
 	second.playIstiod(corev1.ConditionTrue)
 	second.settle()
 	fleet.unchanged(t, "upgrading one", before, second, first, third)
@@ -130,11 +132,15 @@ func (f fleet) others(one *world) map[string]string {
 // installed worlds, and the user's Istio.
 func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, one *world, installed ...*world) {
 	t.Helper()
-	parts := []string{"mgmt apps/deployments istio-system/istiod", "mgmt apiextensions.k8s.io/customresourcedefinitions /destinationrules.networking.istio.io"}
+	parts := []string{
+		"mgmt apps/deployments istio-system/istiod",
+		"mgmt apiextensions.k8s.io/customresourcedefinitions /destinationrules.networking.istio.io",
+	}
 	for _, w := range installed {
 		guest := "guest of " + w.cfg.MgmtNamespace + " "
 		parts = append(parts, "mgmt apps/deployments "+w.cfg.MgmtNamespace+"/istiod-fleet", "mgmt /secrets "+w.cfg.MgmtNamespace+"/cacerts",
-			guest+"coordination.k8s.io/leases fleet/"+desired.LeasesOf(w.cfg)[0].Name, guest+"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
+			guest+"coordination.k8s.io/leases fleet/"+desired.LeasesOf(w.cfg)[0].Name, guest+
+				"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
 	}
 	if err := untouched.Compare(before, f.others(one), parts); err != nil {
 		t.Errorf("%s: %v", doing, err)
@@ -167,27 +173,43 @@ func usersIstio(w *world) {
 	// Nothing here answers the webhook, and no object matches it.
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"istio.io/rev": "the-users"}}
 	none, ignore := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore
-	add(&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "istio-system"}})
-	add(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta("istio"), Data: map[string]string{"mesh": "{}"}})
+	add(&corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: "istio-system"},
+	})
+	add(&corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta("istio"),
+		Data: map[string]string{"mesh": "{}"},
+	})
 	add(&corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("istiod"),
-		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Name: "https-dns", Port: 15012, Protocol: corev1.ProtocolTCP}}},
+		Spec: corev1.ServiceSpec{
+			Selector: labels,
+			Ports:    []corev1.ServicePort{{Name: "https-dns", Port: 15012, Protocol: corev1.ProtocolTCP}},
+		},
 	})
 	add(&appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta("istiod"),
 		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "discovery", Image: "registry.example.com/pilot:1"}}},
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "discovery", Image: "registry.example.com/pilot:1"}}},
 		}},
 	})
 	add(&admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: "istio-validator-istio-system"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "rev.validation.istio.io", ObjectSelector: selector, SideEffects: &none, FailurePolicy: &ignore, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "istio-system", Name: "istiod"}},
+			Name: "rev.validation.istio.io", ObjectSelector: selector, SideEffects: &none, FailurePolicy: &ignore,
+			AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: "istio-system", Name: "istiod"},
+			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{"CREATE"},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"networking.istio.io"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{"networking.istio.io"}, APIVersions: []string{"*"},
+					Resources: []string{"*"},
+				},
 			}},
 		}},
 	})

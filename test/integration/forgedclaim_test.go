@@ -26,12 +26,14 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("forged")
-	_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Patch(t.Context(), desired.LeasesOf(w.cfg)[0].Name, types.MergePatchType,
-		[]byte(`{"spec":{"holderIdentity":"gone"}}`), metav1.PatchOptions{FieldManager: "gone"})
+	_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
+		Patch(t.Context(), desired.LeasesOf(w.cfg)[0].Name, types.MergePatchType,
+			[]byte(`{"spec":{"holderIdentity":"gone"}}`), metav1.PatchOptions{FieldManager: "gone"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring(inUse))
 	w.settle()
-	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(t.Context(), desired.CredentialSecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(t.Context(), desired.CredentialSecretName, metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 	w.Consistently(w.hasSecret(desired.CredentialSecretName), "2s").Should(gomega.BeFalse(), "istiod is given no token any more")
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
 

@@ -133,7 +133,8 @@ func newWorldOn(t *testing.T, pair *planes.Pair) *world {
 
 func (w *world) createNamespace(client kubernetes.Interface, name string) {
 	w.Helper()
-	_, err := client.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().
+		Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -161,8 +162,9 @@ func (w *world) tryRun() (stop func(), ended chan error) {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
 			Probe:         controller.Probe{Off: true},
-			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"), MetricsAddress: "0",
-			Reporting: w.reporting, LeaderElection: w.elects,
+			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"),
+			MetricsAddress: "0",
+			Reporting:      w.reporting, LeaderElection: w.elects,
 		})
 	}()
 	return cancel, ended
@@ -189,7 +191,11 @@ func isDebug(line string) bool { return strings.Contains(line, "level=DEBUG") }
 // isManagers reports whether a line is one that controller-runtime logs at each start and stop.
 func isManagers(line string) bool {
 	_, message, _ := strings.Cut(line, "msg=")
-	return slices.ContainsFunc([]string{"Starting EventSource", "Starting Controller", "Starting workers", "Stopping and waiting", "Shutdown signal", "All workers", "Wait completed"},
+	return slices.ContainsFunc(
+		[]string{
+			"Starting EventSource", "Starting Controller", "Starting workers", "Stopping and waiting", "Shutdown signal",
+			"All workers", "Wait completed",
+		},
 		func(s string) bool { return strings.HasPrefix(message, `"`+s) })
 }
 

@@ -65,10 +65,14 @@ func (w *world) tells(name, kind string, want gomega.OmegaMatcher) {
 func (w *world) isWell(name string) {
 	w.Helper()
 	w.Eventually(func() []metav1.Condition { return w.conditionsOf(name) }).Should(gomega.SatisfyAll(
-		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneAvailable), gomega.HaveField("Status", metav1.ConditionTrue))),
-		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneProgressing), gomega.Or(haveStatus(metav1.ConditionFalse, "AsExpected"), provingWebhook()))),
-		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneDegraded), gomega.HaveField("Status", metav1.ConditionFalse))),
-		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneUpgradeable), gomega.HaveField("Status", metav1.ConditionTrue))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneAvailable),
+			gomega.HaveField("Status", metav1.ConditionTrue))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneProgressing),
+			gomega.Or(haveStatus(metav1.ConditionFalse, "AsExpected"), provingWebhook()))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneDegraded),
+			gomega.HaveField("Status", metav1.ConditionFalse))),
+		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneUpgradeable),
+			gomega.HaveField("Status", metav1.ConditionTrue))),
 	))
 }
 
@@ -86,7 +90,8 @@ func (w *world) others(name string, count int) {
 	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	c := map[string]any{
-		"type": "Available", "status": "True", "reason": "AsExpected", "message": fmt.Sprint(count), "lastTransitionTime": "2026-11-21T10:00:00Z", "observedGeneration": int64(7),
+		"type": "Available", "status": "True", "reason": "AsExpected", "message": fmt.Sprint(count),
+		"lastTransitionTime": "2026-11-21T10:00:00Z", "observedGeneration": int64(7),
 	}
 	at := -1
 	for i, item := range list {
@@ -131,7 +136,8 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
 	w.install("demo2")
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" serves since"))
+	w.tells("guest1", status.ControlPlaneAvailable,
+		saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" serves since"))
 	w.tells("guest1", status.ControlPlaneProgressing, provingWebhook())
 	w.isWell("guest1")
 	w.settle()
@@ -161,7 +167,8 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	}
 	close(enough)
 	writing.Wait()
-	w.Expect(w.hcpSays("guest1", "Available")()).To(gomega.And(gomega.HaveField("Message", "12345"), gomega.HaveField("ObservedGeneration", int64(7))))
+	w.Expect(w.hcpSays("guest1", "Available")()).
+		To(gomega.And(gomega.HaveField("Message", "12345"), gomega.HaveField("ObservedGeneration", int64(7))))
 	w.isWell("guest1")
 	version, _, err := unstructured.NestedString(w.plane("guest1").Object, "status", "version")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -195,7 +202,8 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 
 func butProgressing() cmp.Option {
 	return cmp.FilterPath(func(p cmp.Path) bool { return len(p) == 2 }, cmp.Comparer(func(a, b metav1.Condition) bool {
-		return cmp.Equal([]string{a.Type, b.Type}, []string{status.ControlPlaneProgressing, status.ControlPlaneProgressing}) || cmp.Equal(a, b)
+		return cmp.Equal([]string{a.Type, b.Type}, []string{status.ControlPlaneProgressing, status.ControlPlaneProgressing}) ||
+			cmp.Equal(a, b)
 	}))
 }
 
@@ -222,13 +230,16 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnreachable",
 		"watching the guest: the API server cannot be reached: connection refused [see that the guest's kube-apiserver runs"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
-	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).
+		To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
 	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 	w.isWell("guest1")
 
 	t.Log("istiod does not become available, for example because of its image")
 	w.playStuck()
-	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck", "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe"))
+	w.tells("guest1", status.ControlPlaneDegraded,
+		saying(metav1.ConditionTrue, "RolloutStuck",
+			"rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("nothing is wrong that somebody must mend"))
@@ -239,10 +250,14 @@ func (w *world) playStuck() {
 	w.Helper()
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
-		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", LastTransitionTime: metav1.Now()},
+		{
+			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
+			LastTransitionTime: metav1.Now(),
+		},
 	}}})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Patch(w.Context(), w.cfg.IstiodName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).
+		Patch(w.Context(), w.cfg.IstiodName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -265,7 +280,9 @@ func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	w.run()
 	w.isWell("guest1")
 	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
-	_, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName}, Data: map[string][]byte{"ca-cert.pem": []byte("none")}}, metav1.CreateOptions{})
+	_, err := secrets.Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName}, Data: map[string][]byte{"ca-cert.pem": []byte("none")}},
+		metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected", "planning: "))
@@ -282,11 +299,20 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	user := "limited-" + w.cfg.Revision
 	core := []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "deployments", "networkpolicies"}, Verbs: []string{"*"}},
+		{
+			APIGroups: []string{"", "apps", "networking.k8s.io"},
+			Resources: []string{"secrets", "configmaps", "serviceaccounts", "deployments", "networkpolicies"}, Verbs: []string{"*"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "services"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"get", "list", "watch"}},
+		{
+			APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"},
+			Verbs: []string{"get", "list", "watch"},
+		},
 	}
-	report := rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes/status"}, Verbs: []string{"patch"}}
+	report := rbacv1.PolicyRule{
+		APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes/status"},
+		Verbs: []string{"patch"},
+	}
 	w.allow(user, append(core, report))
 	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
 	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -301,7 +327,8 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.allow(user, append(core, all))
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("hostedcontrolplanes")))))
+		haveStatus(metav1.ConditionTrue, "Installed"),
+		gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("hostedcontrolplanes")))))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Cannot report to the HostedControlPlane; trying again from time to time"))
 	w.allow(user, append(core, all, report))
 	w.Eventually(w.hcpSays("guest1", status.ControlPlaneDegraded)).Should(haveStatus(metav1.ConditionFalse, "AsExpected"))
@@ -314,7 +341,9 @@ func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
 	w.guestConfig.BearerToken = "expired"
 	w.run()
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized", "the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"))
+	w.tells("guest1", status.ControlPlaneAvailable,
+		saying(metav1.ConditionUnknown, "GuestUnauthorized",
+			"the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)

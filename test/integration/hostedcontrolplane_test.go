@@ -56,16 +56,22 @@ func (w *world) mgmtAdmin() *rest.Config {
 func (w *world) createControlPlane(name, more string) {
 	w.Helper()
 	u := &unstructured.Unstructured{}
-	w.Expect(yaml.Unmarshal([]byte(`{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: `+name+`},
-		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc", pullSecret: {name: pull-secret}, sshKey: {name: ssh-key},
-		etcd: {managementType: Managed, managed: {storage: {type: PersistentVolume, persistentVolume: {size: 8Gi}}}}, dns: {baseDomain: example.com},
-		infraID: guest1-abcde, clusterID: 5f7c0000-0000-4000-8000-000000000000, controllerAvailabilityPolicy: SingleReplica, platform: {type: None},
-		services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: OAuthServer, servicePublishingStrategy: {type: Route}},
-			{service: Konnectivity, servicePublishingStrategy: {type: Route}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`+more+`}}`), &u.Object)).To(gomega.Succeed())
+	text := `{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: ` + name + `},
+		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc",
+		pullSecret: {name: pull-secret}, sshKey: {name: ssh-key},
+		etcd: {managementType: Managed, managed: {storage: {type: PersistentVolume, persistentVolume: {size: 8Gi}}}},
+		dns: {baseDomain: example.com}, infraID: guest1-abcde, clusterID: 5f7c0000-0000-4000-8000-000000000000,
+		controllerAvailabilityPolicy: SingleReplica, platform: {type: None},
+		services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}},
+			{service: OAuthServer, servicePublishingStrategy: {type: Route}},
+			{service: Konnectivity, servicePublishingStrategy: {type: Route}},
+			{service: Ignition, servicePublishingStrategy: {type: Route}}]` + more + `}}`
+	w.Expect(yaml.Unmarshal([]byte(text), &u.Object)).To(gomega.Succeed())
 	_, err := w.controlPlanes().Create(w.Context(), u, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Cleanup(func() {
-		_, _ = w.controlPlanes().Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, _ = w.controlPlanes().
+			Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		_ = w.controlPlanes().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
 }
@@ -79,7 +85,8 @@ func (w *world) patchControlPlane(name, patch string) {
 // spoil deletes an object on each side, which hypergate would restore.
 func (w *world) spoil() {
 	w.Helper()
-	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.WebhookService(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.WebhookService(), metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 	w.Expect(w.guest.RbacV1().ClusterRoleBindings().Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
@@ -133,7 +140,8 @@ func TestHyperShiftComesLater(t *testing.T) {
 	w.Eventually(w.owners).Should(gomega.HaveLen(1))
 	w.settle()
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation+1), "it rolls istiod once")
-	w.Expect(w.istiod().Spec.Template.Labels).To(gomega.HaveKeyWithValue("hypershift.openshift.io/hosted-control-plane", w.cfg.MgmtNamespace))
+	w.Expect(w.istiod().Spec.Template.Labels).
+		To(gomega.HaveKeyWithValue("hypershift.openshift.io/hosted-control-plane", w.cfg.MgmtNamespace))
 	at := asked()
 	w.Consistently(asked, "2s").Should(gomega.Equal(at), "then it is watched")
 }
@@ -157,7 +165,9 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 
 	t.Log("a restart is requested")
 	w.patchControlPlane("guest1", `{"metadata":{"annotations":{"hypershift.openshift.io/restart-date":"2026-11-21"}}}`)
-	w.Eventually(func() map[string]string { return w.istiod().Spec.Template.Annotations }).Should(gomega.HaveKeyWithValue("hypershift.openshift.io/restart-date", "2026-11-21"))
+	w.Eventually(func() map[string]string {
+		return w.istiod().Spec.Template.Annotations
+	}).Should(gomega.HaveKeyWithValue("hypershift.openshift.io/restart-date", "2026-11-21"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.settle()
 	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(2))
@@ -244,7 +254,8 @@ func TestAGuestWithoutIngress(t *testing.T) {
 	w.createControlPlane("guest1", `, capabilities: {disabled: [Console, Ingress]}`)
 	w.Eventually(w.istiod).Should(gomega.BeNil())
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionUnknown, "Pending"), gomega.HaveField("Message", gomega.ContainSubstring("capability Ingress, which this cluster does without"))))
+		haveStatus(metav1.ConditionUnknown, "Pending"),
+		gomega.HaveField("Message", gomega.ContainSubstring("capability Ingress, which this cluster does without"))))
 	w.Eventually(w.repaired).Should(gomega.BeFalse())
 	w.settle()
 	w.writesNothing("nothing is asked for")
@@ -274,11 +285,16 @@ func TestTheRightsOfANamespaceAreEnough(t *testing.T) {
 	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
 	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
 	stop := w.run()
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Nothing is done until it is known whether there is a HostedControlPlane here"))
+	w.Eventually(w.log.String).
+		Should(gomega.ContainSubstring("Nothing is done until it is known whether there is a HostedControlPlane here"))
 	w.writesNothing("it may be paused")
 	stop()
 
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"list", "watch"}})
+	role.Rules = append(role.Rules,
+		rbacv1.PolicyRule{
+			APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"},
+			Verbs: []string{"list", "watch"},
+		})
 	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.run()

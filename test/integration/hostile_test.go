@@ -33,13 +33,17 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 		{"rbac.authorization.k8s.io", "clusterroles", "", name, `{"rules":[]}`},
 		{"rbac.authorization.k8s.io", "clusterrolebindings", "", name, `{"subjects":[]}`},
 		{"rbac.authorization.k8s.io", "rolebindings", w.cfg.GuestNamespace, name, `{"subjects":[]}`},
-		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "istio-validator-" + w.cfg.Revision + "-" + w.cfg.GuestNamespace, `{"webhooks":[]}`},
+		{
+			"admissionregistration.k8s.io", "validatingwebhookconfigurations", "",
+			"istio-validator-" + w.cfg.Revision + "-" + w.cfg.GuestNamespace, `{"webhooks":[]}`,
+		},
 	}
 	began, mgmt, guest := time.Now(), w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight(harms)
 	// An empty list is not a field, so its writer owns nothing and cannot be named.
 	for kind, who := range map[string]string{
-		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "somebody", "RoleBinding": "somebody", "ValidatingWebhookConfiguration": "somebody",
+		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "somebody", "RoleBinding": "somebody",
+		"ValidatingWebhookConfiguration": "somebody",
 	} {
 		w.Eventually(func() string { return w.installedMessage("demo") }).
 			Should(gomega.ContainSubstring("guest side: " + kind + ": " + who + " changes it again and again"))
@@ -58,7 +62,8 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 		w.Expect(n).To(gomega.And(gomega.BeNumerically(">=", burst), gomega.BeNumerically("<=", most)), h.path())
 	}
 	t.Log("the conditions follow, at a limited rate")
-	w.Expect(countPrefix(sent, http.MethodPatch+" /apis/gateway.networking.k8s.io/v1/gatewayclasses/demo/status?")).To(gomega.BeNumerically("<=", 2*len(harms)+4))
+	w.Expect(countPrefix(sent, http.MethodPatch+" /apis/gateway.networking.k8s.io/v1/gatewayclasses/demo/status?")).
+		To(gomega.BeNumerically("<=", 2*len(harms)+4))
 	w.Expect(writes(w.mgmtRequests.since(mgmt))).To(gomega.BeEmpty())
 }
 
@@ -72,7 +77,9 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.IstiodName(), ""}
 	began, generation, mgmt, guest := time.Now(), w.istiod().Generation, w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight([]harm{account})
-	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: ServiceAccount: somebody changes it again and again"))
+	w.Eventually(func() string {
+		return w.installedMessage("demo")
+	}).Should(gomega.ContainSubstring("guest side: ServiceAccount: somebody changes it again and again"))
 	makePeace()
 	t.Log("after the fight, istiod gets a valid token")
 	w.Eventually(func() bool {
@@ -83,11 +90,13 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	}).Should(gomega.BeTrue())
 
 	const burst, mintBurst = 10, 5
-	w.Expect(countPrefix(writes(w.guestRequests.since(guest)), http.MethodPatch+" "+account.path()+"?")).To(gomega.BeNumerically("<=", burst+3))
+	w.Expect(countPrefix(writes(w.guestRequests.since(guest)), http.MethodPatch+" "+account.path()+"?")).
+		To(gomega.BeNumerically("<=", burst+3))
 	secret := http.MethodPatch + " /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/istio-kubeconfig?"
 	sent := writes(w.mgmtRequests.since(mgmt))
 	w.Expect(sent).To(gomega.HaveEach(gomega.HavePrefix(secret)))
-	w.Expect(len(sent)).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", mintBurst+1+int(time.Since(began)/(30*time.Second)))))
+	w.Expect(len(sent)).To(gomega.And(gomega.BeNumerically(">", 0),
+		gomega.BeNumerically("<=", mintBurst+1+int(time.Since(began)/(30*time.Second)))))
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled")
 }
 
@@ -107,7 +116,9 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 		w.hostileClass(name)
 	}
 	for _, name := range names {
-		w.Eventually(func() *metav1.Condition { return w.condition(name, "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"), name)
+		w.Eventually(func() *metav1.Condition {
+			return w.condition(name, "ControllerInstalled")
+		}).Should(haveStatus(metav1.ConditionTrue, "Installed"), name)
 	}
 	w.settle()
 	maps, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: desired.OwnerLabel})
@@ -126,7 +137,8 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 		w.Expect(got).To(gomega.Equal(want), "ConfigMaps for the gateways of class %s", name)
 	}
 	for _, m := range maps.Items {
-		w.Expect(fmt.Sprint(m.Data, m.Annotations, m.Labels)).NotTo(gomega.ContainSubstring("pwned"), "nothing of an annotation goes anywhere")
+		w.Expect(fmt.Sprint(m.Data, m.Annotations, m.Labels)).
+			NotTo(gomega.ContainSubstring("pwned"), "nothing of an annotation goes anywhere")
 	}
 	w.Expect(w.mgmtRequests.since(mgmt)).To(gomega.BeEmpty())
 }
@@ -220,18 +232,22 @@ func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
 	w.run()
 	w.install("demo")
 	said := func(class string) int {
-		return countPrefix(w.guestRequests.since(0), http.MethodPatch+" /apis/gateway.networking.k8s.io/v1/gatewayclasses/"+class+"/status?")
+		return countPrefix(w.guestRequests.since(0),
+			http.MethodPatch+" /apis/gateway.networking.k8s.io/v1/gatewayclasses/"+class+"/status?")
 	}
 	round := 0
 	rewrite := func() {
 		round++
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "demo", types.MergePatchType,
-			fmt.Appendf(nil, `{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"%d","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, round),
+			fmt.Appendf(nil, `{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine",`+
+				`"message":"%d","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, round),
 			metav1.PatchOptions{FieldManager: "somebody"}, "status")
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	installed := func() {
-		w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+		w.Eventually(func() *metav1.Condition {
+			return w.condition("demo", "ControllerInstalled")
+		}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	}
 	w.Expect(said("demo")).To(gomega.BeNumerically("<", burst))
 	for said("demo") < burst {
@@ -244,7 +260,9 @@ func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
 	}
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Somebody else changes the conditions of a GatewayClass again and again"))
 	w.createClass("marker") // events of one kind are in order, so this class is observed after all rewrites
-	w.Eventually(func() *metav1.Condition { return w.condition("marker", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("marker", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.Expect(said("demo")).To(gomega.Equal(burst))
 	w.Expect(w.condition("demo", "ControllerInstalled").Reason).To(gomega.Equal("Mine"))
 

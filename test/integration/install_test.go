@@ -39,7 +39,8 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 	t.Log("istiod's credential is for the guest, with a token file, and its CA never leaves the management side")
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "istio-kubeconfig", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Expect(string(secret.Data["config"])).To(gomega.And(gomega.ContainSubstring(w.cfg.GuestServer), gomega.ContainSubstring("tokenFile: token")))
+	w.Expect(string(secret.Data["config"])).
+		To(gomega.And(gomega.ContainSubstring(w.cfg.GuestServer), gomega.ContainSubstring("tokenFile: token")))
 	w.Expect(secret.Data["token"]).NotTo(gomega.BeEmpty())
 	secrets, err := w.guest.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -103,7 +104,10 @@ func TestSomebodyElsesClassIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	w.run()
 	w.settle()
-	foreign := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"}}
+	foreign := &gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign"},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"},
+	}
 	w.Eventually(func() error {
 		_, err := w.gateway.GatewayClasses().Create(t.Context(), foreign, metav1.CreateOptions{})
 		return err
@@ -145,7 +149,8 @@ func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguratio
 func (w *world) members() []string {
 	var out []string
 	for name := range w.versions() {
-		kept := strings.Contains(name, "customresourcedefinitions") || strings.Contains(name, "/namespaces/") || strings.Contains(name, "/validatingadmissionpolic")
+		kept := strings.Contains(name, "customresourcedefinitions") || strings.Contains(name, "/namespaces/") ||
+			strings.Contains(name, "/validatingadmissionpolic")
 		if !kept {
 			out = append(out, name)
 		}

@@ -64,8 +64,10 @@ func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
 	w.revoke("first", first)
 	used := kubeconfig.replace(second)
 	start := time.Now()
-	w.repairsDrift()                                                                                                            // the watch continues; the write is refused
-	repairs := slices.DeleteFunc(writes(used.since(0)), func(r string) bool { return strings.Contains(r, "/gatewayclasses/") }) // the status reports a failure that lasts
+	// the watch continues; the write is refused
+	w.repairsDrift()
+	// the status reports a failure that lasts
+	repairs := slices.DeleteFunc(writes(used.since(0)), func(r string) bool { return strings.Contains(r, "/gatewayclasses/") })
 	w.Expect(repairs).To(gomega.HaveLen(1))
 	t.Logf("it took %s", time.Since(start).Round(time.Millisecond)) // package guestconn shows that the refusal triggers the read
 }
@@ -106,7 +108,8 @@ func TestTheGuestMoves(t *testing.T) {
 	w.settle()
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation + 1))
 	for _, write := range writes(w.guestRequests.since(guestCount)) {
-		w.Expect(write).To(gomega.Or(gomega.ContainSubstring("/token?"), gomega.ContainSubstring("/gatewayclasses/demo/status?")), "all else is as it was")
+		w.Expect(write).To(gomega.Or(gomega.ContainSubstring("/token?"), gomega.ContainSubstring("/gatewayclasses/demo/status?")),
+			"all else is as it was")
 	}
 }
 
@@ -189,7 +192,8 @@ func (w *world) guestToken(name string) *rest.Config {
 	w.Helper()
 	const namespace = metav1.NamespaceDefault
 	name = w.cfg.Revision + "-" + name
-	_, err := w.guest.CoreV1().ServiceAccounts(namespace).Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.guest.CoreV1().ServiceAccounts(namespace).
+		Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = w.guest.RbacV1().ClusterRoleBindings().Create(w.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -200,7 +204,8 @@ func (w *world) guestToken(name string) *rest.Config {
 	w.Cleanup(func() {
 		_ = w.guest.RbacV1().ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	token, err := w.guest.CoreV1().ServiceAccounts(namespace).CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := w.guest.CoreV1().ServiceAccounts(namespace).
+		CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	config := rest.AnonymousClientConfig(w.pair.Guest.Config)
 	config.BearerToken = token.Status.Token
@@ -210,7 +215,8 @@ func (w *world) guestToken(name string) *rest.Config {
 // revoke revokes a token and returns when the guest refuses it.
 func (w *world) revoke(name string, config *rest.Config) {
 	w.Helper()
-	w.Expect(w.guest.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(w.Context(), w.cfg.Revision+"-"+name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.guest.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
+		Delete(w.Context(), w.cfg.Revision+"-"+name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	client := kubernetes.NewForConfigOrDie(config)
 	w.Eventually(func() bool {
 		_, err := client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{})

@@ -20,7 +20,10 @@ func TestTheLeaseChangesHands(t *testing.T) {
 	leases, name := w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace), "hypergate-"+w.cfg.Revision
 	_, err := leases.Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("the-pod-before"), LeaseDurationSeconds: new(int32(137)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("the-pod-before"), LeaseDurationSeconds: new(int32(137)),
+			RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	holder := func() string {
@@ -43,7 +46,8 @@ func TestTheLeaseChangesHands(t *testing.T) {
 	stop := w.run()
 	w.Eventually(asked).Should(gomega.BeNumerically(">=", 2), "it waits, and goes on asking")
 	w.Expect(holder()).To(gomega.Equal("the-pod-before"))
-	w.Expect(w.log.String()).To(gomega.And(gomega.ContainSubstring("Another pod has the Lease"), gomega.ContainSubstring("holder=the-pod-before")))
+	w.Expect(w.log.String()).
+		To(gomega.And(gomega.ContainSubstring("Another pod has the Lease"), gomega.ContainSubstring("holder=the-pod-before")))
 	pod, err := os.Hostname()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = leases.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})

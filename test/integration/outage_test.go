@@ -54,7 +54,9 @@ func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
 	}
 	w.Eventually(back, 30*time.Second).Should(gomega.Succeed())
 	w.Eventually(w.token).ShouldNot(gomega.Equal(token))
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.settle()
 	w.Expect(back()).NotTo(gomega.Satisfy(apierrors.IsNotFound))
 	minted := "POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + name + "/token"

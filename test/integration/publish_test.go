@@ -62,7 +62,8 @@ func (w *world) serveRoutes() {
 }
 
 func (w *world) routes() dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
+	return dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).
+		Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
 }
 
 // publishAPIServer sets the publish strategy of the guest's API server in the HostedControlPlane.
@@ -95,9 +96,10 @@ func (w *world) publishedAt(host string, port int32) func() bool {
 		}
 		mesh, err := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).Get(w.Context(), "istio-"+w.cfg.Revision, metav1.GetOptions{})
 		at := fmt.Sprintf("%s:%d", host, port)
-		return err == nil && strings.Contains(mesh.Data["mesh"], at) && slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool {
-			return e.Name == "ISTIOD_CUSTOM_HOST" && strings.HasPrefix(e.Value, host+",")
-		})
+		return err == nil && strings.Contains(mesh.Data["mesh"], at) &&
+			slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool {
+				return e.Name == "ISTIOD_CUSTOM_HOST" && strings.HasPrefix(e.Value, host+",")
+			})
 	}
 }
 
@@ -142,7 +144,8 @@ func TestPublishedByNodePort(t *testing.T) {
 
 	t.Log("the HostedControlPlane cannot change its publish strategy while hypergate runs")
 	w.publishAPIServer(`{"type":"LoadBalancer"}`)
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
+	w.Eventually(w.log.String).
+		Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
 	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " serves"))
 	again()
 }
@@ -153,14 +156,16 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishLoadBalancer}
 	w.run()
 	w.createClass("demo")
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
+	w.Eventually(w.told("demo")).
+		Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
 	w.settle()
 	w.Expect(w.istiod()).To(gomega.BeNil())
 	_, err := w.guest.RbacV1().ClusterRoles().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 
 	assign := func(patch string) {
-		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Patch(w.Context(), w.cfg.XDSService(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).
+			Patch(w.Context(), w.cfg.XDSService(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	assign(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.44"}]}}}`)
@@ -184,7 +189,8 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 // operator. hypergate creates the Service before the Route, and deletes it after the Route.
 func TestPublishedByRoute(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
+	w.cfg.XDS, w.cfg.Publish = desired.HostPort{},
+		desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("False InstallFailed"))
@@ -197,7 +203,8 @@ func TestPublishedByRoute(t *testing.T) {
 	route, err := w.routes().Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(route.GetLabels()).NotTo(gomega.HaveKey("hypershift.openshift.io/hosted-control-plane"))
-	w.Expect(w.first(0, "PATCH", "/services/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(0, "PATCH", "/routes/"+w.cfg.XDSService())))
+	w.Expect(w.first(0, "PATCH", "/services/"+w.cfg.XDSService())).
+		To(gomega.BeNumerically("<", w.first(0, "PATCH", "/routes/"+w.cfg.XDSService())))
 
 	t.Log("a deleted Route is created again")
 	w.Expect(w.routes().Delete(w.Context(), w.cfg.XDSService(), metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -208,15 +215,21 @@ func TestPublishedByRoute(t *testing.T) {
 
 	t.Log("a router reports that the host is already claimed")
 	w.settle()
-	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
+	w.patchRoute(w.cfg.XDSService(),
+		`{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted",`+
+			`"status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but nothing more is done for it"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("HostAlreadyClaimed"))
-	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"True"}]}]}}`)
+	w.patchRoute(w.cfg.XDSService(),
+		`{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted",`+
+			`"status":"True"}]}]}}`)
 	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("nothing more is done"))
 
 	t.Log("the control plane operator publishes istiod itself")
 	u := &unstructured.Unstructured{}
-	w.Expect(yaml.Unmarshal([]byte(`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: istiod}, spec: {host: istiod.apps.guest1.hypershift.local, to: {kind: Service, name: istiod}}}`), &u.Object)).To(gomega.Succeed())
+	w.Expect(yaml.Unmarshal([]byte(
+		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: istiod}, spec: {host: `+
+			`istiod.apps.guest1.hypershift.local, to: {kind: Service, name: istiod}}}`), &u.Object)).To(gomega.Succeed())
 	_, err = w.routes().Create(w.Context(), u, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.publishedAt("istiod.apps.guest1.hypershift.local", 443)).Should(gomega.BeTrue())
@@ -232,7 +245,8 @@ func TestPublishedByRoute(t *testing.T) {
 	from := w.mgmtRequests.count()
 	w.deleteClass("demo")
 	w.Eventually(w.xdsService).Should(gomega.BeNil())
-	w.Expect(w.first(from, "DELETE", "/routes/"+w.cfg.XDSService())).To(gomega.BeNumerically("<", w.first(from, "DELETE", "/services/"+w.cfg.XDSService())))
+	w.Expect(w.first(from, "DELETE", "/routes/"+w.cfg.XDSService())).
+		To(gomega.BeNumerically("<", w.first(from, "DELETE", "/services/"+w.cfg.XDSService())))
 }
 
 // TestPublishedByTLSRoute checks that hypergate uses the version that the cluster serves, once the cluster serves
@@ -240,7 +254,10 @@ func TestPublishedByRoute(t *testing.T) {
 func TestPublishedByTLSRoute(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.XDS = desired.HostPort{}
-	w.cfg.Publish = desired.Publish{Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "istiod-guest1.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}}
+	w.cfg.Publish = desired.Publish{
+		Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "istiod-guest1.example.com"},
+		Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"},
+	}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("False InstallFailed"))
@@ -250,7 +267,9 @@ func TestPublishedByTLSRoute(t *testing.T) {
 	w.Eventually(w.publishedAt("istiod-guest1.example.com", 443)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
-	routes := dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).Namespace(w.cfg.MgmtNamespace)
+	routes := dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).
+		Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).
+		Namespace(w.cfg.MgmtNamespace)
 	_, err := routes.Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.deleteClass("demo")
@@ -268,7 +287,9 @@ func (w *world) patchRoute(name, patch string) {
 // first returns the index of the first request with a method and a path, after the given number of requests.
 func (w *world) first(after int, method, path string) int {
 	w.Helper()
-	i := slices.IndexFunc(w.mgmtRequests.since(after), func(r string) bool { return strings.HasPrefix(r, method+" ") && strings.Contains(r, path) })
+	i := slices.IndexFunc(w.mgmtRequests.since(after), func(r string) bool {
+		return strings.HasPrefix(r, method+" ") && strings.Contains(r, path)
+	})
 	w.Expect(i).NotTo(gomega.Equal(-1), "nobody asked to %s %s", method, path)
 	return i
 }

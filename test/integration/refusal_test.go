@@ -27,12 +27,14 @@ func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 	before, generation := w.token(), w.istiod().Generation
 	long := metav1.Now().Add(-55 * time.Minute)
 	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":null}}`)
-	w.patchSecret(desired.CredentialSecretName, `{"metadata":{"annotations":{"`+desired.IssuedAnnotation+`":"`+long.UTC().Format(time.RFC3339)+
+	w.patchSecret(desired.CredentialSecretName, `{"metadata":{"annotations":{"`+desired.IssuedAnnotation+`":"`+long.UTC().
+		Format(time.RFC3339)+
 		`","`+desired.ExpiresAnnotation+`":"`+long.Add(time.Hour).UTC().Format(time.RFC3339)+`"}}}`)
 	w.run()
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it"))))
+		haveStatus(metav1.ConditionTrue, "Installed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it"))))
 	damaged, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CASecretName, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(damaged.Data).NotTo(gomega.HaveKey("ca-key.pem"), "nobody makes another in its place")
@@ -41,7 +43,8 @@ func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 
 func (w *world) patchSecret(name, patch string) {
 	w.Helper()
-	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).
+		Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -78,11 +81,17 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	user := "limited-" + w.cfg.Revision
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	limited := []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apiextensions.k8s.io", "gateway.networking.k8s.io", "admissionregistration.k8s.io", "networking.istio.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{
+			"", "apiextensions.k8s.io", "gateway.networking.k8s.io", "admissionregistration.k8s.io",
+			"networking.istio.io",
+		}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "roles", "clusterrolebindings"}, Verbs: []string{"*"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "list", "watch"}},
 		// A user can write a role only with permissions that the user has.
-		{APIGroups: []string{"coordination.k8s.io", "discovery.k8s.io", "apps", "autoscaling", "policy", "extensions.istio.io", "authentication.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{
+			"coordination.k8s.io", "discovery.k8s.io", "apps", "autoscaling", "policy", "extensions.istio.io",
+			"authentication.k8s.io",
+		}, Resources: []string{"*"}, Verbs: []string{"*"}},
 	}
 	w.allowInGuest(user, limited)
 	w.guestConfig = rest.CopyConfig(w.guestConfig)
@@ -99,7 +108,9 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	w.allowInGuest(user, all)
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil(), "once it is allowed, nothing else is needed")
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
 // allowInGuest gives a user these permissions in the guest, and removes all others.

@@ -37,10 +37,12 @@ func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 	w.stir("due")
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.settle()
-	if diff := cmp.Diff([]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.IstiodName() + "/token"}, paths(w.guestRequests.since(guest))); diff != "" {
+	if diff := cmp.Diff([]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.IstiodName() + "/token"},
+		paths(w.guestRequests.since(guest))); diff != "" {
 		t.Errorf("requests to the guest, -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}, paths(w.mgmtRequests.since(mgmt))); diff != "" {
+	if diff := cmp.Diff([]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName},
+		paths(w.mgmtRequests.since(mgmt))); diff != "" {
 		t.Errorf("requests to the management side, -want +got:\n%s", diff)
 	}
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
@@ -75,7 +77,8 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
 		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not list deployments.apps"))))
 	w.Expect(paths(writes(w.mgmtRequests.since(count)))).To(gomega.Equal(
-		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}), "nothing else is written")
+		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}),
+		"nothing else is written")
 
 	t.Log("once it is allowed, hypergate continues")
 	w.allow(user, all)
@@ -88,7 +91,8 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 func (w *world) stir(name string) {
 	w.Helper()
 	_, err := w.gateway.GatewayClasses().Create(w.Context(), &gatewayv1.GatewayClass{
-		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.Revision + "-" + name}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"},
+		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.Revision + "-" + name},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"},
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }

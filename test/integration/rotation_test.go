@@ -92,7 +92,8 @@ func TestARotationOfTheCA(t *testing.T) {
 func (w *world) publishRoots() {
 	w.Helper()
 	_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Create(w.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.TrustBundleName()}, Data: map[string]string{"root-cert.pem": string(w.caSecret().Data["root-cert.pem"])},
+		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.TrustBundleName()},
+		Data:       map[string]string{"root-cert.pem": string(w.caSecret().Data["root-cert.pem"])},
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
@@ -117,14 +118,18 @@ func TestACAThatWasBrought(t *testing.T) {
 	t.Log("the third party's next CA rolls istiod out")
 	next, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	theirs.Data = map[string][]byte{"ca-cert.pem": next.Cert, "ca-key.pem": next.Key, "cert-chain.pem": next.Chain, "root-cert.pem": next.Root}
+	theirs.Data = map[string][]byte{
+		"ca-cert.pem": next.Cert, "ca-key.pem": next.Key, "cert-chain.pem": next.Chain,
+		"root-cert.pem": next.Root,
+	}
 	theirs, err = secrets.Update(t.Context(), theirs, metav1.UpdateOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation + 1))
 	w.Eventually(func() []byte { return w.webhook().Webhooks[0].ClientConfig.CABundle }).Should(gomega.Equal(next.Root))
 
 	t.Log("an incomplete CA is reported, and nothing else is done")
-	_, err = secrets.Patch(t.Context(), theirs.Name, types.MergePatchType, []byte(`{"data":{"ca-key.pem":null}}`), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err = secrets.Patch(t.Context(), theirs.Name, types.MergePatchType, []byte(`{"data":{"ca-key.pem":null}}`),
+		metav1.PatchOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(

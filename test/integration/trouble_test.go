@@ -40,7 +40,9 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not patch services"))))
 
 	t.Log("once it is allowed, hypergate continues")
-	w.allow(user, []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
+	w.allow(user, []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	})
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
@@ -51,7 +53,10 @@ func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 	w := newWorld(t)
 	user := "limited-" + w.cfg.Revision
 	w.allow(user, []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "deployments", "networkpolicies"}, Verbs: []string{"*"}},
+		{
+			APIGroups: []string{"", "apps", "networking.k8s.io"},
+			Resources: []string{"secrets", "configmaps", "serviceaccounts", "deployments", "networkpolicies"}, Verbs: []string{"*"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "services"}, Verbs: []string{"get", "list", "watch"}},
 	})
 	w.mgmtConfig = rest.CopyConfig(w.mgmtConfig)
@@ -95,7 +100,11 @@ func (w *world) allow(user string, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
 	// Without permission to list HostedControlPlanes, hypergate does nothing at all.
-	rules = append(slices.Clone(rules), rbacv1.PolicyRule{APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"}, Verbs: []string{"list", "watch"}})
+	rules = append(slices.Clone(rules),
+		rbacv1.PolicyRule{
+			APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"},
+			Verbs: []string{"list", "watch"},
+		})
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
 	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
 		_, err := roles.Update(w.Context(), role, metav1.UpdateOptions{})
@@ -116,7 +125,8 @@ func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.IstiodName(), Labels: map[string]string{"app": "theirs"}},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
-	created, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "somebody"})
+	created, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).
+		Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.run()
 	w.createClass("demo")
@@ -139,7 +149,9 @@ func TestAMissingManagementNamespaceIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MgmtNamespace = "nowhere"
 	_, ended := w.tryRun()
-	w.Eventually(ended).Should(gomega.Receive(gomega.MatchError(gomega.ContainSubstring(`the management cluster has no namespace "nowhere": create it, or name another with --namespace`))))
+	w.Eventually(ended).Should(
+		gomega.Receive(gomega.MatchError(
+			gomega.ContainSubstring(`the management cluster has no namespace "nowhere": create it, or name another with --namespace`))))
 }
 
 func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
@@ -149,7 +161,8 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 	generation := w.istiod().Generation
 	w.pair.Guest.StopAPI()
 	t.Log("drift on the management side is still repaired")
-	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 	w.Eventually(func() error {
 		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 		return err
@@ -182,7 +195,8 @@ func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
 	w.install("demo")
 	before := w.token()
 	t.Log("a guest administrator deletes istiod's account, which invalidates the token")
-	w.Expect(w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	review, err := w.guest.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: w.token()},
@@ -210,7 +224,9 @@ func TestACAThatCannotBeUsedIsRefusedAndNotReplaced(t *testing.T) {
 	stop, _ := w.tryRun()
 	t.Cleanup(stop)
 	w.createClass("demo")
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionFalse, "InstallFailed"))
+	w.Eventually(func() *metav1.Condition {
+		return w.condition("demo", "ControllerInstalled")
+	}).Should(haveStatus(metav1.ConditionFalse, "InstallFailed"))
 	w.Expect(w.istiod()).To(gomega.BeNil())
 	now, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), "cacerts", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())

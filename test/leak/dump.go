@@ -80,7 +80,8 @@ func listAll(ctx context.Context, client rest.Interface, gv schema.GroupVersion,
 			if err := json.Unmarshal(item, &object); err != nil {
 				return nil, err
 			}
-			out = append(out, Entry{"the API: " + strings.Join([]string{resource, object.Metadata.Namespace, object.Metadata.Name}, "/"), item})
+			out = append(out, Entry{"the API: " +
+				strings.Join([]string{resource, object.Metadata.Namespace, object.Metadata.Name}, "/"), item})
 		}
 		if next = list.Metadata.Continue; next == "" {
 			return out, nil

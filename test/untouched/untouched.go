@@ -81,13 +81,23 @@ func (s Scope) leavesOut(resource string, o *unstructured.Unstructured) bool {
 // noteOf returns the resourceVersion, or a digest of an object. The digest leaves out the fields that kubelets and
 // controllers write all the time: the state of pods, and the renewal time of Leases.
 func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
-	busy := []string{leases, "/nodes", "/pods", "/endpoints", "apps/deployments", "apps/replicasets", "apps/statefulsets", "discovery.k8s.io/endpointslices"}
+	busy := []string{
+		leases, "/nodes", "/pods", "/endpoints", "apps/deployments", "apps/replicasets", "apps/statefulsets",
+		"discovery.k8s.io/endpointslices",
+	}
 	if !s.Nodes || !slices.Contains(busy, resource) {
 		return o.GetResourceVersion()
 	}
 	for _, field := range [][]string{
-		{"metadata", "resourceVersion"}, {"metadata", "managedFields"}, {"status"}, {"spec", "renewTime"}, // of any
-		{"metadata", "generation"}, {"endpoints"}, {"subsets"}, {"metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time"}, // of endpoints
+		{"metadata", "resourceVersion"},
+		{"metadata", "managedFields"},
+		{"status"},
+		{"spec", "renewTime"}, // of any
+		// of endpoints
+		{"metadata", "generation"},
+		{"endpoints"},
+		{"subsets"},
+		{"metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time"},
 	} {
 		unstructured.RemoveNestedField(o.Object, field...)
 	}

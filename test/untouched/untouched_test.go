@@ -36,7 +36,8 @@ func TestNoteOf(t *testing.T) {
 		{"a Lease's holder", leases, Scope{Nodes: true}, []string{"spec", "holderIdentity"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if noticed := c.scope.noteOf(c.resource, deployment()) != c.scope.noteOf(c.resource, deployment(c.changed...)); noticed != c.noticed {
+			if noticed := c.scope.noteOf(c.resource, deployment()) != c.scope.noteOf(c.resource,
+				deployment(c.changed...)); noticed != c.noticed {
 				t.Errorf("a change of %v of %s is noticed: %t, want %t", c.changed, c.resource, noticed, c.noticed)
 			}
 		})

@@ -47,7 +47,8 @@ func (w *World) serveControlPlanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+	if _, err := w.MgmtDynamic.Resource(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).
+		Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("installing HyperShift's CRD: %w", err)
 	}
 	return nil

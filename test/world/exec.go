@@ -18,7 +18,8 @@ func (h *Hypergate) Exec(ctx context.Context, argv ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the environment of hypergate's container: %w", err)
 	}
-	command := exec.CommandContext(ctx, "nsenter", append([]string{"--target", pid, "--mount", "--net", "--setuid", "65532", "--setgid", "0", "--"}, argv...)...)
+	command := exec.CommandContext(ctx, "nsenter",
+		append([]string{"--target", pid, "--mount", "--net", "--setuid", "65532", "--setgid", "0", "--"}, argv...)...)
 	command.Env = strings.Split(strings.TrimRight(string(environment), "\x00"), "\x00")
 	var out, failed bytes.Buffer
 	command.Stdout, command.Stderr = &out, &failed

@@ -137,8 +137,9 @@ func (w *World) RouteAccepted(ctx context.Context, namespace, name string) error
 		}
 		for _, parent := range got.Status.Parents {
 			if parent.ControllerName == ControllerName {
-				return Conditions(parent.Conditions), meta.IsStatusConditionTrue(parent.Conditions, string(gatewayv1.RouteConditionAccepted)) &&
-					meta.IsStatusConditionTrue(parent.Conditions, string(gatewayv1.RouteConditionResolvedRefs))
+				return Conditions(parent.Conditions),
+					meta.IsStatusConditionTrue(parent.Conditions, string(gatewayv1.RouteConditionAccepted)) &&
+						meta.IsStatusConditionTrue(parent.Conditions, string(gatewayv1.RouteConditionResolvedRefs))
 			}
 		}
 		return "no status of our controller", false
@@ -234,12 +235,13 @@ func (w *World) ServingNames(ctx context.Context) ([]string, error) {
 
 // GuestToken returns a token of a Pod's service account, bound to the Pod, like the token that the kubelet projects.
 func (w *World) GuestToken(ctx context.Context, pod *corev1.Pod, audience string) (string, error) {
-	got, err := w.GuestClient.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{
-			Audiences:      []string{audience},
-			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-		},
-	}, metav1.CreateOptions{})
+	got, err := w.GuestClient.CoreV1().ServiceAccounts(pod.Namespace).
+		CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{
+				Audiences:      []string{audience},
+				BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("asking for the token of a gateway's pod: %w", err)
 	}
@@ -250,7 +252,8 @@ func (w *World) GuestToken(ctx context.Context, pod *corev1.Pod, audience string
 func (w *World) GatewayPod(ctx context.Context, namespace, gateway string) (*corev1.Pod, error) {
 	var pod *corev1.Pod
 	err := w.until(ctx, "a running pod of Gateway "+gateway, func(ctx context.Context) (string, bool) {
-		list, err := w.GuestClient.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=" + gateway})
+		list, err := w.GuestClient.CoreV1().Pods(namespace).
+			List(ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=" + gateway})
 		if err != nil {
 			return err.Error(), false
 		}

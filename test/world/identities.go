@@ -80,7 +80,8 @@ func (w *World) createPriorityClass(ctx context.Context) error {
 
 func createNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("making namespace %s: %w", name, err)
 	}
 	return nil

@@ -9,7 +9,10 @@ import (
 
 func TestWithout(t *testing.T) {
 	rule := func(resources, verbs []any) any {
-		return map[string]any{"apiGroups": []any{"rbac.authorization.k8s.io"}, "resources": resources, "verbs": verbs, "resourceNames": []any{"x"}}
+		return map[string]any{
+			"apiGroups": []any{"rbac.authorization.k8s.io"}, "resources": resources, "verbs": verbs,
+			"resourceNames": []any{"x"},
+		}
 	}
 	role := &unstructured.Unstructured{Object: map[string]any{"kind": "Role", "rules": []any{
 		rule([]any{"roles", "rolebindings"}, []any{"get", "patch"}),

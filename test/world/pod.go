@@ -180,7 +180,8 @@ func (w *World) follow(ctx context.Context, pod *corev1.Pod) (*container, error)
 		return c.pid != 0, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("waiting for the container of pod %s, which is %s: %w\nthe end of its log:\n%s", pod.Name, w.stateOf(context.WithoutCancel(ctx), pod), err, proc.Tail(c.newestLog(), 15))
+		return nil, fmt.Errorf("waiting for the container of pod %s, which is %s: %w\nthe end of its log:\n%s", pod.Name,
+			w.stateOf(context.WithoutCancel(ctx), pod), err, proc.Tail(c.newestLog(), 15))
 	}
 	c.log = c.newestLog()
 	if before != nil && before.pod.UID == pod.UID {
@@ -220,7 +221,8 @@ func processOf(pod types.UID) (pid int, started string) {
 		if name, err := os.ReadFile(filepath.Join("/proc", e.Name(), "comm")); err != nil || string(name) != "hypergate\n" {
 			continue
 		}
-		if group, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup")); err != nil || !strings.Contains(string(group), string(pod)) {
+		if group, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup")); err != nil ||
+			!strings.Contains(string(group), string(pod)) {
 			continue
 		}
 		if at, running := proc.StartTime(id); running {
@@ -291,22 +293,23 @@ func (c *container) Exit() error {
 // is no report or a signal ended the container.
 func (c *container) ExitCode() int {
 	code := -1
-	_ = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		pod, err := c.w.MgmtClient.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
-		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
-			return apierrors.IsNotFound(err), nil
-		}
-		s := pod.Status.ContainerStatuses[0]
-		for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
-			if t != nil && t.ExitCode < 128 {
-				code = int(t.ExitCode)
+	_ = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			pod, err := c.w.MgmtClient.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
+			if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+				return apierrors.IsNotFound(err), nil
 			}
-			if t != nil {
-				return true, nil
+			s := pod.Status.ContainerStatuses[0]
+			for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+				if t != nil && t.ExitCode < 128 {
+					code = int(t.ExitCode)
+				}
+				if t != nil {
+					return true, nil
+				}
 			}
-		}
-		return false, nil
-	})
+			return false, nil
+		})
 	return code
 }
 

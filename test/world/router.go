@@ -55,7 +55,10 @@ backend kube_api
 func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: publishService},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "istiod", "istio.io/rev": Revision}, Ports: []corev1.ServicePort{{Name: "tls-xds", Port: 15012}}},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "istiod", "istio.io/rev": Revision},
+			Ports:    []corev1.ServicePort{{Name: "tls-xds", Port: 15012}},
+		},
 	}
 	services := w.MgmtClient.CoreV1().Services(w.MgmtNamespace)
 	made, err := services.Create(ctx, service, metav1.CreateOptions{})
@@ -65,7 +68,8 @@ func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the Service by which istiod is published: %w", err)
 	}
-	config := fmt.Sprintf(routerConfig, w.RouterAddress(), w.XDS().Host, net.JoinHostPort(made.Spec.ClusterIP, "15012"), strings.TrimPrefix(w.GuestConfig.Host, "https://"))
+	config := fmt.Sprintf(routerConfig, w.RouterAddress(), w.XDS().Host, net.JoinHostPort(made.Spec.ClusterIP, "15012"),
+		strings.TrimPrefix(w.GuestConfig.Host, "https://"))
 	file := filepath.Join(w.Dir, "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("configuring the router: %w", err)

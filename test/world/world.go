@@ -117,8 +117,10 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		}
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach, Progress: options.Progress,
-		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages, MoreGuests: namespacesOf(options.MoreGuests),
+		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
+		Progress: options.Progress,
+		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
+		MoreGuests: namespacesOf(options.MoreGuests),
 	})
 	if err != nil {
 		return nil, err
@@ -269,7 +271,10 @@ func (w *World) peers() []string {
 	if w.Topology == desired.TopologyStandalone {
 		return nil
 	}
-	return []string{"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32", "--publish-probe=" + w.RouterAddress()}
+	return []string{
+		"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32",
+		"--publish-probe=" + w.RouterAddress(),
+	}
 }
 
 // Attach opens a world that another process started in dir with Detach. The error is fs.ErrNotExist if there is none.

@@ -99,7 +99,8 @@ func (c *Config) Reach(port uint32, host, path string) ([]string, error) {
 	route := c.route(listener.Chains[i].RouteName, host, path)
 	switch {
 	case route == nil:
-		return nil, fmt.Errorf("route %s of listener %s does not lead %s%s anywhere", listener.Chains[i].RouteName, listener.Name, host, path)
+		return nil, fmt.Errorf("route %s of listener %s does not lead %s%s anywhere", listener.Chains[i].RouteName,
+			listener.Name, host, path)
 	case route.Answer != "":
 		return nil, fmt.Errorf("the proxy itself answers %s%s: %s", host, path, route.Answer)
 	}

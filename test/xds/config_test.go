@@ -44,14 +44,20 @@ func TestReach(t *testing.T) {
 		want       []string
 		err        string
 	}{
-		"exact path before prefix":         {80, "echo.example.com", "/api", []string{"10.0.0.4:80"}, ""},
-		"prefix of whole segments":         {80, "echo.example.com", "/api/v1", []string{"10.0.0.2:80", "10.0.0.3:80"}, ""},
-		"no prefix of characters":          {80, "echo.example.com", "/apiary", nil, "route http.80 of listener plain does not lead echo.example.com/apiary anywhere"},
-		"wildcard host before every host":  {80, "x.example.com", "/api", []string{"10.0.0.1:80"}, ""},
-		"the proxy answers":                {80, "other.test", "/", nil, "status 404"},
-		"no endpoints":                     {80, "echo.example.com", "/empty", nil, "no endpoints in empty"},
-		"no listener":                      {81, "echo.example.com", "/", nil, "no listener on port 81, of 2 listeners"},
-		"no filter chain":                  {443, "example.org", "/", nil, "listener secure has no filter chain for server name example.org"},
+		"exact path before prefix": {80, "echo.example.com", "/api", []string{"10.0.0.4:80"}, ""},
+		"prefix of whole segments": {80, "echo.example.com", "/api/v1", []string{"10.0.0.2:80", "10.0.0.3:80"}, ""},
+		"no prefix of characters": {
+			80, "echo.example.com", "/apiary", nil,
+			"route http.80 of listener plain does not lead echo.example.com/apiary anywhere",
+		},
+		"wildcard host before every host": {80, "x.example.com", "/api", []string{"10.0.0.1:80"}, ""},
+		"the proxy answers":               {80, "other.test", "/", nil, "status 404"},
+		"no endpoints":                    {80, "echo.example.com", "/empty", nil, "no endpoints in empty"},
+		"no listener":                     {81, "echo.example.com", "/", nil, "no listener on port 81, of 2 listeners"},
+		"no filter chain": {
+			443, "example.org", "/", nil,
+			"listener secure has no filter chain for server name example.org",
+		},
 		"certificate not received":         {443, "other.test", "/", nil, "listener secure lacks its certificate awaited"},
 		"certificate received, but no way": {443, "x.example.com", "/", nil, "route https.443 of listener secure"},
 	} {

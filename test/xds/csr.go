@@ -57,10 +57,11 @@ func (c *Client) CSR(ctx context.Context) (*Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate request: %w", err)
 	}
-	response, err := securityv1alpha1.NewIstioCertificateServiceClient(c.conn).CreateCertificate(ctx, &securityv1alpha1.IstioCertificateRequest{
-		Csr:              string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
-		ValidityDuration: int64(certificateLife / time.Second),
-	})
+	response, err := securityv1alpha1.NewIstioCertificateServiceClient(c.conn).
+		CreateCertificate(ctx, &securityv1alpha1.IstioCertificateRequest{
+			Csr:              string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+			ValidityDuration: int64(certificateLife / time.Second),
+		})
 	if err != nil {
 		return nil, fmt.Errorf("asking istiod for the certificate of %s: %w", id, err)
 	}

@@ -139,7 +139,10 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
 		"--grpcAddr=", "--ctrlz_port=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), output, output
-	cmd.Env = []string{"POD_NAMESPACE=istio-system", "PILOT_CERT_PROVIDER=istiod", "INJECTION_WEBHOOK_CONFIG_NAME=", "VALIDATION_WEBHOOK_CONFIG_NAME="}
+	cmd.Env = []string{
+		"POD_NAMESPACE=istio-system", "PILOT_CERT_PROVIDER=istiod", "INJECTION_WEBHOOK_CONFIG_NAME=",
+		"VALIDATION_WEBHOOK_CONFIG_NAME=",
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +202,8 @@ func selfSigned(t *testing.T, host string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
 // token returns a token of the gateway's service account, bound to its Pod, like the token that the kubelet projects.
@@ -209,7 +213,8 @@ func (g *guest) token(ctx context.Context, t *testing.T, audience string) string
 		Audiences:      []string{audience},
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: g.pod.Name, UID: g.pod.UID},
 	}}
-	response, err := g.clients.CoreV1().ServiceAccounts(g.pod.Namespace).CreateToken(ctx, g.pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	response, err := g.clients.CoreV1().ServiceAccounts(g.pod.Namespace).
+		CreateToken(ctx, g.pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,9 @@ func (p *podPlayer) report(ctx context.Context, cached *corev1.Pod) error {
 		status := running(container, now)
 		if container.RestartPolicy == nil { // not a sidecar, so it has completed
 			status.Started = new(false)
-			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
+			status.State = corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now},
+			}
 		}
 		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status)
 	}
@@ -117,7 +119,8 @@ type servicePlayer struct {
 
 // Reconcile gives a Service of type LoadBalancer an address if it has none.
 func (s *servicePlayer) Reconcile(ctx context.Context, cached *corev1.Service) (reconcile.Result, error) {
-	if cached.Spec.Type != corev1.ServiceTypeLoadBalancer || len(cached.Status.LoadBalancer.Ingress) > 0 || cached.DeletionTimestamp != nil {
+	if cached.Spec.Type != corev1.ServiceTypeLoadBalancer || len(cached.Status.LoadBalancer.Ingress) > 0 ||
+		cached.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	var services corev1.ServiceList

@@ -132,7 +132,10 @@ func (n *node) report(ctx context.Context) error {
 	current, err := nodes.Get(ctx, n.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		current, err = nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"},
+			Name: n.name, Labels: map[string]string{
+				corev1.LabelHostname: n.name, corev1.LabelOSStable: "linux",
+				corev1.LabelArchStable: "amd64",
+			},
 		}}, metav1.CreateOptions{})
 	}
 	if err != nil || slices.ContainsFunc(current.Status.Conditions, func(condition corev1.NodeCondition) bool {
@@ -147,7 +150,8 @@ func (n *node) report(ctx context.Context) error {
 
 func (n *node) status() corev1.NodeStatus {
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("1000"),
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods: resource.MustParse("1000"),
 	}
 	return corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
@@ -155,7 +159,10 @@ func (n *node) status() corev1.NodeStatus {
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Played", Message: "this node exists only as an object",
 			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
 		}},
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: hostAddress(n.number)}, {Type: corev1.NodeHostName, Address: n.name}},
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: hostAddress(n.number)},
+			{Type: corev1.NodeHostName, Address: n.name},
+		},
 	}
 }
 

@@ -38,7 +38,10 @@ func TestDeploymentBecomesAvailable(t *testing.T) {
 	}}
 	_, err = client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "gateway"},
-		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template,
+		},
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = client.CoreV1().Services("default").Create(ctx, &corev1.Service{
@@ -83,7 +86,8 @@ func podsOf(ctx context.Context, g gomega.Gomega, client kubernetes.Interface) [
 
 // readyAddresses returns the addresses that EndpointSlices list as ready, without repetitions.
 func readyAddresses(ctx context.Context, g gomega.Gomega, client kubernetes.Interface) map[string]bool {
-	slices, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=gateway"})
+	slices, err := client.DiscoveryV1().EndpointSlices("default").
+		List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=gateway"})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	addresses := map[string]bool{}
 	for _, slice := range slices.Items {

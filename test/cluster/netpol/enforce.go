@@ -29,7 +29,8 @@ func Enforce(ctx context.Context, client kubernetes.Interface) error {
 		}
 	}
 	w := watches{
-		policies:   watchOf[*networkingv1.NetworkPolicyList](client, "networkpolicies", &networkingv1.NetworkPolicy{}, client.NetworkingV1().NetworkPolicies(""), change),
+		policies: watchOf[*networkingv1.NetworkPolicyList](client, "networkpolicies", &networkingv1.NetworkPolicy{},
+			client.NetworkingV1().NetworkPolicies(""), change),
 		pods:       watchOf[*corev1.PodList](client, "pods", &corev1.Pod{}, client.CoreV1().Pods(""), change),
 		namespaces: watchOf[*corev1.NamespaceList](client, "namespaces", &corev1.Namespace{}, client.CoreV1().Namespaces(), change),
 	}
@@ -67,7 +68,10 @@ func (w watches) ruleset() (string, error) {
 	if !w.policies.Synced() || !w.pods.Synced() || !w.namespaces.Synced() {
 		return "", nil
 	}
-	return Ruleset(Cluster{listed[*networkingv1.NetworkPolicy](w.policies), listed[*corev1.Pod](w.pods), listed[*corev1.Namespace](w.namespaces)})
+	return Ruleset(Cluster{
+		listed[*networkingv1.NetworkPolicy](w.policies), listed[*corev1.Pod](w.pods),
+		listed[*corev1.Namespace](w.namespaces),
+	})
 }
 
 // lister is the common interface of client-go's typed clients.

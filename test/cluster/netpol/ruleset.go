@@ -76,7 +76,8 @@ func Ruleset(c Cluster) (string, error) {
 }
 
 func hook(name, jumps string) string {
-	return fmt.Sprintf("\tchain %[1]s {\n\t\ttype filter hook %[1]s priority 10; policy accept;\n\t\tct state established,related accept\n%[2]s\t}\n", name, jumps)
+	return fmt.Sprintf("\tchain %[1]s {\n\t\ttype filter hook %[1]s priority 10; policy accept;\n\t\tct state established,"+
+		"related accept\n%[2]s\t}\n", name, jumps)
 }
 
 // addressed reports whether a pod has its own address. The address of an ended pod may already belong to another one.

@@ -199,7 +199,8 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
 			"--endpoint-reconciler-type=none",         // a loopback address is refused as an endpoint, and no test needs it
 			"--service-cluster-ip-range=10.0.0.0/16"), // for a hundred hosted clusters with three Services each
-		"kube-controller-manager": append(plane.ControllerManagerFlags(dir), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3])),
+		"kube-controller-manager": append(plane.ControllerManagerFlags(dir), "--bind-address=127.0.0.1",
+			fmt.Sprintf("--secure-port=%d", ports[3])),
 	}
 	if !controllers {
 		// Without a controller manager, service accounts do not exist, and this plug-in would refuse every pod.

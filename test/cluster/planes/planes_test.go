@@ -32,7 +32,8 @@ func TestPairIsTwoSeparateClusters(t *testing.T) {
 	})
 
 	createNamespace(ctx, t, pair.Mgmt.Config, "only-mgmt")
-	if _, err := clientFor(t, pair.Guest.Config).CoreV1().Namespaces().Get(ctx, "only-mgmt", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := clientFor(t, pair.Guest.Config).CoreV1().Namespaces().
+		Get(ctx, "only-mgmt", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the guest's answer for a namespace of the management cluster = %v, want not found", err)
 	}
 
