@@ -144,7 +144,7 @@ func (r *run) enforced() {
 	}).Should(gomega.Equal("Fail"))
 }
 
-// choose returns n random elements.
+// choose returns n elements, chosen by the seed.
 func (r *run) choose(from []string, n int) []string {
 	slices.Sort(from)
 	r.random.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })

@@ -297,9 +297,9 @@ func (r *run) withoutGuest(do func() (string, error)) string {
 	return out
 }
 
-// drift changes some random objects of hypergate on each side. It deletes them or removes the label by which
-// hypergate recognises them. It leaves out protected objects, and objects whose change would make hypergate replace
-// istiod.
+// drift changes some objects of hypergate on each side, chosen by the seed. It deletes them or removes the label by
+// which hypergate recognises them. It leaves out protected objects, and objects whose change would make hypergate
+// replace istiod.
 func (r *run) drift(sides ...*side) {
 	r.Helper()
 	const each = 3

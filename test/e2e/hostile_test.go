@@ -69,8 +69,8 @@ func hostileGuest(t *teller) {
 }
 
 // mgmtState returns the state of each object in istiod's namespace on the management side. It leaves out what changes
-// without a write by a person or by hypergate: leases, events, and Endpoints, which duplicate EndpointSlices. For
-// pods, it includes only restarts and changes of readiness.
+// without a write by a person or by hypergate: leases, events, and Endpoints, which duplicate EndpointSlices. The
+// state of a pod is its UID and generation, its restarts, and the last change of its readiness.
 func (t *teller) mgmtState() map[string]string {
 	t.Helper()
 	lists, err := t.MgmtClient.Discovery().ServerPreferredNamespacedResources()
