@@ -64,7 +64,7 @@ func TestLongDenials(t *testing.T) {
 		return reported(m, "denied by the admission webhook evil.example.com")
 	})
 	g.Between(nil)
-	eventually(t, "it installs when it may", func() bool { return installed(m, g) })
+	eventually(t, "hypergate installs when the webhook no longer denies", func() bool { return installed(m, g) })
 	if all, longest := log.size(); longest > longestLogged || all > 256<<10 {
 		t.Errorf("%d bytes were logged, the longest line has %d", all, longest)
 	}
@@ -72,7 +72,7 @@ func TestLongDenials(t *testing.T) {
 		t.Errorf("%d MiB more heap than before", most.Load()>>20)
 	}
 	if s := log.String(); strings.Contains(s, "\u202e") || !strings.Contains(s, "evil.example.com") {
-		t.Error("the log shows what cannot be seen, or does not name the webhook")
+		t.Error("the log contains invisible characters, or does not name the webhook")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAWatchThatComesAndGoesIsLoggedSeldom(t *testing.T) {
 		return true
 	})
 	g.Drop()
-	eventually(t, "it was asked 20 times", func() bool { return n.Load() >= 20 })
+	eventually(t, "there were 20 requests", func() bool { return n.Load() >= 20 })
 	if all, longest := log.size(); longest > longestLogged || all > 256<<10 {
 		t.Errorf("%d bytes were logged, the longest line has %d", all, longest)
 	}
@@ -149,7 +149,7 @@ func TestATokenOfAnySizeIsNotTaken(t *testing.T) {
 			if written.Load() > 0 {
 				t.Errorf("%d writes of %d bytes to the management API", written.Load(), bytes.Load())
 			}
-			eventually(t, "the class says why", func() bool { return classSays(g, "demo", "KiB") })
+			eventually(t, "the class gives the reason", func() bool { return classSays(g, "demo", "KiB") })
 			g.Between(nil)
 			eventually(t, "istiod has a token when the webhook is gone", func() bool { return written.Load() > 0 && installed(m, g) })
 			if bytes.Load() > 1<<20 {
@@ -199,7 +199,7 @@ func TestAnObjectThatComesBackLargerIsNamed(t *testing.T) {
 	first := writes.Load()
 	for i := range 30 { // each change triggers a pass
 		putClass(g, fmt.Sprintf("more-%d", i))
-		eventually(t, "it is told", func() bool { return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap") })
+		eventually(t, "the condition names the ConfigMap", func() bool { return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap") })
 	}
 	if more := writes.Load() - first; more > 40 { // each class has its own ConfigMap, written once
 		t.Errorf("%d writes of ConfigMaps, %d before", more, first)

@@ -64,18 +64,18 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	same := func() {
 		t.Helper()
 		if !equal(before, secret()) || !equal(istiod, m1.Get("apps/v1", "deployments", mgmtNS, "istiod-rev")["spec"]) {
-			t.Error("istiod has another credential, or was rolled")
+			t.Error("istiod has another credential, or was rolled out")
 		}
 	}
 	same()
 
 	// hypergate continues with its own guest.
 	putClass(g1, "later")
-	eventually(t, "a class of its own guest is seen", func() bool {
+	eventually(t, "a class of its own guest is observed", func() bool {
 		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-later")
 	})
 	wrong.Store(false)
-	eventually(t, "the problem is over", func() bool { return !reported(m1, "it leads to another guest") })
+	eventually(t, "the problem is no longer reported", func() bool { return !reported(m1, "it leads to another guest") })
 	same()
 	for _, request := range written(g2, since2) {
 		if strings.Contains(request, "/token") {

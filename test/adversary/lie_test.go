@@ -39,7 +39,7 @@ func TestLies(t *testing.T) {
 		"metadata.managedFields.[].fieldsV1", "kind",
 	} {
 		if !seen[where] {
-			t.Errorf("of %d lies none is at %s", n, where)
+			t.Errorf("none of %d lies is at %s", n, where)
 		}
 	}
 }

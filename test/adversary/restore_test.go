@@ -24,13 +24,13 @@ func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	g.Delete("v1", "configmaps", "openshift-ingress", "istio-rev-gatewayclass-demo")
 	g.Delete(webhookAPI, webhooks, "", "istio-validator-rev-openshift-ingress")
 	putClass(g, "after")
-	eventually(t, "a class that was made after the restore is seen", func() bool {
+	eventually(t, "a class that was created after the restore is observed", func() bool {
 		return strings.Contains(configMaps(), "gatewayclass-after")
 	})
-	eventually(t, "what was deleted after the restore is written again", func() bool {
+	eventually(t, "objects that were deleted after the restore are written again", func() bool {
 		return installed(m, g) && strings.Contains(configMaps(), "gatewayclass-demo")
 	})
-	eventually(t, "what only the class of before the restore had is gone", func() bool {
+	eventually(t, "the ConfigMap of the class from before the restore is gone", func() bool {
 		return !strings.Contains(configMaps(), "gatewayclass-later")
 	})
 }

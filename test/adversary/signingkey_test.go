@@ -35,7 +35,7 @@ func TestATokenOfAnotherSigningKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tokens, questions := asked("/token"), asked("/version"); tokens != 1 || questions != 0 {
-		t.Fatalf("%d tokens, %d questions, want one token and no question: it is fresh", tokens, questions)
+		t.Fatalf("%d token requests, %d requests for /version, want one token and no other request: the token is fresh", tokens, questions)
 	}
 
 	var replaced atomic.Bool
@@ -45,7 +45,7 @@ func TestATokenOfAnotherSigningKey(t *testing.T) {
 			return false
 		}
 		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
-			t.Error("it is asked without the token")
+			t.Error("the request has no token")
 		}
 		if replaced.Swap(false) {
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
@@ -59,15 +59,15 @@ func TestATokenOfAnotherSigningKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stop = runUntil(t, m, g)
-	eventually(t, "the guest is asked whether it takes the token", func() bool { return asked("/version") == 2 })
+	eventually(t, "hypergate asks the guest if it accepts the token", func() bool { return asked("/version") == 2 })
 	putClass(g, "later")
-	eventually(t, "a class is looked at after that", func() bool {
+	eventually(t, "a class is observed after that", func() bool {
 		return strings.Contains(strings.Join(g.Names("v1", "configmaps"), " "), "gatewayclass-later")
 	})
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	if tokens, questions := asked("/token"), asked("/version"); tokens != 2 || questions != 2 {
-		t.Errorf("%d tokens, %d questions, want 2 of each: a token that the guest takes is kept", tokens, questions)
+		t.Errorf("%d token requests, %d requests for /version, want 2 of each: a token that the guest accepts is kept", tokens, questions)
 	}
 }

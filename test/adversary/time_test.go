@@ -85,7 +85,7 @@ func noTimeout(t *testing.T, log *logged) {
 	t.Helper()
 	for _, text := range []string{"deadline exceeded", "timed out", "Client.Timeout"} {
 		if strings.Contains(log.String(), text) {
-			t.Errorf("a pass went on until a request timed out (%q in the log)", text)
+			t.Errorf("a pass continued until a request timed out (%q in the log)", text)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 				if end.logged == "it is paused" {
 					eventually(t, "the pause is reported", func() bool { return reported(m, "ReconciliationPaused") })
 				}
-				eventually(t, "the requests under way are given up", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
+				eventually(t, "the current requests are cancelled", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
 				noTimeout(t, log)
 				onMgmt, inGuest := len(m.Log()), len(g.Log())
 				gate.open()
@@ -302,7 +302,7 @@ func TestPassesAreApart(t *testing.T) {
 		before := plans()
 		g.Put(classAPI, classes, fmt.Sprintf(
 			"{metadata: {name: demo, generation: %d}, spec: {controllerName: example.com/gateway-controller}}", generation+2))
-		eventually(t, "the change was worked off", func() bool { return plans() > before })
+		eventually(t, "a pass processed the change", func() bool { return plans() > before })
 	}
 	if took, least := time.Since(begun), (rounds-1)*spacing; took < least {
 		t.Errorf("%d passes in %s, want at least %s", rounds, took, least)

@@ -137,7 +137,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := audit.Read(log+"-missing", "me"); err == nil {
-		t.Error("a log that is missing is read")
+		t.Error("a missing log is not an error")
 	}
 }
 

@@ -160,7 +160,7 @@ func (r *run) reads(s *side) error {
 func (r *run) loses(s *side) {
 	r.Helper()
 	check := "readyz/" + string(s.name)
-	r.Eventually(func() error { return r.h.check(r.Context(), check) }).ShouldNot(gomega.Succeed(), "it does not notice")
+	r.Eventually(func() error { return r.h.check(r.Context(), check) }).ShouldNot(gomega.Succeed(), "hypergate does not report the loss")
 	r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
 }
 
@@ -195,7 +195,7 @@ func slow(of func(*world) *side, one toxic) func(*run) time.Time {
 		remove := r.toxiproxy.add(string(s.name), one)
 		began := time.Now()
 		r.drift(r.sides()...)
-		r.Logf("put back in %s while it lasts", r.asPlanned(began))
+		r.Logf("repaired in %s during the fault", r.asPlanned(began))
 		remove()
 		ended := time.Now()
 		r.drift(r.sides()...)
@@ -249,8 +249,8 @@ func (r *run) second() {
 	r.standBy = r.start(direct, fmt.Sprintf("hypergate-%d", r.names))
 	r.Eventually(func() string { return r.said(r.standBy) }).Should(gomega.ContainSubstring("Another pod has the Lease"))
 	r.drift(r.sides()...)
-	r.Logf("put back in %s by the leader", r.asPlanned(time.Now()))
-	r.Expect(r.said(r.standBy)).NotTo(gomega.ContainSubstring("Starting Controller"), "two work at the same time")
+	r.Logf("repaired in %s by the leader", r.asPlanned(time.Now()))
+	r.Expect(r.said(r.standBy)).NotTo(gomega.ContainSubstring("Starting Controller"), "two hypergates work at the same time")
 }
 
 func (r *run) said(h *hypergate) string {
@@ -279,7 +279,7 @@ func restoreGuest(r *run) time.Time {
 	r.drift(r.guest)
 	saved := r.withoutGuest(func() (string, error) { return r.guest.plane.SaveEtcd() })
 	r.Expect(syscall.Kill(r.h.PID(), syscall.SIGCONT)).To(gomega.Succeed())
-	r.Logf("put back in %s", r.asPlanned(time.Now()))
+	r.Logf("repaired in %s", r.asPlanned(time.Now()))
 	r.withoutGuest(func() (string, error) { return "", r.guest.plane.RestoreEtcd(saved) })
 	r.Expect(os.RemoveAll(saved)).To(gomega.Succeed())
 	return time.Now()

@@ -60,7 +60,7 @@ func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
 				t.Errorf("killed %d times; what had no answer, -want +got:\n%s", killed, diff)
 			}
 			if _, last := stile.passed(); last != "POST /3" {
-				t.Errorf("the trap was sprung at %q", last)
+				t.Errorf("the trap was triggered at %q", last)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestASeedRepeatsTheKills(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range append(killed(rand.New(rand.NewPCG(1, 0)), 20, 130), faults()...) {
 		if seen[f.name] {
-			t.Errorf("%s is there twice", f.name)
+			t.Errorf("%s exists twice", f.name)
 		}
 		seen[f.name] = true
 	}

@@ -65,7 +65,7 @@ func (w *world) check(f fault, was before, ended time.Time) time.Duration {
 		w.Errorf("%s: both sides were as planned %s after its end, want at most %s", f.name, took, recovery)
 	}
 	if now := w.cas.only(w); now != was.ca && !f.installs {
-		w.Errorf("%s: the mesh CA is another one", f.name)
+		w.Errorf("%s: the mesh CA has changed", f.name)
 	}
 	want := was.istiod
 	if f.restartsIstiod {
@@ -93,7 +93,7 @@ func (w *world) asPlanned(since time.Time) time.Duration {
 			return err.Error()
 		}
 		return cmp.Diff(w.reference, now)
-	}).Should(gomega.BeEmpty(), "what differs from an undisturbed installation")
+	}).Should(gomega.BeEmpty(), "differences from an undisturbed installation")
 	return took.Round(10 * time.Millisecond)
 }
 

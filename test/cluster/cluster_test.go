@@ -151,7 +151,7 @@ func TestCrashedRunnerLeavesNothingRunning(t *testing.T) {
 	g := hang.Gomega(t)
 	dir := t.TempDir()
 	victim := startStarter(t, "crash "+dir)
-	g.Expect(leftovers(t, "crash", dir)).NotTo(gomega.BeEmpty(), "nothing was there to leave behind")
+	g.Expect(leftovers(t, "crash", dir)).NotTo(gomega.BeEmpty(), "the cluster had nothing that could be left behind")
 	g.Expect(victim.Process.Kill()).To(gomega.Succeed())
 	_ = victim.Wait() // the error is that it was killed
 
@@ -203,7 +203,7 @@ func TestDetachedOutlivesItsStarter(t *testing.T) {
 
 func TestStartNeedsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("this is root; the refusal is for everybody else")
+		t.Skip("Start refuses other users than root, and this test runs as root")
 	}
 	_, err := cluster.Start(t.Context(), cluster.Options{Name: "noroot"})
 	hang.Gomega(t).Expect(err).To(gomega.MatchError(cluster.ErrNeedsRoot))

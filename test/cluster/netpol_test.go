@@ -196,7 +196,7 @@ func (n *network) isForbidden(from *corev1.Pod, to string) {
 func (n *network) isRefused(from *corev1.Pod, to string) {
 	n.t.Helper()
 	n.g.Eventually(n.connect(from, to)).
-		Should(gomega.MatchError(cluster.ErrRefused), "%s should reach %s, where nobody listens", from.Name, to)
+		Should(gomega.MatchError(cluster.ErrRefused), "%s should reach %s, where nothing listens", from.Name, to)
 }
 
 // dial tries a connection from this machine.

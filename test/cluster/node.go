@@ -51,7 +51,7 @@ func MaybeRunNode() {
 func runInit() error {
 	word := make([]byte, len(goWord))
 	if _, err := io.ReadFull(os.Stdin, word); err != nil {
-		return fmt.Errorf("waiting to be told to start (the starter died?): %w", err)
+		return fmt.Errorf("waiting for the order to start (did the starter end?): %w", err)
 	}
 	// First stop the propagation of mounts to the machine. Then allow it to the containers' mount namespaces, as the
 	// kubelet requires.

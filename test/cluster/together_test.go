@@ -33,7 +33,7 @@ func TestTwoAtOnce(t *testing.T) {
 	t.Cleanup(func() {
 		for _, c := range clusters {
 			if c != nil && c.Stop() != nil {
-				t.Errorf("stopping %s: there is something left", c.Name)
+				t.Errorf("stopping %s: something is left behind", c.Name)
 			}
 		}
 	})

@@ -106,7 +106,8 @@ func goodCitizens(t *teller) {
 		t.Expect(d.Generation).To(gomega.BeNumerically("<=", maxGeneration), "Deployment %s of %s changed often", d.Name,
 			d.CreationTimestamp)
 	}
-	t.Expect(seen).To(gomega.And(gomega.HaveKey(deploy.Account), gomega.HaveKey("istiod-"+world.Revision)), "somebody was watched")
+	t.Expect(seen).To(gomega.And(gomega.HaveKey(deploy.Account), gomega.HaveKey("istiod-"+world.Revision)),
+		"the watch saw both Deployments")
 	for _, pod := range c.pods {
 		for _, s := range pod.Status.ContainerStatuses {
 			t.Expect(int(s.RestartCount)).

@@ -99,7 +99,7 @@ func clusterAPI(t *teller) {
 	t.Expect(patchCluster(t.ctx, clusters, name, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
 	t.Eventually(t.ownedOnMgmt).Should(gomega.BeEmpty())
 	_, err = t.GuestClient.RbacV1().ClusterRoleBindings().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
-	t.Expect(err).NotTo(gomega.HaveOccurred(), "what is in the guest goes with the guest")
+	t.Expect(err).NotTo(gomega.HaveOccurred(), "objects in the guest are deleted with the guest")
 	requests, err := audit.Read(t.AuditLog(desired.SideGuest), t.GuestUser())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(slices.DeleteFunc(requests, func(r audit.Request) bool {

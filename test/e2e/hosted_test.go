@@ -31,7 +31,7 @@ func guestOutage(t *teller) {
 		return err
 	}).Should(gomega.Succeed())
 	after := t.istiodPod()
-	t.Expect(after.UID).To(gomega.Equal(before.UID), "istiod was not rolled")
+	t.Expect(after.UID).To(gomega.Equal(before.UID), "istiod was not rolled out")
 	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
 }
 
@@ -52,7 +52,7 @@ func mgmtOutage(t *teller) {
 	t.Consistently(late.Done(), "7s").ShouldNot(gomega.BeClosed())
 	t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
 	t.putsBackMgmtDrift()
-	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled")
+	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled out")
 }
 
 // putsBackMgmtDrift deletes an object on the management side and waits until hypergate restores it.
@@ -80,7 +80,7 @@ func istiodAsksNoMgmt(t *teller) {
 		}
 	}
 	t.Expect(asked).To(gomega.BeZero(), "requests of istiod in the management cluster's audit log")
-	t.Expect(hypergates).NotTo(gomega.BeZero(), "the audit log shows who asks")
+	t.Expect(hypergates).NotTo(gomega.BeZero(), "the audit log contains the users")
 	guestLog, err := os.ReadFile(t.GuestAuditLog)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(string(guestLog)).To(gomega.ContainSubstring(`"userAgent":"pilot-discovery`), "in the guest's it does")

@@ -191,7 +191,7 @@ func (all hostedClusters) knowsNoOther(one *teller) {
 	found := p.found()
 	others := slices.DeleteFunc(slices.Clone(found), func(f leak.Finding) bool { return f.Name == own })
 	one.Expect(others).To(gomega.BeEmpty())
-	one.Expect(found).NotTo(gomega.BeEmpty(), "the search finds what gateways are told")
+	one.Expect(found).NotTo(gomega.BeEmpty(), "the search finds the address that gateways get")
 }
 
 // usersCRDs returns the CRDs of Istio that the user has on the management cluster. Guests have CRDs with some of the
@@ -225,5 +225,5 @@ func (t *teller) runUsersIstio() {
 			return nil, err
 		}
 		return root.Data, nil
-	}).Should(gomega.HaveKey("root-cert.pem"), "it tells every namespace its root")
+	}).Should(gomega.HaveKey("root-cert.pem"), "it publishes its root to every namespace")
 }

@@ -164,7 +164,7 @@ func dialsNobody(t *teller) {
 	baits, release = t.setBaits()
 	t.Eventually(t.istiodLog).
 		Should(gomega.Or(gomega.ContainSubstring(baits["cluster"].address), gomega.ContainSubstring(baits["issuer"].address)),
-			"istiod has tried")
+			"istiod has tried to connect")
 	t.Consistently(baits.bitten, "10s").Should(gomega.BeEmpty())
 	t.Expect(t.istiodPod().Status.ContainerStatuses[0].Ready).To(gomega.BeTrue())
 	release()

@@ -65,7 +65,7 @@ func hostileGuest(t *teller) {
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "after")).To(gomega.Succeed())
 	t.Expect(cmp.Diff(before, t.mgmtState())).To(gomega.BeEmpty(), "the management side, before and after")
 	t.Expect(t.mgmtWritesSince(began)).To(gomega.BeEmpty())
-	t.Expect(t.installedMessage()).To(gomega.HavePrefix("istiod "), "it serves, and nothing more is to be said")
+	t.Expect(t.installedMessage()).To(gomega.HavePrefix("istiod "), "istiod serves, and the message contains nothing else")
 }
 
 // mgmtState returns the state of each object in istiod's namespace on the management side. It leaves out what changes
@@ -113,7 +113,7 @@ func (t *teller) mgmtWritesSince(began time.Time) []string {
 	t.Helper()
 	requests, err := audit.Read(t.AuditLog(desired.SideMgmt), t.MgmtUser())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(requests).NotTo(gomega.BeEmpty(), "the audit log shows who asks")
+	t.Expect(requests).NotTo(gomega.BeEmpty(), "the audit log contains the users")
 	var out []string
 	for _, r := range requests {
 		reads := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
@@ -153,8 +153,8 @@ func (t *teller) strengthenIstiod() {
 		token = string(got.Data[corev1.ServiceAccountTokenKey])
 		return token
 	}).ShouldNot(gomega.BeEmpty())
-	t.Expect(t.authenticated(token)).To(gomega.BeTrue(), "in the guest it is good")
-	t.Expect(t.istiodToken()).NotTo(gomega.Equal(token), "istiod goes on with its own")
+	t.Expect(t.authenticated(token)).To(gomega.BeTrue(), "the token is valid in the guest")
+	t.Expect(t.istiodToken()).NotTo(gomega.Equal(token), "istiod keeps its own token")
 	for what, token := range map[string]string{"the token that the guest made": token, "the token that istiod holds": t.istiodToken()} {
 		stranger := rest.AnonymousClientConfig(t.Mgmt)
 		stranger.BearerToken = token
@@ -207,7 +207,7 @@ func (t *teller) hostileObjects() {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(deployment.Spec.Template.Annotations).
 		To(gomega.HaveKeyWithValue("hostile.example.com/yaml", nasty()["hostile.example.com/yaml"]),
-			"it is a value, and nothing but a value")
+			"the text is only a value")
 	t.Expect(deployment.Spec.Template.Spec.HostNetwork).To(gomega.BeFalse())
 
 	route := floodRoute(0)

@@ -226,5 +226,5 @@ func (p *leakProof) canFail(key string) {
 	p.Expect(p.found()).To(gomega.And(
 		gomega.Not(gomega.BeEmpty()),
 		gomega.HaveEach(gomega.HaveField("Where", gomega.HavePrefix("etcd's file"))),
-	), "what is gone is in the history")
+	), "deleted data is in the history")
 }

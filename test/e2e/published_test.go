@@ -25,7 +25,7 @@ func published(t *teller) {
 		return secured.ConnectionState().PeerCertificates[0].Issuer.String()
 	}
 	istiod := answers(t.XDS().Host)
-	t.Expect(answers("xds."+t.XDS().Host)).NotTo(gomega.Equal(istiod), "another name leads elsewhere")
+	t.Expect(answers("xds."+t.XDS().Host)).NotTo(gomega.Equal(istiod), "another name leads to another server")
 
 	t.Log("the server at istiod's address is not istiod")
 	said := func() string {

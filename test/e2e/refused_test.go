@@ -25,7 +25,7 @@ func nobodyRefused(t *teller) {
 		for _, user := range []string{t.MgmtUser(), t.GuestUser()} {
 			// In the hosted topology, each of hypergate's accounts exists only on its own side.
 			if t.Topology == desired.TopologyStandalone || (user == t.MgmtUser()) == (side == desired.SideMgmt) {
-				t.Expect(requests).To(gomega.ContainElement(gomega.HaveField("User", user)), "the audit log shows who asks")
+				t.Expect(requests).To(gomega.ContainElement(gomega.HaveField("User", user)), "the audit log contains the users")
 			}
 		}
 		for _, r := range requests {

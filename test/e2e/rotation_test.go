@@ -57,10 +57,10 @@ func rotateCA(t *teller) {
 	for _, w := range t.webhooks().Webhooks {
 		t.Expect(strings.TrimSpace(string(w.ClientConfig.CABundle))).To(gomega.Equal(root), w.Name)
 	}
-	t.Expect(stop()).To(gomega.BeEmpty(), "what failed meanwhile")
+	t.Expect(stop()).To(gomega.BeEmpty(), "failures during the rotation")
 	fleet.end()
 	did := fleet.tally()
-	t.Logf("everybody was done after %s, %s more than both overlaps; memory of istiod at most %s", took.Round(100*time.Millisecond),
+	t.Logf("all gateways were done after %s, %s more than both overlaps; memory of istiod at most %s", took.Round(100*time.Millisecond),
 		(took - 2*overlap).Round(100*time.Millisecond), t.istiodMemory("VmHWM"))
 	t.Log(did)
 	t.Expect(did.distrust).To(gomega.BeEmpty(), "a gateway and istiod did not trust each other")
@@ -173,7 +173,7 @@ func (t *teller) refusedByWebhook(ctx context.Context) error {
 	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
 		Create(ctx, destinationRule("bad", "not a host"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
-		return fmt.Errorf("the webhook was not asked")
+		return fmt.Errorf("the webhook was not called")
 	}
 	if !strings.Contains(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
 		return err

@@ -309,7 +309,7 @@ func restarts(t *teller) {
 		select {
 		case <-time.After(moment): // the story is about random times
 		case <-h.Done():
-			t.Fatalf("hypergate ended by itself with exit code %d: %v", h.ExitCode(), h.Exit())
+			t.Fatalf("hypergate ended unexpectedly with exit code %d: %v", h.ExitCode(), h.Exit())
 		}
 		h.Kill()
 		h = t.start()
@@ -317,7 +317,7 @@ func restarts(t *teller) {
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	pods, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(pods.Items).To(gomega.HaveLen(1), "nothing is there twice")
+	t.Expect(pods.Items).To(gomega.HaveLen(1), "there is only one Deployment")
 
 	// The Lease belongs to the pod, so the last container need not wait until it expires. An evicted pod releases the
 	// Lease. TestTheLeaseChangesHands (test/integration) checks that.

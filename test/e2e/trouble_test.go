@@ -25,7 +25,7 @@ func killedUninstalling(t *teller) {
 	// Only one quick request is possible here, because the kubelet starts the next container within one or two
 	// seconds.
 	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
-	t.Expect(err).NotTo(gomega.HaveOccurred(), "that was not in the middle")
+	t.Expect(err).NotTo(gomega.HaveOccurred(), "the kill was too late: istiod's Deployment is already gone")
 
 	t.Log("the next hypergate continues, and is killed when istiod's Deployment is gone")
 	h = t.start()

@@ -162,7 +162,7 @@ func (w *world) installHonestly() {
 	for _, shape := range w.shapes {
 		n += shape.Paths()
 	}
-	w.t.Logf("an honest guest leads to %d objects; lies are told at %d places of %d kinds", len(w.honest), n, len(w.shapes))
+	w.t.Logf("an honest guest leads to %d objects; lies are possible at %d places of %d kinds", len(w.honest), n, len(w.shapes))
 }
 
 // running fails the test if hypergate has ended.
@@ -250,9 +250,9 @@ func (w *world) becomeHonest() {
 	}
 	took := time.Since(begin).Round(100 * time.Millisecond)
 	if !recovered {
-		w.t.Errorf("the guest is honest again, and after %s both sides are not what they were: %s", took, w.difference())
+		w.t.Errorf("the guest is honest again, but after %s both sides do not have their earlier state: %s", took, w.difference())
 	} else {
-		w.t.Logf("both sides are as an honest guest has them %s after the last lie", took)
+		w.t.Logf("both sides have their state with an honest guest %s after the last lie", took)
 	}
 	w.check("the end", time.Since(begin))
 	w.watcher.summary()

@@ -102,7 +102,7 @@ func TestServiceBeforeRoute(t *testing.T) {
 	objects := component(t, hypershift.ControlPlane{Namespace: namespace})
 	service, route := only(t, objects, "Service"), only(t, objects, "Route")
 	if slices.Index(objects, service) > slices.Index(objects, route) {
-		t.Error("the Route is made first")
+		t.Error("the Route is created first")
 	}
 	if to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name"); to != service.GetName() ||
 		route.GetName() != desired.ControlPlaneRoute {
@@ -110,7 +110,7 @@ func TestServiceBeforeRoute(t *testing.T) {
 			desired.ControlPlaneRoute)
 	}
 	if webhook := "gw-webhook-openshift-gateway"; len(service.GetLabels()) != 0 || strings.HasPrefix(webhook, service.GetName()) {
-		t.Errorf("Service %s with labels %v and webhooks", service.GetName(), service.GetLabels())
+		t.Errorf("Service %s has labels %v, or its name is a prefix of the webhook's host", service.GetName(), service.GetLabels())
 	}
 	pods, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	labels := istiod(t, newPlanner(t), variants()["highly available"].plane).Spec.Template.Labels

@@ -174,7 +174,7 @@ func TestHypergateKeepsTheRules(t *testing.T) {
 				left = strings.TrimSpace(strings.Replace(left, rule, "", 1))
 			}
 			if left != "" {
-				t.Errorf("it keeps %s, so that nobody need do anything", left)
+				t.Errorf("it follows %s, so the overlay need not set anything", left)
 			}
 		})
 	}
@@ -239,7 +239,7 @@ func TestARuleCanBeBroken(t *testing.T) {
 			edit(d, &d.Spec.Template.Spec)
 			broken := hypershift.Broken(d, all.rules, false)
 			if len(broken) != 1 || !strings.HasPrefix(broken[0], rule.Name+": ") {
-				t.Errorf("it is broken, and what is told is %q", broken)
+				t.Errorf("the rule is broken, but the result is %q", broken)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	w.Expect(writes(second.since(before))).To(gomega.HaveLen(1), "the repair, with the new certificate")
 	w.Expect(writes(w.guestRequests.since(guestCount))).To(gomega.HaveLen(1))
 	w.Expect(writes(w.mgmtRequests.since(mgmtCount))).To(gomega.BeEmpty())
-	w.Expect(first.unauthorized()+second.unauthorized()).To(gomega.BeZero(), "the guest always knew who asked")
+	w.Expect(first.unauthorized()+second.unauthorized()).To(gomega.BeZero(), "the guest never answered 401")
 
 	t.Log("an expired certificate is not used, and this is reported")
 	expired := kubeconfig.replace(w.guestCertificate("expired", -time.Minute))
@@ -60,7 +60,7 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	w.repairsDrift()
 	w.Expect(writes(good.since(before))).To(gomega.HaveLen(1))
 	w.Expect(good.unauthorized()).To(gomega.BeZero())
-	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod, which has credentials of its own, never rolled")
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod has its own credentials and was never rolled out")
 }
 
 // TestAClientCertificateExpiresWhileItIsUsed checks that hypergate reports the expiry, and uses a good certificate at
@@ -95,7 +95,7 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w.Expect(good.unauthorized()).To(gomega.BeZero())
 	refused := used.unauthorized()
 	w.repairsDrift()
-	w.Expect(used.unauthorized()).To(gomega.Equal(refused), "nothing is sent with the old one any more")
+	w.Expect(used.unauthorized()).To(gomega.Equal(refused), "nothing is sent with the old certificate")
 }
 
 // installed runs a hypergate with a long-lived certificate until the installation is complete. So the short-lived

@@ -219,7 +219,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			w.deleteClass("demo")
 			w.leavesAlone("what it owned goes with it")
 			w.Expect(w.istiod()).NotTo(gomega.BeNil(), "there is no garbage collector here")
-			w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "nothing of all that rolled it")
+			w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "none of this rolled istiod out")
 		})
 	}
 }

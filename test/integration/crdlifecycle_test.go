@@ -139,7 +139,7 @@ func oursOlderIsUpdated(w *crdWorld) {
 	for _, name := range []string{httpCRD, ruleCRD} {
 		w.Eventually(w.isOurs(name)).Should(gomega.Succeed())
 	}
-	w.Expect(w.uid(httpCRD)).To(gomega.Equal(uid), "it was updated, and not made anew")
+	w.Expect(w.uid(httpCRD)).To(gomega.Equal(uid), "it was updated, not recreated")
 	kept, err := routes.Get(w.Context(), "old", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	parents, _, _ := unstructured.NestedSlice(kept.Object, "spec", "parentRefs")
@@ -173,7 +173,7 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	}
 	w.Eventually(func() string { return w.seen().CRDs[ruleCRD].Owner.Name }).Should(gomega.Equal("ClusterServiceVersion mesh"))
 	w.settle()
-	w.Expect(w.versionsOfCRDs(ruleCRD)).To(gomega.Equal(before), "one is left")
+	w.Expect(w.versionsOfCRDs(ruleCRD)).To(gomega.Equal(before), "one OLM object is left")
 
 	w.Expect(w.olm("clusterserviceversions").Delete(w.Context(), "mesh", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(w.isOurs(ruleCRD)).Should(gomega.Succeed())
@@ -195,7 +195,7 @@ func olmOwnsUntilItIsGone(w *crdWorld) {
 	w.patch(ruleCRD, `{"spec":{"names":{"shortNames":["drx"]}}}`)
 	changed := w.get(ruleCRD).GetGeneration() // after this, the API server still writes the status
 	w.settle()
-	w.Expect(w.get(ruleCRD).GetGeneration()).To(gomega.Equal(changed), "what OLM writes stays")
+	w.Expect(w.get(ruleCRD).GetGeneration()).To(gomega.Equal(changed), "OLM's change stays")
 }
 
 func forbiddenOLMIsUnknown(w *crdWorld) {
@@ -252,7 +252,7 @@ func eachIsRemovedAtRunTime(w *crdWorld) {
 	w.Consistently(func() []string {
 		return requestsFor(w.guestRequests.since(asked), "operators.coreos.com", "openshift.io", "x-k8s.io")
 	}, "6s").
-		Should(gomega.BeEmpty(), "nobody asks for objects of a CRD that is gone")
+		Should(gomega.BeEmpty(), "no request for objects of a deleted CRD")
 }
 
 // requestsFor returns the requests that contain one of the words.
@@ -317,7 +317,7 @@ func unmanagedAndBack(w *crdWorld) {
 	w.Expect(err).NotTo(gomega.HaveOccurred(), "the class stays")
 	w.remove(ruleCRD)
 	w.settle()
-	w.Expect(w.uid(ruleCRD)).To(gomega.BeEmpty(), "whoever deletes a CRD now means it")
+	w.Expect(w.uid(ruleCRD)).To(gomega.BeEmpty(), "a CRD that was deleted in mode Unmanaged is not restored")
 
 	say("Managed")
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())
@@ -368,7 +368,7 @@ func deadFieldsAreTold(w *crdWorld) {
 	w.Eventually(w.isOurs(httpCRD)).Should(gomega.Succeed())
 	w.Eventually(func() []crds.InUse { return w.seen().InUse }).Should(gomega.BeEmpty())
 	_, err = w.dynamic.Resource(gvr).Namespace("default").Get(w.Context(), "plain", metav1.GetOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred(), "no object is lost")
+	w.Expect(err).NotTo(gomega.HaveOccurred(), "no object was deleted")
 }
 
 func classCRDOfAnotherVersion(w *crdWorld) {

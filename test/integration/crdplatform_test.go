@@ -99,7 +99,7 @@ func deniedByPolicy(w *crdWorld) {
 	w.Expect(w.versionsOfCRDs(crds.GatewayAPI().Names()...)).To(gomega.Equal(before))
 	tried := len(writes(w.guestRequests.since(0)))
 	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "3s").
-		Should(gomega.BeNumerically("<=", 3*len(crds.GatewayAPI().Names())), "a refusal is tried again ever more seldom")
+		Should(gomega.BeNumerically("<=", 3*len(crds.GatewayAPI().Names())), "hypergate retries a refused write with increasing intervals")
 
 	w.Log("the policy is removed, and hypergate adopts the CRDs")
 	remove()

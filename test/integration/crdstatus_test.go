@@ -62,7 +62,7 @@ func TestCRDsAreToldOf(t *testing.T) {
 	w.settle()
 	count := w.guestRequests.count()
 	_ = shownMetrics(t)
-	w.Expect(w.guestRequests.count()).To(gomega.Equal(count), "who asks for metrics asks the guest nothing")
+	w.Expect(w.guestRequests.count()).To(gomega.Equal(count), "a request for metrics causes no request to the guest")
 
 	t.Log("the reported command works")
 	_, err = guest.Resource(crdsResource).

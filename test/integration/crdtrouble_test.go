@@ -149,7 +149,7 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.Eventually(func() error {
 		_, err := w.dynamic.Resource(role).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 		return err
-	}).Should(gomega.Succeed(), "nothing else is needed")
+	}).Should(gomega.Succeed(), "hypergate continues without help")
 }
 
 // storeIn makes a version of a CRD the storage version and serves it, with a conversion webhook at which nothing

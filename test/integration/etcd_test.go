@@ -35,9 +35,9 @@ func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 	w.restore(w.pair.Guest, backup)
 	answers := time.Now()
 	w.createClass("later") // it is not in the backup
-	w.Eventually(w.oursInGuest).Should(gomega.Equal(before), "everything of ours is written again")
+	w.Eventually(w.oursInGuest).Should(gomega.Equal(before), "all of hypergate's objects are written again")
 	w.Logf("written again %s after the API server answered", time.Since(answers).Round(time.Millisecond))
-	w.Eventually(func() string { return string(w.credential()["token"]) }).ShouldNot(gomega.Equal(token), "istiod's account is another one")
+	w.Eventually(func() string { return string(w.credential()["token"]) }).ShouldNot(gomega.Equal(token), "istiod has a new account")
 	for _, class := range []string{"demo", "later"} {
 		w.Eventually(func() *metav1.Condition {
 			return w.condition(class, "ControllerInstalled")

@@ -34,7 +34,7 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.settle()
 	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(t.Context(), desired.CredentialSecretName, metav1.DeleteOptions{})).
 		To(gomega.Succeed())
-	w.Consistently(w.hasSecret(desired.CredentialSecretName), "2s").Should(gomega.BeFalse(), "istiod is given no token any more")
+	w.Consistently(w.hasSecret(desired.CredentialSecretName), "2s").Should(gomega.BeFalse(), "istiod gets no token")
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
 
 	guest := w.guestRequests.count()
@@ -42,7 +42,7 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.Eventually(w.istiod).Should(gomega.BeNil())
 	w.Eventually(w.hasSecret(desired.CASecretName)).Should(gomega.BeFalse())
 	w.settle()
-	w.Expect(writes(w.guestRequests.since(guest))).To(gomega.BeEmpty(), "what is in the guest may be the other's")
+	w.Expect(writes(w.guestRequests.since(guest))).To(gomega.BeEmpty(), "objects in the guest may belong to the other hypergate")
 	account := func() error {
 		_, err := w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 		return err

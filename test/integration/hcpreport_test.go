@@ -57,7 +57,7 @@ func (w *world) tells(name, kind string, want gomega.OmegaMatcher) {
 	w.Helper()
 	since := time.Now()
 	w.Eventually(w.hcpSays(name, kind)).Should(want)
-	w.Logf("%s: %s told after %s: %s", name, kind, time.Since(since).Round(time.Millisecond), w.hcpSays(name, kind)().Message)
+	w.Logf("%s: %s reported after %s: %s", name, kind, time.Since(since).Round(time.Millisecond), w.hcpSays(name, kind)().Message)
 }
 
 // isWell waits until nothing is wrong and nothing is in progress. It accepts a webhook probe in progress, because
@@ -231,7 +231,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 		"watching the guest: the API server cannot be reached: connection refused [see that the guest's kube-apiserver runs"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).
-		To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may come back by itself")
+		To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may recover without help")
 	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 	w.isWell("guest1")
 
@@ -332,7 +332,7 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Cannot report to the HostedControlPlane; trying again from time to time"))
 	w.allow(user, append(core, all, report))
 	w.Eventually(w.hcpSays("guest1", status.ControlPlaneDegraded)).Should(haveStatus(metav1.ConditionFalse, "AsExpected"))
-	w.Expect(strings.Count(w.log.String(), "Cannot report to the HostedControlPlane")).To(gomega.Equal(1), "it is said once")
+	w.Expect(strings.Count(w.log.String(), "Cannot report to the HostedControlPlane")).To(gomega.Equal(1), "it is logged once")
 }
 
 // TestAGuestThatWasNeverSeenReachesTheHostedControlPlane has expired credentials at the start of hypergate.

@@ -132,18 +132,18 @@ func TestHyperShiftComesLater(t *testing.T) {
 		}
 		return n
 	}
-	w.Expect(asked()).To(gomega.BeNumerically("<=", 1), "a kind that is not there is asked for once")
+	w.Expect(asked()).To(gomega.BeNumerically("<=", 1), "hypergate asks only once for a kind that is not served")
 
 	generation := w.istiod().Generation
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	w.Eventually(w.owners).Should(gomega.HaveLen(1))
 	w.settle()
-	w.Expect(w.istiod().Generation).To(gomega.Equal(generation+1), "it rolls istiod once")
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation+1), "it rolls istiod out once")
 	w.Expect(w.istiod().Spec.Template.Labels).
 		To(gomega.HaveKeyWithValue("hypershift.openshift.io/hosted-control-plane", w.cfg.MgmtNamespace))
 	at := asked()
-	w.Consistently(asked, "2s").Should(gomega.Equal(at), "then it is watched")
+	w.Consistently(asked, "2s").Should(gomega.Equal(at), "then hypergate watches it")
 }
 
 // TestTheLifeOfAHostedControlPlane checks the life of a HostedControlPlane from its creation.
@@ -156,7 +156,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	w.install("demo")
 	hcp, err := w.controlPlanes().Get(t.Context(), "guest1", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "it is made as it should be")
+	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "it is created correctly at once")
 	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
 		secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
 		w.Expect(err).NotTo(gomega.HaveOccurred())

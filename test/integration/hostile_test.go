@@ -97,7 +97,7 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	w.Expect(sent).To(gomega.HaveEach(gomega.HavePrefix(secret)))
 	w.Expect(len(sent)).To(gomega.And(gomega.BeNumerically(">", 0),
 		gomega.BeNumerically("<=", mintBurst+1+int(time.Since(began)/(30*time.Second)))))
-	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled")
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled out")
 }
 
 // TestGatewayClassesOfAnyNameAndAnnotation has GatewayClasses whose names are not strings in YAML, are not valid
@@ -138,7 +138,7 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 	}
 	for _, m := range maps.Items {
 		w.Expect(fmt.Sprint(m.Data, m.Annotations, m.Labels)).
-			NotTo(gomega.ContainSubstring("pwned"), "nothing of an annotation goes anywhere")
+			NotTo(gomega.ContainSubstring("pwned"), "no content of an annotation is copied")
 	}
 	w.Expect(w.mgmtRequests.since(mgmt)).To(gomega.BeEmpty())
 }

@@ -109,7 +109,7 @@ func TestTheGuestMoves(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation + 1))
 	for _, write := range writes(w.guestRequests.since(guestCount)) {
 		w.Expect(write).To(gomega.Or(gomega.ContainSubstring("/token?"), gomega.ContainSubstring("/gatewayclasses/demo/status?")),
-			"all else is as it was")
+			"nothing else has changed")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestTheGuestsCAIsReplaced(t *testing.T) {
 		w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation))
 		w.playIstiod(corev1.ConditionTrue)
 		w.settle()
-		w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "it rolls once")
+		w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "it rolls out once")
 	}
 
 	t.Log("a CA is replaced by another one")

@@ -44,7 +44,7 @@ func TestTheLeaseChangesHands(t *testing.T) {
 	}
 
 	stop := w.run()
-	w.Eventually(asked).Should(gomega.BeNumerically(">=", 2), "it waits, and goes on asking")
+	w.Eventually(asked).Should(gomega.BeNumerically(">=", 2), "it waits and keeps checking the Lease")
 	w.Expect(holder()).To(gomega.Equal("the-pod-before"))
 	w.Expect(w.log.String()).
 		To(gomega.And(gomega.ContainSubstring("Another pod has the Lease"), gomega.ContainSubstring("holder=the-pod-before")))

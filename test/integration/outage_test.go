@@ -40,7 +40,7 @@ func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
 			return err
 		}).Should(gomega.Succeed())
 	}
-	w.Expect(w.token()).To(gomega.Equal(token), "there is no server to ask for another")
+	w.Expect(w.token()).To(gomega.Equal(token), "there is no server that could issue another one")
 	repair := "PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/services/" + name
 	w.Expect(paths(writes(w.mgmtRequests.since(mgmt)))).To(gomega.Equal(slices.Repeat([]string{repair}, steps)))
 

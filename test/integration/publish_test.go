@@ -290,6 +290,6 @@ func (w *world) first(after int, method, path string) int {
 	i := slices.IndexFunc(w.mgmtRequests.since(after), func(r string) bool {
 		return strings.HasPrefix(r, method+" ") && strings.Contains(r, path)
 	})
-	w.Expect(i).NotTo(gomega.Equal(-1), "nobody asked to %s %s", method, path)
+	w.Expect(i).NotTo(gomega.Equal(-1), "no request to %s %s", method, path)
 	return i
 }

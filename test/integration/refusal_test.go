@@ -37,8 +37,8 @@ func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it"))))
 	damaged, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CASecretName, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Expect(damaged.Data).NotTo(gomega.HaveKey("ca-key.pem"), "nobody makes another in its place")
-	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "and istiod is not rolled")
+	w.Expect(damaged.Data).NotTo(gomega.HaveKey("ca-key.pem"), "it is not replaced")
+	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled out")
 }
 
 func (w *world) patchSecret(name, patch string) {
@@ -106,7 +106,7 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	w.Expect(w.istiod()).To(gomega.BeNil())
 
 	w.allowInGuest(user, all)
-	w.Eventually(w.istiod).ShouldNot(gomega.BeNil(), "once it is allowed, nothing else is needed")
+	w.Eventually(w.istiod).ShouldNot(gomega.BeNil(), "once it is allowed, hypergate continues")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition {
 		return w.condition("demo", "ControllerInstalled")

@@ -72,7 +72,7 @@ func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 		}
 		return n
 	}
-	w.Eventually(tries).Should(gomega.BeNumerically(">=", 2), "it is installed, but for that")
+	w.Eventually(tries).Should(gomega.BeNumerically(">=", 2), "it is installed except for the Service")
 	before, said := tries(), w.log.lines()
 	w.Eventually(tries).Should(gomega.BeNumerically(">=", before+2))
 	w.Expect(w.log.lines()).To(gomega.Equal(said))

@@ -56,7 +56,7 @@ func (s *stream) next() (*Config, error) {
 	}
 	sub := s.types[push.GetTypeUrl()]
 	if sub == nil {
-		return nil, fmt.Errorf("istiod pushed resources of type %s, which nobody asked for", push.GetTypeUrl())
+		return nil, fmt.Errorf("istiod pushed resources of type %s without a request", push.GetTypeUrl())
 	}
 	if err := sub.take(push); err != nil {
 		return nil, err

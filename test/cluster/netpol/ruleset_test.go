@@ -122,7 +122,7 @@ func add(c *netpol.Cluster, u *unstructured.Unstructured) error {
 		c.Policies = append(c.Policies, &networkingv1.NetworkPolicy{})
 		into = c.Policies[len(c.Policies)-1]
 	default:
-		return fmt.Errorf("kind %s is none that the translation knows", u.GetKind())
+		return fmt.Errorf("the translation does not support kind %s", u.GetKind())
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, into, true)
 }
