@@ -112,9 +112,9 @@ type node struct {
 	number int
 }
 
-// run reports the node and renews its lease until ctx ends. The lease shows the node lifecycle controller that the
-// node is alive. A failed report is not retried before the next one is due. The API server may be down for some time,
-// and a node survives that.
+// run reports the node and renews its lease until ctx ends. The lease shows the node lifecycle controller that the node
+// is alive. Errors are ignored, because the next attempt may succeed: the API server may be down for some time, and a
+// node survives that.
 func (n *node) run(ctx context.Context) error {
 	const first, later = 200 * time.Millisecond, leaseSeconds * time.Second / 4
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
