@@ -89,10 +89,11 @@ func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 		return o.GetResourceVersion()
 	}
 	for _, field := range [][]string{
+		// of any object
 		{"metadata", "resourceVersion"},
 		{"metadata", "managedFields"},
 		{"status"},
-		{"spec", "renewTime"}, // of any
+		{"spec", "renewTime"},
 		// of endpoints
 		{"metadata", "generation"},
 		{"endpoints"},
