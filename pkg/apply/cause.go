@@ -23,47 +23,49 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// ErrorClass is the kind of a cause, ordered from what heals by itself to what somebody must put right.
+// ErrorClass is the class of a cause. The classes are ordered: transient ones come first, those that need an action
+// last.
 type ErrorClass int
 
 const (
 	// NoCause is the class of the zero Cause.
 	NoCause ErrorClass = iota
-	// Cancelled means that the caller's context ended while the request ran.
+	// Cancelled means that the caller's context ended during the request.
 	Cancelled
-	// Unreachable means no answer, or one that says that the API server cannot answer now (5xx, 429).
+	// Unreachable means that the API server did not answer, or answered that it cannot serve the request now (5xx,
+	// 429).
 	Unreachable
 	// NamespaceTerminating means that the object's namespace is being deleted.
 	NamespaceTerminating
 	// NamespaceMissing means that the object's namespace does not exist.
 	NamespaceMissing
-	// NotServed means that the API server does not know the kind.
+	// NotServed means that the API server does not serve the kind.
 	NotServed
-	// Conflict means that an object of this name, or a field of it, is somebody else's.
+	// Conflict means that the object, or a field of it, belongs to another client.
 	Conflict
-	// Denied means that an admission webhook or policy refused the object, or could not be called.
+	// Denied means that an admission webhook or policy denied the request, or that the webhook could not be called.
 	Denied
 	// Invalid means that the API server does not accept the object's content.
 	Invalid
 	// Forbidden means that RBAC does not allow the request.
 	Forbidden
-	// Unauthorized means that the API server does not accept our credentials.
+	// Unauthorized means that the API server does not accept hypergate's credentials.
 	Unauthorized
-	// Refused means that the object must not be applied here; nothing was sent.
+	// Refused means that hypergate is not allowed to apply the object here. No request was sent.
 	Refused
-	// Oversized means that the API server sends more than is read.
+	// Oversized means that the API server sends more than hypergate reads.
 	Oversized
-	// Enlarged means that something was made larger on its way than what is accepted, as mutating webhooks can.
+	// Enlarged means that the returned object is larger than hypergate accepts. Mutating webhooks can cause this.
 	Enlarged
-	// Other is none of these, such as the missing role of a binding.
+	// Other is any other cause, such as a binding whose role does not exist.
 	Other
 )
 
-// String is the class's name in CamelCase, fit for a condition's reason.
+// String returns the class's name in CamelCase, which is a valid reason of a condition.
 func (c ErrorClass) String() string {
 	names := []string{
-		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied", "Invalid",
-		"Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "Other",
+		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied",
+		"Invalid", "Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "Other",
 	}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Class%d", int(c))
@@ -71,7 +73,7 @@ func (c ErrorClass) String() string {
 	return names[c]
 }
 
-// IsTransient says whether a cause goes away without anybody putting it right.
+// IsTransient reports whether a cause usually ends without an action.
 func (c ErrorClass) IsTransient() bool {
 	switch c {
 	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
@@ -83,17 +85,19 @@ func (c ErrorClass) IsTransient() bool {
 	}
 }
 
-// How much is kept of a cause: an API server decides what it says, and one cause is kept for each object that fails.
+// Limits of what is kept of a cause, in bytes. The API server decides how long its answer is, and one cause is kept
+// for each object that fails.
 const (
-	// sentenceLimit is the longest sentence of a cause, nameLimit the longest name in it.
+	// sentenceLimit is the longest sentence of a cause.
 	sentenceLimit = 512
-	nameLimit     = 128
-	// detailLimit is how much is kept of what the API server said. Conditions show the first 512 bytes.
+	// nameLimit is the longest name in that sentence.
+	nameLimit = 128
+	// detailLimit is how much of the API server's answer is kept. Conditions show the first 512 bytes.
 	detailLimit = 1 << 10
 )
 
-// Cause is why an object could not be applied, deleted or watched. What it says names no host, object, namespace or user, so that anybody
-// may read it; the error beside it is for logs.
+// Cause is why an object could not be applied, deleted or watched. Its sentence names no host, object, namespace or
+// user, so that it can be shown to every reader. The error that comes with it is for logs only.
 type Cause struct {
 	class    ErrorClass
 	text     string
@@ -102,22 +106,24 @@ type Cause struct {
 	detail   string
 }
 
-// as is the cause with a class and a sentence.
+// as returns the cause with the given class and sentence.
 func (c Cause) as(class ErrorClass, format string, args ...any) Cause {
 	c.class, c.text = class, text.Line(fmt.Sprintf(format, args...), sentenceLimit)
 	return c
 }
 
-// Class says what kind of cause it is.
+// Class returns the class of the cause.
 func (c Cause) Class() ErrorClass { return c.class }
 
-// Detail is what the API server said. Unlike the rest of a Cause it may name objects.
+// Detail returns the API server's answer. Unlike the rest of a Cause, it can name objects.
 func (c Cause) Detail() string { return c.detail }
 
-// String is one sentence without a full stop, such as "may not create deployments.apps". The zero Cause has none.
+// String returns one sentence without a full stop, such as "not allowed to create deployments.apps (RBAC)". It
+// returns an empty string for the zero Cause.
 func (c Cause) String() string { return c.text }
 
-// some lists a few strings: a condition's message has an end.
+// some returns the first three strings as a list, and how many more there are. This bounds the length of a
+// condition's message.
 func some(list []string) string {
 	const few = 3
 	names := make([]string, 0, few)
@@ -130,7 +136,7 @@ func some(list []string) string {
 	return strings.Join(names, ", ")
 }
 
-// causedError is an error whose cause is known.
+// causedError is an error with a known cause.
 type causedError struct {
 	cause Cause
 	err   error
@@ -139,9 +145,9 @@ type causedError struct {
 func (e *causedError) Error() string { return e.err.Error() }
 func (e *causedError) Unwrap() error { return e.err }
 
-// foreign says that an object of the name exists and is not ours.
+// foreign returns the error for an object that exists and that hypergate does not own. fields are its managed fields.
 func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
-	cause := Cause{verb: "patch", resource: k.resource()}.as(Conflict, "an object of this name exists")
+	cause := Cause{verb: "patch", resource: k.resource()}.as(Conflict, "an object of this name already exists")
 	managers := make([]string, 0, len(fields))
 	for _, e := range fields {
 		managers = append(managers, e.Manager)
@@ -149,23 +155,24 @@ func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
 	if managers = tidy(managers); len(managers) > 0 {
 		cause.text += " and is managed by " + some(managers)
 	}
-	return &causedError{cause, fmt.Errorf("%s, and it is not ours: delete it, and it will be made anew", cause)}
+	return &causedError{cause, fmt.Errorf("%s; hypergate does not own it: delete it, and hypergate creates its own", cause)}
 }
 
-// TooLarge is the error of something that came back larger than what is accepted.
+// TooLarge returns the error for an object that the API server returned larger than hypergate accepts. size and limit
+// are in bytes.
 func TooLarge(what string, size, limit int) error {
-	const sentence = "%s has %d KiB, and at most %d KiB are accepted: a mutating webhook may add to it"
+	const sentence = "%s has %d KiB, more than the limit of %d KiB: a mutating webhook may have enlarged it"
 	cause := Cause{}.as(Enlarged, sentence, what, (size+1<<10-1)>>10, limit>>10)
 	return &causedError{cause, errors.New(cause.text)}
 }
 
-// refusal is the cause of an object that must not be applied.
+// refusal returns the cause for an object that hypergate is not allowed to apply.
 func refusal(err error) Cause {
-	return Cause{detail: text.Line(err.Error(), detailLimit)}.as(Refused, "refused before anything was sent")
+	return Cause{detail: text.Line(err.Error(), detailLimit)}.as(Refused, "refused by hypergate, no request was sent")
 }
 
-// Classify finds the cause of an error that a request to an API server ended with. verb is the RBAC verb of the request, resource what it
-// was about. Without an error there is no cause.
+// Classify returns the cause of an error that a request to an API server returned. verb is the RBAC verb of the
+// request and resource its resource. Classify returns the zero Cause for a nil error.
 func Classify(err error, verb string, resource schema.GroupResource) Cause {
 	if err == nil {
 		return Cause{}
@@ -181,7 +188,7 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 		return cause.as(Oversized, "%s", over.Cause())
 	}
 	if errors.Is(err, context.Canceled) {
-		return cause.as(Cancelled, "stopped before there was an answer")
+		return cause.as(Cancelled, "cancelled before the API server answered")
 	}
 	if tooLong, is := errors.AsType[*answer.TooLongError](err); is {
 		return cause.as(Oversized, "the API server's answer is longer than %d KiB", tooLong.Limit>>10)
@@ -194,7 +201,8 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 
 func (c Cause) other() Cause { return c.as(Other, "%s %s failed", c.verb, c.resource) }
 
-// unreachable says why a request got no answer, without naming hosts; empty when that is not what happened.
+// unreachable returns why a request got no answer, without naming a host. It returns an empty string for any other
+// error.
 func unreachable(err error) string {
 	_, isURL := errors.AsType[*url.Error](err)
 	netErr, isNet := errors.AsType[net.Error](err)
@@ -202,7 +210,7 @@ func unreachable(err error) string {
 	_, isTLS := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case isDNS:
-		return "its name does not resolve"
+		return "its host name does not resolve"
 	case isTLS:
 		return "its certificate is not trusted"
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -218,9 +226,10 @@ func unreachable(err error) string {
 	}
 }
 
-// The API server tells who denied a request, and what RBAC lacks, only in words: apiserver pkg/admission/plugin/webhook/errors/statuserror.go,
-// pkg/util/webhook/error.go, pkg/admission/plugin/policy (validating/dispatcher.go and generic/policy_dispatcher.go) and
-// pkg/endpoints/handlers/responsewriters/errors.go.
+// The API server names the webhook or policy that denied a request, and the missing RBAC permission, only in its
+// message. The patterns follow these files of k8s.io/apiserver: pkg/admission/plugin/webhook/errors/statuserror.go,
+// pkg/util/webhook/error.go, pkg/admission/plugin/policy (validating/dispatcher.go and generic/policy_dispatcher.go)
+// and pkg/endpoints/handlers/responsewriters/errors.go.
 var (
 	webhookDenied   = regexp.MustCompile(`admission webhook "([^"]+)" (?:denied the request|does not support)`)
 	webhookFailed   = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
@@ -232,9 +241,11 @@ var (
 const (
 	// namespaceTerminating is k8s.io/api/core/v1.NamespaceTerminatingCause.
 	namespaceTerminating = metav1.CauseType("NamespaceTerminating")
-	// rbacEscalation is from kubernetes pkg/registry/rbac/validation: who writes a role must hold its permissions, or the verbs escalate or bind.
+	// rbacEscalation is from kubernetes pkg/registry/rbac/validation: the writer of a role must hold its
+	// permissions, or the verb escalate or bind.
 	rbacEscalation = "attempting to grant RBAC permissions not currently held"
-	// typedPatch begins the plain error that the API server answers with 500 when an applied object does not fit its kind's schema.
+	// typedPatch begins the API server's plain error, with code 500, for an applied object that does not match its
+	// kind's schema.
 	typedPatch = "failed to create typed patch object"
 )
 
@@ -256,14 +267,15 @@ func classifyStatus(cause Cause, s metav1.Status) Cause {
 		strings.Contains(s.Message, typedPatch):
 		return invalid(cause, s)
 	case code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
-		return cause.as(Unreachable, "the API server cannot be reached: it answered %d %s", code, strings.ToLower(http.StatusText(code)))
+		return cause.as(Unreachable, "the API server is unavailable: it answered %d %s", code, strings.ToLower(http.StatusText(code)))
 	}
 	return cause.other()
 }
 
-// admission is the webhook or the policy that denied a request or could not be called; empty when there is none.
+// admission returns the webhook or the policy that denied a request, or the webhook that could not be called. It
+// returns an empty string if the message names neither.
 func admission(message string) string {
-	for _, who := range []struct {
+	for _, plugin := range []struct {
 		pattern *regexp.Regexp
 		format  string
 	}{
@@ -271,8 +283,8 @@ func admission(message string) string {
 		{webhookFailed, "the admission webhook %s, which could not be called"},
 		{policyDenied, "the admission policy %s"},
 	} {
-		if m := who.pattern.FindStringSubmatch(message); m != nil {
-			return fmt.Sprintf(who.format, text.Line(m[1], nameLimit))
+		if m := plugin.pattern.FindStringSubmatch(message); m != nil {
+			return fmt.Sprintf(plugin.format, text.Line(m[1], nameLimit))
 		}
 	}
 	return ""
@@ -294,11 +306,11 @@ func forbidden(cause Cause, s metav1.Status) Cause {
 	default:
 		return cause.as(Denied, "denied by admission")
 	}
-	return cause.as(Forbidden, "may not %s %s", cause.verb, cause.resource)
+	return cause.as(Forbidden, "not allowed to %s %s (RBAC)", cause.verb, cause.resource)
 }
 
-// notFound tells what is missing. An apply creates what is not there, so it is never the object itself: it may be the namespace, the kind,
-// or something that the object refers to, such as the role of a binding.
+// notFound returns the cause with what is missing. An apply creates a missing object, so the object itself is never
+// the cause. It is the namespace, the kind, or an object that is referenced, such as the role of a binding.
 func notFound(cause Cause, s metav1.Status) Cause {
 	switch {
 	case s.Details != nil && s.Details.Kind == "namespaces" && cause.resource.Resource != "namespaces":
@@ -316,9 +328,9 @@ func invalid(cause Cause, s metav1.Status) Cause {
 		fields = append(fields, c.Field)
 	}
 	if fields = tidy(fields); len(fields) > 0 {
-		return cause.as(Invalid, "not accepted as valid: %s", some(fields))
+		return cause.as(Invalid, "rejected as invalid: %s", some(fields))
 	}
-	return cause.as(Invalid, "not accepted as valid")
+	return cause.as(Invalid, "rejected as invalid")
 }
 
 func conflict(cause Cause, s metav1.Status) Cause {
@@ -329,12 +341,12 @@ func conflict(cause Cause, s metav1.Status) Cause {
 		}
 	}
 	if fields = tidy(fields); len(fields) == 0 {
-		return cause.as(Conflict, "the object was changed by somebody else at the same time")
+		return cause.as(Conflict, "another client changed the object at the same time")
 	}
 	return cause.as(Conflict, "%s is managed by %s", some(fields), some(tidy(managers)))
 }
 
-// fieldConflict says whether an apply failed because fields are somebody else's.
+// fieldConflict reports whether an apply failed because another field manager owns fields of the object.
 func fieldConflict(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && hasCause(status.ErrStatus, metav1.CauseTypeFieldManagerConflict)
@@ -351,7 +363,7 @@ func causesOf(s metav1.Status) []metav1.StatusCause {
 	return s.Details.Causes
 }
 
-// tidy sorts a list and leaves out what is empty or there twice.
+// tidy returns the list sorted, without empty strings and duplicates.
 func tidy(list []string) []string {
 	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
 	slices.Sort(list)

@@ -44,16 +44,15 @@ func TestClassify(t *testing.T) {
 	}{
 		"rbac": {
 			err:   forbidden(`User "secret-user" cannot create resource "deployments" in API group "apps" in the namespace "secret-ns"`),
-			class: Forbidden, want: "may not create deployments.apps",
+			class: Forbidden, want: "not allowed to create deployments.apps (RBAC)",
 		},
 		"rbac with the authorizer's reason": {
-			err: forbidden(`User "u" cannot patch resource "deployments" in API group "apps" ` +
-				`in the namespace "n": RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`),
-			class: Forbidden, want: "may not patch deployments.apps",
+			err:   forbidden(`User "u" cannot patch resource "deployments" in API group "apps" in the namespace "n": RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`),
+			class: Forbidden, want: "not allowed to patch deployments.apps (RBAC)",
 		},
 		"escalation": {
 			err: forbidden(`user "u" (groups=["g"]) is attempting to grant RBAC permissions not currently held:`), kind: bindings,
-			class: Forbidden, want: "may not bind rolebindings.rbac.authorization.k8s.io",
+			class: Forbidden, want: "not allowed to bind rolebindings.rbac.authorization.k8s.io (RBAC)",
 		},
 		"a bound": {
 			err: &watch.LimitError{Resource: "x", Bound: "b"}, class: Oversized, want: "the API server sends too much of x: b",
@@ -80,14 +79,13 @@ func TestClassify(t *testing.T) {
 				field.Required(field.NewPath("a"), ""), field.Required(field.NewPath("b"), ""),
 				field.Required(field.NewPath("c"), ""), field.Required(field.NewPath("a"), "again"),
 			}),
-			class: Invalid, want: "not accepted as valid: a, b, c and 1 more", detail: "secret-value",
+			class: Invalid, want: "rejected as invalid: a, b, c and 1 more", detail: "secret-value",
 		},
 		"unknown field": {
-			err: apierrors.NewInternalError(errors.New("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): " +
-				".spec.what: field not declared in schema")),
-			class: Invalid, want: "not accepted as valid", detail: ".spec.what",
+			err:   apierrors.NewInternalError(errors.New("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec.what: field not declared in schema")),
+			class: Invalid, want: "rejected as invalid", detail: ".spec.what",
 		},
-		"too large": {err: apierrors.NewRequestEntityTooLargeError("limit is 3145728"), class: Invalid, want: "not accepted as valid"},
+		"too large": {err: apierrors.NewRequestEntityTooLargeError("limit is 3145728"), class: Invalid, want: "rejected as invalid"},
 		"conflict": {
 			err: apierrors.NewApplyConflict([]metav1.StatusCause{
 				{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.b",
@@ -98,7 +96,7 @@ func TestClassify(t *testing.T) {
 		},
 		"written at the same time": {
 			err:   apierrors.NewConflict(gr, "secret-name", errors.New("the object has been modified")),
-			class: Conflict, want: "the object was changed by somebody else at the same time",
+			class: Conflict, want: "another client changed the object at the same time",
 		},
 		"webhook denies": {
 			err: &apierrors.StatusError{
@@ -118,42 +116,24 @@ func TestClassify(t *testing.T) {
 			}),
 			class: Denied, want: "denied by the admission policy guard",
 		},
-		"busy": {
-			err:   apierrors.NewTooManyRequests("no", 1),
-			class: Unreachable, want: "the API server cannot be reached: it answered 429 too many requests",
-		},
+		"busy": {err: apierrors.NewTooManyRequests("no", 1), class: Unreachable, want: "the API server is unavailable: it answered 429 too many requests"},
 		"etcd is gone": {
 			err:   apierrors.NewInternalError(errors.New("etcdserver: leader changed at secret-host")),
-			class: Unreachable, want: "the API server cannot be reached: it answered 500 internal server error",
+			class: Unreachable, want: "the API server is unavailable: it answered 500 internal server error",
 		},
 		"refused": {
 			err:   get(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}),
 			class: Unreachable, want: "the API server cannot be reached: connection refused", detail: "secret-host",
 		},
-		"reset": {
-			err:   get(&net.OpError{Op: "read", Err: syscall.ECONNRESET}),
-			class: Unreachable, want: "the API server cannot be reached: connection closed",
-		},
-		"cut off": {
-			err:   fmt.Errorf("reading: %w", io.ErrUnexpectedEOF),
-			class: Unreachable, want: "the API server cannot be reached: connection closed",
-		},
-		"slow": {err: get(context.DeadlineExceeded), class: Unreachable, want: "the API server cannot be reached: timed out"},
-		"unknown name": {
-			err:   get(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "secret-host"}}),
-			class: Unreachable, want: "the API server cannot be reached: its name does not resolve",
-		},
-		"untrusted": {
-			err:   get(&tls.CertificateVerificationError{Err: errors.New("x509: secret-host")}),
-			class: Unreachable, want: "the API server cannot be reached: its certificate is not trusted",
-		},
-		"other network": {
-			err:   get(errors.New("http2: client connection lost")),
-			class: Unreachable, want: "the API server cannot be reached: no connection",
-		},
-		"cancelled":    {err: get(context.Canceled), class: Cancelled, want: "stopped before there was an answer"},
-		"other status": {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
-		"other":        {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
+		"reset":         {err: get(&net.OpError{Op: "read", Err: syscall.ECONNRESET}), class: Unreachable, want: "the API server cannot be reached: connection closed"},
+		"cut off":       {err: fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), class: Unreachable, want: "the API server cannot be reached: connection closed"},
+		"slow":          {err: get(context.DeadlineExceeded), class: Unreachable, want: "the API server cannot be reached: timed out"},
+		"unknown name":  {err: get(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "secret-host"}}), class: Unreachable, want: "the API server cannot be reached: its host name does not resolve"},
+		"untrusted":     {err: get(&tls.CertificateVerificationError{Err: errors.New("x509: secret-host")}), class: Unreachable, want: "the API server cannot be reached: its certificate is not trusted"},
+		"other network": {err: get(errors.New("http2: client connection lost")), class: Unreachable, want: "the API server cannot be reached: no connection"},
+		"cancelled":     {err: get(context.Canceled), class: Cancelled, want: "cancelled before the API server answered"},
+		"other status":  {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
+		"other":         {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,17 +28,17 @@ func TestForeignObjects(t *testing.T) {
 		"same name, other content": {
 			theirs:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: theirs}}`,
 			ours:     `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours}}`,
-			conflict: "an object of this name exists and is managed by somebody",
+			conflict: "an object of this name already exists and is managed by somebody",
 		},
 		"same name, nothing in common": {
 			theirs:   `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, secrets: [{name: theirs}]}`,
 			ours:     `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, automountServiceAccountToken: false}`,
-			conflict: "an object of this name exists and is managed by somebody",
+			conflict: "an object of this name already exists and is managed by somebody",
 		},
 		"same name, no fields": {
 			theirs:   `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`,
 			ours:     `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`,
-			conflict: "an object of this name exists",
+			conflict: "an object of this name already exists",
 		},
 		"shared kind, nothing in common": {
 			theirs: `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {theirs: theirs}}}`,
@@ -120,14 +120,13 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	if len(failures) != 1 || failures[0].ID() != apply.IDs(objs)[secret] {
 		t.Fatalf("failures = %v, want the Secret", failures)
 	}
-	if got := failures[0].Cause(); got.Class() != apply.Forbidden || got.String() != "may not get secrets" {
+	if got := failures[0].Cause(); got.Class() != apply.Forbidden || got.String() != "not allowed to get secrets (RBAC)" {
 		t.Errorf("cause = %s %q, want Forbidden, with verb and resource", got.Class(), got)
 	}
 
 	w.Eventually(c.WatchProblems).ShouldNot(gomega.BeEmpty())
 	problem := c.WatchProblems()[0]
-	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" ||
-		problem.Cause.String() != "may not list secrets" || problem.Err() == nil {
+	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" || problem.Cause.String() != "not allowed to list secrets (RBAC)" || problem.Err() == nil {
 		t.Errorf("watch problems = %+v, want that secrets may not be listed", c.WatchProblems())
 	}
 	if c.Synced() {
@@ -175,7 +174,7 @@ func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
 	w.limit("secrets", "get", "list", "create", "patch")
 	c := w.started()
 	w.Eventually(c.WatchProblems).Should(gomega.HaveLen(1))
-	if got := c.WatchProblems()[0].Cause; got.String() != "may not watch secrets" {
+	if got := c.WatchProblems()[0].Cause; got.String() != "not allowed to watch secrets (RBAC)" {
 		t.Errorf("the problem is %q, want that secrets may not be watched", got)
 	}
 }

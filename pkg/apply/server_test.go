@@ -32,7 +32,7 @@ func TestRealCauses(t *testing.T) {
 	}{
 		"invalid": {
 			object: `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NS}, spec: {ports: [{port: 99999, targetPort: 1}]}}`,
-			class:  apply.Invalid, want: "not accepted as valid: spec.ports[0].port",
+			class:  apply.Invalid, want: "rejected as invalid: spec.ports[0].port",
 		},
 		"immutable": {
 			prepare: func(w *world) {
@@ -42,11 +42,11 @@ func TestRealCauses(t *testing.T) {
 				}
 			},
 			object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, immutable: true, data: {a: c}}`,
-			class:  apply.Invalid, want: "not accepted as valid: data",
+			class:  apply.Invalid, want: "rejected as invalid: data",
 		},
 		"unknown field": {
 			object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, what: {}}`,
-			class:  apply.Invalid, want: "not accepted as valid",
+			class:  apply.Invalid, want: "rejected as invalid",
 		},
 		"namespace missing": {
 			object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS-absent}}`,
@@ -99,14 +99,13 @@ func TestRealCauses(t *testing.T) {
 		},
 		"role beyond our own permissions": {
 			prepare: func(w *world) { w.limit("nothing") },
-			object: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, ` +
-				`rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
-			class: apply.Forbidden, want: "may not escalate roles.rbac.authorization.k8s.io",
+			object:  `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
+			class:   apply.Forbidden, want: "not allowed to escalate roles.rbac.authorization.k8s.io (RBAC)",
 		},
 		"no permission to create": {
 			prepare: func(w *world) { w.limit("configmaps", "get", "patch") },
 			object:  configMap,
-			class:   apply.Forbidden, want: "may not create configmaps",
+			class:   apply.Forbidden, want: "not allowed to create configmaps (RBAC)",
 		},
 	}
 	for name, test := range tests {
@@ -146,18 +145,9 @@ func TestNoAnswer(t *testing.T) {
 		class  apply.ErrorClass
 		want   string
 	}{
-		"nobody listens": {
-			func(c *rest.Config) { c.Host = "https://127.0.0.1:1" },
-			apply.Unreachable, "the API server cannot be reached: connection refused",
-		},
-		"no such name": {
-			func(c *rest.Config) { c.Host = "https://secret-host.invalid" },
-			apply.Unreachable, "the API server cannot be reached: its name does not resolve",
-		},
-		"not trusted": {
-			func(c *rest.Config) { c.CAData = nil },
-			apply.Unreachable, "the API server cannot be reached: its certificate is not trusted",
-		},
+		"nobody listens": {func(c *rest.Config) { c.Host = "https://127.0.0.1:1" }, apply.Unreachable, "the API server cannot be reached: connection refused"},
+		"no such name":   {func(c *rest.Config) { c.Host = "https://secret-host.invalid" }, apply.Unreachable, "the API server cannot be reached: its host name does not resolve"},
+		"not trusted":    {func(c *rest.Config) { c.CAData = nil }, apply.Unreachable, "the API server cannot be reached: its certificate is not trusted"},
 		"expired token": {
 			func(c *rest.Config) { c.CertData, c.KeyData, c.BearerToken = nil, nil, "expired" },
 			apply.Unauthorized, "the API server does not accept the credentials",

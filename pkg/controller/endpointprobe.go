@@ -53,8 +53,8 @@ type endpointProbe struct {
 	target probeTarget
 	known  status.EndpointProbe
 	// answer is what the handshake under way ends with; nil: there is none.
-	answer chan probeResult
-	done   bool
+	answer   chan probeResult
+	done     bool
 	failures throttle.Backoff
 }
 

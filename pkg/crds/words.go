@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CRD is one CRD with what is known, what was decided, and what we would put there.
+// CRD is one CRD with its observed facts, the decision about it, and what hypergate would install.
 type CRD struct {
 	Name string
 	Fact
@@ -14,84 +14,90 @@ type CRD struct {
 	Wanted Wanted
 }
 
-// Explain is the decision in words, for people; it names what it is about, but not the CRD.
+// Explain returns the reason of the decision as a sentence for people. The sentence does not name the CRD.
 func (c CRD) Explain() string {
 	reason := c.words().reason
 	if reason == "" {
 		reason = string(c.Reason)
 	}
 	if c.Definition.State == Rejected {
-		reason += "; it is not served: " + c.Definition.Why
+		reason += "; the API server does not serve it: " + c.Definition.Why
 	}
 	if c.Definition.Converts == ConvertsByWebhook {
-		reason += "; a webhook converts its objects, and where that does not answer, none can be read"
+		reason += "; a webhook converts its objects, which cannot be read while the webhook does not answer"
 	}
 	return reason
 }
 
-// NextStep is what a person can do about it, as a command where there is one; empty when there is nothing to do.
+// NextStep returns what an administrator can do, as a command where there is one. It returns an empty string if no
+// action is required.
 func (c CRD) NextStep() string {
 	step := c.words().nextStep
 	if step == "" && c.Definition.State == Rejected {
-		step = "take the names that it shares from the other CRD: kubectl get crd " + c.Name + " -o yaml, at status.conditions"
+		step = "resolve the name conflict with the other CRD, which status.conditions shows: kubectl get crd " + c.Name + " -o yaml"
 	}
 	return step
 }
 
-// whoNames is what names the objects that use fields.
-func (c CRD) whoNames() string {
+// listCommand returns the command that lists the objects that use fields which hypergate's CRD does not have.
+func (c CRD) listCommand() string {
 	if c.Owner.Kind == Ours {
-		return "hypergate crds names them"
+		return "hypergate crds"
 	}
-	return "hypergate crds --dry-run adopt names them"
+	return "hypergate crds --dry-run adopt"
 }
 
-// words are a decision for people.
+// words are the reason of a decision and the next step, for people.
 type words struct{ reason, nextStep string }
 
 func (c CRD) words() words {
+	owner, difference := c.Owner.String(), c.Difference.String()
 	return map[Reason]words{
-		IsAbsent:             {reason: "not installed"},
-		IsOurs:               {reason: "managed by hypergate"},
-		IsDeleted:            {reason: "being deleted, and installed anew when it is gone"},
-		HasConsent:           {reason: "taken over from " + c.Owner.String() + ", with consent"},
-		HasNoOwner:           {reason: "taken over from " + c.Owner.String()},
-		IsIdentical:          {reason: "installed by " + c.Owner.String() + ", and the same"},
-		IsOLMs:               {reason: "managed by " + c.Owner.String()},
-		IsReleased:           {reason: "left alone, as its annotation " + ManageAnnotation + " says"},
-		IsUnmanaged:          {reason: "left alone in mode " + string(Unmanaged)},
-		IsUnread:             {reason: "left alone until it was read"},
-		LooksForUse:          {reason: "left alone until it is known whether an object uses " + few(c.Difference.Lost)},
-		IsUnknown:            {"left alone: it could not be found out " + c.Owner.Name, c.findOwner()},
-		HasInvalidAnnotation: {"left alone, because its annotation " + ManageAnnotation + " says neither true nor false", c.annotate("true") + " (or =false)"},
-		IsUnreadable: {
-			"left alone, because it cannot be read: " + c.Why, "kubectl get crd " + c.Name + " -o yaml",
+		IsAbsent:     {reason: "not installed"},
+		IsOurs:       {reason: "managed by hypergate"},
+		IsDeleted:    {reason: "being deleted; hypergate installs it again when it is gone"},
+		HasConsent:   {reason: "taken over from " + owner + ", with consent"},
+		HasNoOwner:   {reason: "taken over from " + owner},
+		IsIdentical:  {reason: "installed by " + owner + ", with the same content as hypergate's"},
+		IsOLMs:       {reason: "managed by " + owner},
+		IsReleased:   {reason: "left unchanged, because its annotation " + ManageAnnotation + " is false"},
+		IsUnmanaged:  {reason: "not managed in mode " + string(Unmanaged)},
+		IsUnread:     {reason: "left unchanged until it has been read"},
+		LooksForUse:  {reason: "left unchanged until it is known whether objects use " + few(c.Difference.Lost)},
+		IsUnknown:    {"left unchanged, because it is unknown " + c.Owner.Name, c.findOwner()},
+		IsUnreadable: {"left unchanged, because it cannot be read: " + c.Why, "kubectl get crd " + c.Name + " -o yaml"},
+		HasInvalidAnnotation: {
+			"left unchanged, because its annotation " + ManageAnnotation + " is neither true nor false",
+			c.annotate("true") + " (or =false)",
 		},
 		NeedsConsent: {
-			"installed by " + c.Owner.String() + ", and another one: " + c.Difference.String(), c.annotate("true"),
+			"installed by " + owner + ", and differs from hypergate's, so that a takeover needs consent: " + difference,
+			c.annotate("true"),
 		},
 		WouldDowngrade: {
-			fmt.Sprintf("it claims to be %s, which is newer than %s: %s", c.Metadata.Version, c.Wanted.Version, c.Difference.String()), c.stayWithIt(),
+			fmt.Sprintf("it claims version %s, which is newer than hypergate's %s: %s", c.Metadata.Version, c.Wanted.Version, difference),
+			c.keepIt(),
 		},
 		MightDowngrade: {
-			"it may be a newer one, and " + c.claim() + ": " + c.Difference.String(),
-			fmt.Sprintf("if it is an older one, say so: kubectl annotate --overwrite crd %s %s=<version>; %s", c.Name, versionAnnotation(c.Name), c.stayWithIt()),
+			"it can be newer than hypergate's, because it " + c.claim() + ": " + difference,
+			fmt.Sprintf("if it is older, set its version: kubectl annotate --overwrite crd %s %s=<version>; %s",
+				c.Name, versionAnnotation(c.Name), c.keepIt()),
 		},
 		IsExperimental: {
-			"the " + c.Metadata.Channel + " channel was installed over ours: " + c.Difference.String(),
-			"to go back to the " + c.Wanted.Channel + " channel: " + c.annotate("true") + "; " + c.stayWithIt(),
+			"the " + c.Metadata.Channel + " channel was installed over hypergate's CRD: " + difference,
+			"to return to the " + c.Wanted.Channel + " channel: " + c.annotate("true") + "; " + c.keepIt(),
 		},
 		IsIncompatible: {
-			"the API server would refuse ours: " + strings.Join(c.Difference.Fixed, "; "),
-			"if nobody needs it, delete it with all of its objects, and hypergate installs its own; " + c.stayWithIt(),
+			"the API server would reject an update to hypergate's: " + strings.Join(c.Difference.Fixed, "; "),
+			"if it is not needed, delete it with all of its objects, and hypergate installs its own; " + c.keepIt(),
 		},
 		WouldLoseVersions: {
-			"objects may be stored in versions that ours does not have: " + strings.Join(c.Difference.Unkept, ", "),
-			"migrate the stored objects, and take those versions out of status.storedVersions",
+			"objects can be stored in versions that hypergate's does not have: " + strings.Join(c.Difference.Unkept, ", "),
+			"migrate the stored objects, and remove those versions from status.storedVersions",
 		},
 		WouldLoseFields: {
-			"objects use fields that ours does not have: " + few(c.Difference.Lost),
-			"take those fields out of the objects (" + c.whoNames() + ")",
+			"objects use fields that hypergate's does not have: " + few(c.Difference.Lost),
+			"remove those fields from the objects (" + c.listCommand() + " lists them)",
 		},
 	}[c.Reason]
 }
@@ -100,9 +106,9 @@ func (c CRD) annotate(consent string) string {
 	return "kubectl annotate --overwrite crd " + c.Name + " " + ManageAnnotation + "=" + consent
 }
 
-func (c CRD) stayWithIt() string { return "to stay with it: " + c.annotate("false") }
+func (c CRD) keepIt() string { return "to keep it as it is: " + c.annotate("false") }
 
-// claim is what it says of its version, where that cannot be compared.
+// claim returns what the CRD says about its version, if that cannot be compared.
 func (c CRD) claim() string {
 	if c.Metadata.Version == "" {
 		return "claims no version"
@@ -110,24 +116,24 @@ func (c CRD) claim() string {
 	return fmt.Sprintf("claims the version %q", c.Metadata.Version)
 }
 
-// findOwner is how the owner can be found out.
+// findOwner returns how the owner of the CRD can be determined.
 func (c CRD) findOwner() string {
 	if c.Metadata.OLM == Nameless {
-		return "if none of OLM's operators needs it any more: kubectl label crd " + c.Name + " " + olmManaged + "-"
+		return "if no OLM operator needs it any more: kubectl label crd " + c.Name + " " + olmManaged + "-"
 	}
-	return "let hypergate list OLM's Subscriptions, InstallPlans and ClusterServiceVersions"
+	return "allow hypergate to list OLM's Subscriptions, InstallPlans and ClusterServiceVersions"
 }
 
 // fewFields is how many fields a text names.
 const fewFields = 3
 
-// String is a difference in words: how many fields, and the first of them.
+// String returns the difference as a sentence: the first fields of each kind, and how many more there are.
 func (d Difference) String() string {
 	var parts []string
 	for _, part := range []struct {
 		what   string
 		fields []Field
-	}{{"has, and ours not: ", d.Lost}, {"lacks: ", d.Gained}, {"has with other rules: ", d.Changed}} {
+	}{{"also has: ", d.Lost}, {"lacks: ", d.Gained}, {"has other rules for: ", d.Changed}} {
 		if len(part.fields) > 0 {
 			parts = append(parts, part.what+few(part.fields))
 		}
@@ -136,7 +142,7 @@ func (d Difference) String() string {
 		parts = append(parts, "differs in "+strings.Join(d.Other, " and in "))
 	}
 	if len(d.Unkept) > 0 {
-		parts = append(parts, "may store objects in "+strings.Join(d.Unkept, ", "))
+		parts = append(parts, "can have objects stored in "+strings.Join(d.Unkept, ", "))
 	}
 	all := slices.Clone(d.Fixed)
 	if len(parts) > 0 {
@@ -148,7 +154,7 @@ func (d Difference) String() string {
 	return strings.Join(all, "; ")
 }
 
-// few names the first fields.
+// few returns the first fields as a list, and how many more there are.
 func few(fields []Field) string {
 	var names []string
 	for _, f := range fields[:min(len(fields), fewFields)] {

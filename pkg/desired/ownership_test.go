@@ -74,7 +74,7 @@ func TestHolders(t *testing.T) {
 	if desired.Holders(cfg, moved)[0] != named[0] {
 		t.Error("a hosted cluster that is moved is another installation")
 	}
-	if none := (desired.ManagementObservation{}).Holders(cfg); len(none) != 0 {
+	if none := desired.Holders(cfg, desired.ManagementObservation{}); len(none) != 0 {
 		t.Errorf("an unknown namespace holds claims as %v", none)
 	}
 	other := cfg
@@ -83,7 +83,7 @@ func TestHolders(t *testing.T) {
 		t.Error("two revisions are one installation")
 	}
 	standalone := config(desired.TopologyStandalone)
-	if got := hostedWithID("a-cluster").Holders(standalone); len(got) != 1 {
+	if got := desired.Holders(standalone, hostedWithID("a-cluster")); len(got) != 1 {
 		t.Errorf("standalone there is no hosted cluster, and yet %v", got)
 	}
 }

@@ -164,7 +164,7 @@ func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
 			out = append(out, p.GVK.Kind+": "+p.Cause.String())
 		}
 		return out
-	}).Should(gomega.ContainElements("Deployment: may not list deployments.apps", "Istio: may not list istios.sailoperator.io"))
+	}).Should(gomega.ContainElements("Deployment: not allowed to list deployments.apps (RBAC)", "Istio: not allowed to list istios.sailoperator.io (RBAC)"))
 }
 
 func TestWhoElseWroteACondition(t *testing.T) {

@@ -87,10 +87,9 @@ func TestAModeThatCannotBeRead(t *testing.T) {
 		f := start(t, prepare(forbidden("ingresses.operator.openshift.io")))
 		f.Expect(f.observed().Mode).To(gomega.BeEmpty())
 		f.Expect(f.guest.Check()).To(gomega.MatchError(gomega.ContainSubstring("watching ingresses: ")))
-		cause := func(p apply.WatchProblem) string { return p.Cause.String() }
 		f.Expect(f.guest.WatchProblems()).To(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "Ingress"),
-			gomega.WithTransform(cause, gomega.Equal("may not list ingresses.operator.openshift.io")))))
+			gomega.WithTransform(func(p apply.WatchProblem) string { return p.Cause.String() }, gomega.Equal("not allowed to list ingresses.operator.openshift.io (RBAC)")))))
 		f.api.Put(theModes, modeObject("{gatewayAPI: {managementMode: Unmanaged}}"))
 		f.api.Fail(theModes, nil)
 		f.Eventually(func() crds.Mode { return f.observed().Mode }).Should(gomega.Equal(crds.Unmanaged))

@@ -68,7 +68,7 @@ func TestWhoStandsBehindALabel(t *testing.T) {
 		},
 		"one kind may not be listed": {
 			func(api *fakeapi.Server) { api.Fail(thePlans, forbidden("installplans.operators.coreos.com")) },
-			"unknown: whether OLM's mesh.operators is installed: may not list installplans.operators.coreos.com",
+			"unknown: whether OLM's mesh.operators is installed: not allowed to list installplans.operators.coreos.com (RBAC)",
 		},
 		"one kind may not be listed, another shows an owner": {func(api *fakeapi.Server) {
 			api.Fail(theSubscriptions, forbidden("subscriptions.operators.coreos.com"))

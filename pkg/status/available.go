@@ -7,18 +7,21 @@ import (
 )
 
 func (r Result) available() metav1.Condition {
-	unseen, isUnseen := r.observationProblem()
+	observation, isUnobserved := r.observationProblem()
 	switch {
 	case r.disabled():
-		return isTrue(ReasonIngressDisabled, "the guest does without the capability "+desired.IngressCapability+r.cleared(", so that nothing is installed"))
-	case isUnseen && r.Istiod == desired.Available:
-		return isUnknown(unseen.reason, r.serves()+", but whether it is of use is not known: "+unseen.text)
-	case isUnseen:
-		return isUnknown(unseen.reason, unseen.text)
+		const text = "the guest's capability " + desired.IngressCapability + " is disabled"
+		return isTrue(ReasonIngressDisabled, text+r.removal("; nothing is installed"))
+	case isUnobserved && r.Istiod == desired.Available:
+		return isUnknown(observation.reason, r.serves()+"; its current state is unknown: "+observation.text)
+	case isUnobserved:
+		return isUnknown(observation.reason, observation.text)
 	case len(r.Classes) == 0:
-		return isTrue(ReasonNotRequested, "no GatewayClass of the guest asks for istiod"+r.cleared(""))
-	case r.leftAlone():
-		return isTrue(ReasonUnmanaged, "the guest's gateways are left to somebody else, as its management mode or --crd-management says"+r.cleared(""))
+		const text = "no GatewayClass in the guest uses hypergate's controllerName"
+		return isTrue(ReasonNotRequested, text+r.removal("; nothing is installed"))
+	case r.unmanaged():
+		return isTrue(ReasonUnmanaged, "hypergate does not manage this guest's gateways, because the management mode "+
+			"(the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"+r.removal(""))
 	case r.Istiod == desired.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.Endpoint.missing())
 	case r.Istiod == desired.Available:
@@ -28,21 +31,22 @@ func (r Result) available() metav1.Condition {
 	}
 }
 
-// cleared is how a sentence ends that says that istiod is not wanted: with gone once it is, and otherwise with what becomes of the one that is still there.
-func (r Result) cleared(gone string) string {
-	switch blind := r.GuestUnseen(); {
+// removal returns the end of a sentence that says why istiod is not wanted. It returns removed if istiod is gone, and
+// otherwise the progress of its removal.
+func (r Result) removal(removed string) string {
+	switch unobserved := r.GuestUnseen(); {
 	case r.Istiod == desired.Absent:
-		return gone
-	case r.PlanProblem != nil && !blind:
-		return "; istiod is still there, and cannot be cleared away while this lasts: " + refusalOf(r.PlanProblem).problem.text
-	case blind:
-		return "; istiod is still there, and is cleared away once it is known how things stand"
+		return removed
+	case r.PlanProblem != nil && !unobserved:
+		return "; istiod is still installed, and is removed after this is resolved: " + refusalOf(r.PlanProblem).problem.text
+	case unobserved:
+		return "; istiod is still installed, and is removed after the current state has been observed"
 	default:
-		return "; istiod is still there, and is being cleared away"
+		return "; istiod is being removed"
 	}
 }
 
-// pending is what istiod that does not serve waits for.
+// pending returns what an istiod that does not serve waits for.
 func (r Result) pending() string {
 	if problems := r.problems(); len(problems) > 0 {
 		return problems[0].text

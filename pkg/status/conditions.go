@@ -20,13 +20,14 @@ func isUnknown(reason, message string) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-func typed(conditionType string, c metav1.Condition) metav1.Condition {
+func withType(conditionType string, c metav1.Condition) metav1.Condition {
 	c.Type = conditionType
 	return c
 }
 
-// dated are conditions as they are written: a status that stays keeps its time.
-func dated(wanted, previous []metav1.Condition, now time.Time) []metav1.Condition {
+// withTransitionTimes returns the conditions as they are written: with a bounded message and a transition time. A
+// condition whose status does not change keeps its transition time.
+func withTransitionTimes(wanted, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	for i := range wanted {
 		c := &wanted[i]
 		c.Message = forMessage(c.Message)
@@ -38,7 +39,7 @@ func dated(wanted, previous []metav1.Condition, now time.Time) []metav1.Conditio
 	return wanted
 }
 
-// Undated says whether all of these conditions are there already, of whichever generation.
+// Undated reports whether previous has all wanted conditions already. It ignores times and generations.
 func Undated(previous, wanted []metav1.Condition) bool {
 	return !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
 		old := meta.FindStatusCondition(previous, w.Type)
@@ -46,8 +47,8 @@ func Undated(previous, wanted []metav1.Condition) bool {
 	})
 }
 
-// Same says whether a class already has these conditions, of this generation and none of ours beside them: one that is not wanted any more goes when
-// the others are applied without it.
+// Same reports whether a class already has the wanted conditions, with their generation, and no other condition of
+// hypergate's. Applying the wanted conditions removes a condition of hypergate's that is not among them.
 func Same(previous, wanted []metav1.Condition) bool {
 	for _, own := range OwnTypes() {
 		old, want := meta.FindStatusCondition(previous, own), meta.FindStatusCondition(wanted, own)

@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// Reasons of CRDsReady, beside ReasonUnmanaged. See precedence.
+// Reasons of CRDsReady, in addition to ReasonUnmanaged. See precedence.
 const (
 	ReasonDeniedByAdmissionPolicy = "DeniedByAdmissionPolicy"
 	ReasonNoneExist               = "NoneExist"
@@ -24,40 +24,43 @@ const (
 	ReasonMixedOwnership          = "MixedOwnership"
 )
 
-// crdState is how one CRD stands.
+// crdState is the state of one CRD.
 type crdState int
 
 const (
-	// denied: our write of it was denied by admission.
+	// denied: admission denied hypergate's write.
 	denied crdState = iota
-	// blocked: it is not as it should be, and somebody must decide.
+	// blocked: its content differs from hypergate's, and a decision is needed.
 	blocked
-	// failing: our write of it failed otherwise, or is undone again and again.
+	// failing: hypergate's write failed for another reason, or another client keeps reverting it.
 	failing
 	// rejected: the API server does not serve it, because of its names.
 	rejected
-	// unclear: whose it is, or what it says, could not be found out, and it may be another one.
+	// unclear: its owner or its content could not be determined, and its content can differ from hypergate's.
 	unclear
-	// missing: it is not there, and nobody installs it.
+	// missing: it does not exist, and hypergate does not install it.
 	missing
-	// leaving: it is being deleted.
-	leaving
-	// coming: it is not served, or not read, yet.
-	coming
-	// ours, olms and others say whose a CRD is that istiod can use.
+	// deleting: it is being deleted.
+	deleting
+	// pending: it is not served yet, or has not been read yet.
+	pending
+	// ours: istiod can use it, and hypergate owns it.
 	ours
+	// olms: istiod can use it, and an installed OLM operator owns it.
 	olms
+	// others: istiod can use it, and another client owns it.
 	others
 )
 
-// precedence is the order in which a CRD decides the condition: where several CRDs stand differently, the first row that one of them is in
-// gives status and reason, and the message tells of all that are in rows before those that are usable. Two reasons are of all CRDs together:
+// precedence returns the status and reason for each state of a CRD. If CRDs have different states, the first row
+// that applies to one of them gives status and reason. The message then names all CRDs in the rows before ours, or
+// all CRDs if all are usable. Two reasons depend on all CRDs together:
 //
-//   - NoneExist (False), after denied: there is none of them.
-//   - MixedOwnership (True), last: all are usable, and not all one owner's.
+//   - NoneExist (False), after denied: none of them exists.
+//   - MixedOwnership (True), last: all are usable, and they have several owners.
 //
-// False is what somebody must act on, or what istiod cannot work without. CRDs of others that are the same as ours, and those of a live OLM,
-// are neither.
+// False means that an action is needed, or that istiod cannot work without the CRD. Neither is the case for CRDs of
+// other clients with the same content as hypergate's, and for CRDs of an installed OLM operator.
 func precedence() []metav1.Condition {
 	return []metav1.Condition{
 		denied:   isFalse(ReasonDeniedByAdmissionPolicy, ""),
@@ -66,27 +69,28 @@ func precedence() []metav1.Condition {
 		rejected: isFalse(ReasonNotReady, ""),
 		unclear:  isFalse(ReasonUnknownManagement, ""),
 		missing:  isFalse(ReasonNotReady, ""),
-		leaving:  isFalse(ReasonNotReady, ""),
-		coming:   isFalse(ReasonNotReady, ""),
+		deleting: isFalse(ReasonNotReady, ""),
+		pending:  isFalse(ReasonNotReady, ""),
 		ours:     isTrue(ReasonManaged, ""),
 		olms:     isTrue(ReasonManagedByOLM, ""),
 		others:   isTrue(ReasonUnknownManagement, ""),
 	}
 }
 
-// crdStatus is one CRD with its standing, and what there is to say of it.
+// crdStatus is one CRD with its state, and the text about it for a message.
 type crdStatus struct {
 	crds.CRD
-	standing crdState
-	text     string
+	state crdState
+	text  string
 }
 
-// Settling says that a CRD is in a state that mostly ends by itself in a moment: it was just installed, or has not been read yet.
+// Settling reports whether a CRD is in a state that usually ends soon without an action: it was just installed, or
+// has not been read yet.
 func (r Result) Settling() bool {
-	return slices.ContainsFunc(r.crdStatuses(), func(s crdStatus) bool { return s.standing == coming || s.standing == unclear })
+	return slices.ContainsFunc(r.crdStatuses(), func(s crdStatus) bool { return s.state == pending || s.state == unclear })
 }
 
-// crdStatuses are all CRDs, in the order of precedence and then by name.
+// crdStatuses returns the status of all CRDs, in the order of precedence and then by name.
 func (r Result) crdStatuses() []crdStatus {
 	written := map[string]apply.Outcome{}
 	for _, outcome := range r.Guest.Outcomes() {
@@ -101,20 +105,20 @@ func (r Result) crdStatuses() []crdStatus {
 			outcome = apply.Skipped(outcome.ID())
 		}
 		s := crdStatus{CRD: crd}
-		s.standing, s.text = crdStateOf(crd, outcome)
+		s.state, s.text = crdStateOf(crd, outcome)
 		out = append(out, s)
 	}
-	slices.SortStableFunc(out, func(a, b crdStatus) int { return cmp.Compare(a.standing, b.standing) })
+	slices.SortStableFunc(out, func(a, b crdStatus) int { return cmp.Compare(a.state, b.state) })
 	return out
 }
 
-// crdStateOf is how a CRD stands, with what became of writing it, and what there is to say of it.
+// crdStateOf returns the state of a CRD and the text about it. outcome is the outcome of writing it.
 func crdStateOf(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 	switch {
 	case crd.Verdict == crds.Blocked:
-		return blocked, advice(crd)
+		return blocked, explained(crd)
 	case crd.Verdict == crds.Wait:
-		return leaving, plain(crd.Explain())
+		return deleting, plain(crd.Explain())
 	case crd.Verdict.Writes():
 		return crdStateOfWritten(crd, outcome)
 	default:
@@ -122,7 +126,7 @@ func crdStateOf(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 	}
 }
 
-// crdStateOfLeft is the standing of a CRD that is left alone.
+// crdStateOfLeft returns the state of a CRD that hypergate leaves unchanged.
 func crdStateOfLeft(crd crds.CRD) (crdState, string) {
 	switch {
 	case crd.Owner.Kind == crds.Unowned:
@@ -130,18 +134,18 @@ func crdStateOfLeft(crd crds.CRD) (crdState, string) {
 	case crd.Content == crds.Read && crd.Definition.State != crds.Established:
 		return unserved(crd)
 	case crd.Reason == crds.IsUnread || crd.Reason == crds.LooksForUse:
-		return coming, plain(crd.Explain())
+		return pending, plain(crd.Explain())
 	case crd.Verdict == crds.Undetermined && !crd.Same():
-		return unclear, advice(crd)
+		return unclear, explained(crd)
 	case crd.Owner.Kind == crds.LiveOLM:
-		return olms, plain(crd.Explain()) + otherwise(crd)
+		return olms, plain(crd.Explain()) + differing(crd)
 	default:
-		return others, plain(crd.Explain()) + otherwise(crd)
+		return others, plain(crd.Explain()) + differing(crd)
 	}
 }
 
-// crdStateOfWritten is the standing of a CRD that was to be written. One that was written a moment ago and has not been read since is as we
-// wrote it.
+// crdStateOfWritten returns the state of a CRD that hypergate writes. If it was not read since the last write, its
+// content is what hypergate wrote.
 func crdStateOfWritten(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 	switch outcome.Verdict() {
 	case apply.VerdictApplied, apply.VerdictUnchanged:
@@ -151,55 +155,58 @@ func crdStateOfWritten(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 		return ours, "managed by hypergate"
 	case apply.VerdictFailed:
 		if outcome.Cause().Class() == apply.Denied {
-			return denied, plain(outcome.Cause().String()) + said(outcome.Cause())
+			return denied, plain(outcome.Cause().String()) + serverAnswer(outcome.Cause())
 		}
-		return failing, "it could not be written: " + plain(outcome.Cause().String())
+		return failing, "cannot be written: " + plain(outcome.Cause().String())
 	case apply.VerdictRateLimited:
-		return failing, rivals(crd, outcome)
-	default: // it waits, or was not tried yet
-		return coming, "not installed yet"
+		return failing, reverted(crd, outcome)
+	default: // the write waits, or was not tried yet
+		return pending, "not installed yet"
 	}
 }
 
-// unserved is the standing of a CRD that the API server does not serve.
+// unserved returns the state of a CRD that the API server does not serve.
 func unserved(crd crds.CRD) (crdState, string) {
 	if crd.Definition.State == crds.Rejected {
-		return rejected, "the API server does not accept its names: " + quoted(crd.Definition.Why, longestQuote)
+		return rejected, "the API server rejects its names: " + quoted(crd.Definition.Why, longestQuote)
 	}
-	return coming, "the API server does not serve it yet"
+	return pending, "the API server does not serve it yet"
 }
 
-// advice is what was decided, and what a person can do about it.
-func advice(crd crds.CRD) string {
+// explained returns the reason of the decision about a CRD, and the next step.
+func explained(crd crds.CRD) string {
 	if next := crd.NextStep(); next != "" {
 		return plain(crd.Explain()) + nextStep(plain(next))
 	}
 	return plain(crd.Explain())
 }
 
-// otherwise says that a CRD that is left alone is another one.
-func otherwise(crd crds.CRD) string {
+// differing returns how a CRD that is left unchanged differs from hypergate's. It returns an empty string if it does
+// not.
+func differing(crd crds.CRD) string {
 	if crd.Content != crds.Read || crd.Same() {
 		return ""
 	}
-	return " (another one than ours: " + plain(crd.Difference.String()) + ")"
+	return " (differs from hypergate's: " + plain(crd.Difference.String()) + ")"
 }
 
-// rivals names who else writes what we write: the list of versions is one field, and whoever changes anything of a schema owns all of it.
-func rivals(crd crds.CRD, outcome apply.Outcome) string {
+// reverted returns which client keeps reverting a CRD. The list of versions is one field: a client that changes any
+// part of a schema owns the whole list.
+func reverted(crd crds.CRD, outcome apply.Outcome) string {
 	if outcome.OtherManager() != "" {
-		return plain(outcome.OtherManager()) + undone
+		return plain(outcome.OtherManager()) + keepsReverting
 	}
-	who := slices.DeleteFunc(slices.Clone(crd.Metadata.Writers), func(name string) bool { return name == desired.FieldManager })
-	by := "somebody"
-	if len(who) > 0 {
-		by = strings.Join(who[:min(len(who), fewFailures)], ", ")
+	writers := slices.DeleteFunc(slices.Clone(crd.Metadata.Writers), func(name string) bool { return name == desired.FieldManager })
+	client := anotherClient
+	if len(writers) > 0 {
+		client = strings.Join(writers[:min(len(writers), maxListed)], ", ")
 	}
-	return plain(by) + " (spec.versions)" + undone
+	return plain(client) + " (spec.versions)" + keepsReverting
 }
 
-// said is what the API server answered, or an admission of somebody's.
-func said(cause apply.Cause) string {
+// serverAnswer returns what the API server, or an admission webhook or policy, answered. It is quoted and in
+// parentheses.
+func serverAnswer(cause apply.Cause) string {
 	if cause.Detail() == "" {
 		return ""
 	}
@@ -207,16 +214,16 @@ func said(cause apply.Cause) string {
 }
 
 func (r Result) crdsReady() metav1.Condition {
-	stands := r.crdStatuses()
-	if r.PlanProblem != nil || len(stands) == 0 {
-		return isUnknown(ReasonNotReady, "nothing is planned")
+	statuses := r.crdStatuses()
+	if r.PlanProblem != nil || len(statuses) == 0 {
+		return isUnknown(ReasonNotReady, noPlan)
 	}
-	c := precedence()[stands[0].standing]
-	c.Message = aboutCRD(stands)
-	switch first, last := stands[0].standing, stands[len(stands)-1].standing; {
-	case noneExists(stands) && first != denied:
-		c.Reason, c.Message = ReasonNoneExist, "there is none of the CRDs: "+c.Message
-	case r.leftAlone():
+	c := precedence()[statuses[0].state]
+	c.Message = aboutCRDs(statuses)
+	switch first, last := statuses[0].state, statuses[len(statuses)-1].state; {
+	case noneExists(statuses) && first != denied:
+		c.Reason, c.Message = ReasonNoneExist, "none of the CRDs exists: "+c.Message
+	case r.unmanaged():
 		c.Reason = ReasonUnmanaged
 	case first >= ours && first != last:
 		c.Reason = ReasonMixedOwnership
@@ -226,17 +233,18 @@ func (r Result) crdsReady() metav1.Condition {
 	return c
 }
 
-// noneExists says that there is no CRD, and that none was installed.
-func noneExists(stands []crdStatus) bool {
-	return !slices.ContainsFunc(stands, func(s crdStatus) bool { return s.Owner.Kind != crds.Unowned || s.standing >= ours })
+// noneExists reports whether no CRD exists and none was installed.
+func noneExists(statuses []crdStatus) bool {
+	return !slices.ContainsFunc(statuses, func(s crdStatus) bool { return s.Owner.Kind != crds.Unowned || s.state >= ours })
 }
 
-// aboutCRD tells of what is not usable, or, where all is, whose it is. CRDs of which there is the same to say are told of together.
-func aboutCRD(stands []crdStatus) string {
+// aboutCRDs returns the text about the CRDs that are not usable or, if all are usable, about all of them. CRDs with
+// the same text are listed together.
+func aboutCRDs(statuses []crdStatus) string {
 	var texts []string
 	names := map[string][]string{}
-	for _, s := range stands {
-		if s.standing >= ours && stands[0].standing < ours {
+	for _, s := range statuses {
+		if s.state >= ours && statuses[0].state < ours {
 			break
 		}
 		if names[s.text] == nil {

@@ -176,7 +176,7 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonManagedByOLM,
-				filters + ": " + about(filters, another(olm())) + " (another one than ours: " + another(olm()).Difference.String() + ")",
+				filters + ": " + about(filters, another(olm())) + " (differs from hypergate's: " + another(olm()).Difference.String() + ")",
 			},
 		},
 		"somebody else's, and the same": {
@@ -197,7 +197,7 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonUnknownManagement,
-				gateways + ": " + about(gateways, released(another(own()))) + " (another one than ours: " + another(own()).Difference.String() + ")",
+				gateways + ": " + about(gateways, released(another(own()))) + " (differs from hypergate's: " + another(own()).Difference.String() + ")",
 			},
 		},
 		"mixed": {
@@ -239,12 +239,12 @@ func TestCRDsReady(t *testing.T) {
 		"its names are another's": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Rejected, `"httproutes" is already in use`)},
 			nil,
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + `: the API server does not accept its names: "'httproutes' is already in use"`},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + `: the API server rejects its names: "'httproutes' is already in use"`},
 		},
 		"somebody else's, and its names are another's": {
 			map[string]crds.Fact{routes: unserved(theirs(), crds.Rejected, "taken")},
 			nil,
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server does not accept its names: \"taken\""},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server rejects its names: \"taken\""},
 		},
 		"not served yet": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Installing, "")},
@@ -269,33 +269,33 @@ func TestCRDsReady(t *testing.T) {
 					"' is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team\")",
 			},
 		},
-		"managed by somebody else": {
+		"managed by another client": {
 			map[string]crds.Fact{routes: own()},
 			[]apply.Outcome{crdFailed(routes, crdConflict())},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": it could not be written: .spec.versions is managed by argocd"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: .spec.versions is managed by argocd"},
 		},
 		"undone again and again by one who is seen": {
 			map[string]crds.Fact{routes: ownUnread()},
 			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second).By("helm (spec.names.shortNames)")},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) changes it again and again, so that it is put right once in a while only"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) keeps reverting it, so hypergate restores it at a limited rate"},
 		},
 		"undone again and again": {
 			map[string]crds.Fact{routes: ownUnread()},
 			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second)},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) changes it again and again, so that it is put right once in a while only"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) keeps reverting it, so hypergate restores it at a limited rate"},
 		},
 		"none is there, and none may be installed": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
 			[]apply.Outcome{crdFailed(gateways, crdForbidden()), crdFailed(routes, crdForbidden())},
 			want{
-				metav1.ConditionFalse, status.ReasonNoneExist, "there is none of the CRDs: " + gateways + ", " + routes +
-					": it could not be written: may not create customresourcedefinitions.apiextensions.k8s.io",
+				metav1.ConditionFalse, status.ReasonNoneExist, "none of the CRDs exists: " + gateways + ", " + routes +
+					": cannot be written: not allowed to create customresourcedefinitions.apiextensions.k8s.io (RBAC)",
 			},
 		},
 		"some could not be installed": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
 			[]apply.Outcome{crdFailed(routes, crdForbidden())},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": it could not be written: may not create customresourcedefinitions.apiextensions.k8s.io"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: not allowed to create customresourcedefinitions.apiextensions.k8s.io (RBAC)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestCRDsReady(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "nothing is planned"})
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown, because there is no plan; the condition ControllerInstalled says why"})
 	})
 }
 
@@ -321,16 +321,16 @@ func TestUnmanagedCRDs(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
 			want{
 				metav1.ConditionTrue, status.ReasonUnmanaged,
-				gateways + ": left alone in mode Unmanaged; " + routes + ": left alone in mode Unmanaged (another one than ours: " + another(theirs()).Difference.String() + ")",
+				gateways + ": not managed in mode Unmanaged; " + routes + ": not managed in mode Unmanaged (differs from hypergate's: " + another(theirs()).Difference.String() + ")",
 			},
 		},
 		"one is missing": {
 			map[string]crds.Fact{gateways: own(), routes: absent()},
-			want{metav1.ConditionFalse, status.ReasonUnmanaged, routes + ": left alone in mode Unmanaged"},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, routes + ": not managed in mode Unmanaged"},
 		},
 		"none": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
-			want{metav1.ConditionFalse, status.ReasonNoneExist, "there is none of the CRDs: " + gateways + ", " + routes + ": left alone in mode Unmanaged"},
+			want{metav1.ConditionFalse, status.ReasonNoneExist, "none of the CRDs exists: " + gateways + ", " + routes + ": not managed in mode Unmanaged"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestSettling(t *testing.T) {
 	}
 }
 
-const builtWith = "v1.4.1 of the Gateway API (standard channel), which istiod 1.20.3 was built with"
+const builtWith = "Gateway API v1.4.1 (standard channel), which istiod 1.20.3 was built with"
 
 func TestSupportedVersion(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -437,15 +437,15 @@ func TestSupportedVersion(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: claiming(theirs(), "v1.6.0", "experimental")},
 			want{
 				metav1.ConditionTrue, status.ReasonSupportedVersion,
-				"the CRDs are those of " + builtWith + ", whatever they claim to be: " + routes + " (claims v1.6.0, experimental)",
+				"the CRDs are those of " + builtWith + ", although some claim another version: " + routes + " (claims v1.6.0, experimental)",
 			},
 		},
 		"others, under our version": {
 			crds.Managed,
 			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
 			want{
-				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "istiod serves what it knows of " + builtWith +
-					", and ignores the rest. Others than those are installed: " + routes + " (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
+				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "istiod ignores everything that is not in " + builtWith +
+					"; CRDs that differ: " + routes + " (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
 			},
 		},
 		"Istio's are none of the Gateway API's": {
@@ -456,7 +456,7 @@ func TestSupportedVersion(t *testing.T) {
 		"not read yet": {
 			crds.Managed,
 			map[string]crds.Fact{gateways: own(), routes: unread(theirs())},
-			want{metav1.ConditionUnknown, status.ReasonNotRead, "not known yet: " + routes + "; supported is " + builtWith},
+			want{metav1.ConditionUnknown, status.ReasonNotRead, "not read yet: " + routes + "; supported: " + builtWith},
 		},
 		"some are missing where nobody installs them": {
 			crds.Unmanaged,
@@ -466,7 +466,7 @@ func TestSupportedVersion(t *testing.T) {
 		"none": {
 			crds.Unmanaged,
 			map[string]crds.Fact{gateways: absent()},
-			want{metav1.ConditionUnknown, status.ReasonNotRead, "no CRD of the Gateway API is there; supported is " + builtWith},
+			want{metav1.ConditionUnknown, status.ReasonNotRead, "no CRD of the Gateway API exists; supported: " + builtWith},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -474,7 +474,7 @@ func TestSupportedVersion(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "nothing is planned"})
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "unknown, because there is no plan; the condition ControllerInstalled says why"})
 	})
 }
 
@@ -511,15 +511,15 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 		}
 	}
 	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}}, status.UnsupportedFieldsInUse,
-		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "ignored by istiod 1.20.3: " + routes + " demo/a: spec.retry (v1)"})
+		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores fields of objects: " + routes + " demo/a: spec.retry (v1)"})
 	checkCondition(t, status.Result{InUse: []crds.InUse{
 		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
 		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
 	}}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "ignored by istiod 1.20.3, which may leave open what they are to close: " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores fields of objects, and access that these fields are meant to restrict can be open: " +
 			routes + " demo/b: spec.rules.filters.auth (v1), spec.retry (v1); " +
-			"things.gateway.networking.k8s.io c: the whole object, a kind that it does not know; " + routes + " demo/a: spec.retry (v1)",
+			"things.gateway.networking.k8s.io c: the whole object, because istiod does not know its kind; " + routes + " demo/a: spec.retry (v1)",
 	})
 	var many []crds.InUse
 	for i := range 1000 {

@@ -1,5 +1,5 @@
-// Package status turns what was planned and what became of it into the conditions of a GatewayClass, and of the HostedControlPlane: pure, with the
-// time given.
+// Package status computes the conditions of a GatewayClass and of the HostedControlPlane from a plan and the result
+// of applying it. It is pure: the caller passes the time.
 //
 // # Workflow
 //
@@ -7,15 +7,17 @@
 //	Result ─► failures, refusal┤
 //	                           └─► problems ─────► ControlPlane: of the HostedControlPlane, for the management side
 //
-// What failed, and why there is no plan, is classified once (failures.go, refusal.go) and put into words for two readers.
+// Each failure, and the reason why there is no plan, is classified once (failures.go, planproblem.go) and described
+// for the two kinds of readers.
 //
 // # Invariants
 //
-//   - Only our own condition types, four at most: a GatewayClass may hold eight in all. Accepted is istiod's; SupportedVersion, which the Gateway API
-//     defines, istiod 1.29 does not write, and so it is ours.
-//   - observedGeneration is that of the class which the plan was computed from, never a newer one.
-//   - A message for the guest names no object, namespace or host of the management side. It does name the side, and the verb and resource of a
-//     missing permission: that is what whoever can help needs.
-//     What the HostedControlPlane is told names them.
+//   - A GatewayClass gets only hypergate's own condition types, at most four: it can hold eight in all. Accepted is
+//     istiod's. The Gateway API defines SupportedVersion, but istiod 1.29 does not write it, so it is hypergate's.
+//   - observedGeneration is the generation of the class that the plan was computed from, never a newer one.
+//   - A message for the guest names no object, namespace or host of the management side. It names the side, and the
+//     verb and resource of a missing permission, because an administrator needs these. Conditions of the
+//     HostedControlPlane do name objects of the management side.
+//   - A message has the same text for the same cause on every try: it contains no retry times, ports or attempt counts.
 //   - A condition keeps its lastTransitionTime while its status stays the same.
 package status

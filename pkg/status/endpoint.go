@@ -1,37 +1,39 @@
 package status
 
-// EndpointProbe is whether istiod was seen to answer where it is published. The zero value: it was, or nobody looks.
+// EndpointProbe is whether istiod was reached at its published address. The zero value means that it was reached, or
+// that the probe is off.
 type EndpointProbe struct {
-	state reachState
+	state endpointState
 	why   string
 }
 
-type reachState int
+type endpointState int
 
 const (
-	reached reachState = iota
-	proving
+	reached endpointState = iota
+	probing
 	unreached
 )
 
-// EndpointReached says that it was, or that nobody looks.
+// EndpointReached returns the result of a successful probe. It is also the result if the probe is off.
 func EndpointReached() EndpointProbe { return EndpointProbe{} }
 
-// EndpointProbing says that it was not yet, which is no wonder yet.
-func EndpointProbing() EndpointProbe { return EndpointProbe{state: proving} }
+// EndpointProbing returns the result of a probe that has not succeeded yet, and that is too young to be a problem.
+func EndpointProbing() EndpointProbe { return EndpointProbe{state: probing} }
 
-// EndpointUnreached says that it was not, because of why, which is for everybody's eyes.
+// EndpointUnreached returns the result of a probe that failed. why can be shown to every reader, the guest included.
 func EndpointUnreached(why string) EndpointProbe { return EndpointProbe{unreached, why} }
 
-// IsProbing says that this is mostly a matter of moments.
-func (r EndpointProbe) IsProbing() bool { return r.state == proving }
+// IsProbing reports whether the probe is expected to end soon.
+func (r EndpointProbe) IsProbing() bool { return r.state == probing }
 
-// missing is what is not known of istiod, in words that go on after its name; empty when nothing is.
+// missing returns what is not known about istiod, as a predicate that follows its name. It returns an empty string
+// if the endpoint was reached.
 func (r EndpointProbe) missing() string {
-	const text = "was not yet seen to answer where it is published"
+	const text = "has not been reached at its published address"
 	switch r.state {
-	case proving:
-		return text
+	case probing:
+		return text + " yet"
 	case unreached:
 		return text + " (management side: " + plain(r.why) + ")"
 	case reached:

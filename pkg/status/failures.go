@@ -12,19 +12,23 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// failure is what failed on one side: an object that could not be written, or is undone again and again; or, as a failed Outcome without a name, a kind
-// that may not be watched.
+// failure is one failure on one side: an object that could not be written, or that another client keeps reverting. A
+// kind that cannot be watched is a failed Outcome without a name.
 type failure struct {
 	side  desired.Side
 	watch bool
 	apply.Outcome
 }
 
-// undone is what is said, after his name, of whoever changes what we write.
-const undone = " changes it again and again, so that it is put right once in a while only"
+const (
+	// keepsReverting follows the name of a client that reverts hypergate's writes.
+	keepsReverting = " keeps reverting it, so hypergate restores it at a limited rate"
+	// anotherClient is the name of a client that is unknown, or that must not be shown.
+	anotherClient = "another client"
+)
 
-// failures are what failed on either side. Of a watch that does not work only a missing right counts, and
-// objects that are too many or too large: the rest is told of the side as a whole.
+// failures returns the failures on both sides. For a watch that does not work, only a missing permission and too
+// many or too large objects count. All other causes are reported for the side as a whole.
 func (r Result) failures() []failure {
 	var out []failure
 	for _, side := range []struct {
@@ -46,7 +50,7 @@ func (r Result) failures() []failure {
 	return out
 }
 
-// publicFailures is what the guest is told of them; empty when there are none.
+// publicFailures returns the text about all failures for the guest. It returns an empty string if there are none.
 func (r Result) publicFailures() string {
 	var texts []string
 	for _, f := range r.failures() {
@@ -54,32 +58,32 @@ func (r Result) publicFailures() string {
 			texts = append(texts, text)
 		}
 	}
-	return someOf(texts)
+	return joinFirst(texts)
 }
 
 func (f failure) public() string {
 	kind, class := f.ID().GVK.Kind, f.Cause().Class()
 	switch {
 	case f.Verdict() == apply.VerdictRateLimited:
-		who := "somebody"
+		client := anotherClient
 		if f.side == desired.SideGuest {
-			who = cmp.Or(plain(f.OtherManager()), who)
+			client = cmp.Or(plain(f.OtherManager()), client)
 		}
-		return fmt.Sprintf("%s side: %s: %s%s", f.side, kind, who, undone)
+		return fmt.Sprintf("%s side: %s: %s%s", f.side, kind, client, keepsReverting)
 	case class == apply.Forbidden || class == apply.Unreachable || class == apply.Oversized:
-		return onSide(f.side, f.Cause()) // which names a resource, or is about none
+		return onSide(f.side, f.Cause()) // the cause names a resource, or concerns the whole side
 	default:
-		return fmt.Sprintf("%s side: %s: %s", f.side, kind, words(f.side, f.Cause()))
+		return fmt.Sprintf("%s side: %s: %s", f.side, kind, publicCause(f.side, f.Cause()))
 	}
 }
 
 func onSide(side desired.Side, cause apply.Cause) string {
-	return fmt.Sprintf("%s side: %s", side, words(side, cause))
+	return fmt.Sprintf("%s side: %s", side, publicCause(side, cause))
 }
 
-// words are what the guest may be told of a cause. The names in it are shown of the guest alone: on the management side a webhook, a policy or a field
-// manager is somebody's whom the guest must not know.
-func words(side desired.Side, cause apply.Cause) string {
+// publicCause returns the text of a cause for the guest. Only names of the guest's own side are shown: a webhook, a
+// policy or a field manager of the management side must stay unknown to the guest.
+func publicCause(side desired.Side, cause apply.Cause) string {
 	if side == desired.SideGuest {
 		return plain(cause.String())
 	}
@@ -87,15 +91,16 @@ func words(side desired.Side, cause apply.Cause) string {
 	case apply.Denied:
 		return "denied by admission"
 	case apply.Conflict:
-		return "managed by somebody else"
+		return "managed by another client"
 	case apply.Invalid:
-		return "not accepted as valid"
+		return "rejected as invalid"
 	default:
 		return plain(cause.String())
 	}
 }
 
-// failedProblems is what the HostedControlPlane is told of them, objects first, and those of one cause together.
+// failedProblems returns the failures as problems for the HostedControlPlane: objects first, and failures with the
+// same cause together.
 func (r Result) failedProblems() []problem {
 	var groups [][]failure
 	for _, watch := range []bool{false, true} {
@@ -112,13 +117,13 @@ func (r Result) failedProblems() []problem {
 	return out
 }
 
-// reportedElsewhere says that a failure follows from what the HostedControlPlane is told anyhow.
+// reportedElsewhere reports whether a failure follows from another problem that the HostedControlPlane shows.
 func (r Result) reportedElsewhere(f failure) bool {
 	_, claiming := errors.AsType[desired.OwnershipError](r.PlanProblem)
 	class := f.Cause().Class()
 	switch {
 	case class == apply.Cancelled:
-		return true // by another failure, or by the end of this process
+		return true // another failure, or the end of this process, cancelled it
 	case f.watch && class == apply.Oversized:
 		return f.side == desired.SideGuest && r.GuestWatchProblem != nil && sameCause(r.GuestWatchProblem, f.Cause())
 	case f.watch || f.side == desired.SideMgmt:
@@ -133,10 +138,11 @@ func sameCause(err error, cause apply.Cause) bool {
 	return apply.Classify(err, "list", schema.GroupResource{}).String() == cause.String()
 }
 
-// grouped are the groups with one more, beside those that failed alike.
+// grouped adds a failure to the group of those that failed alike, or as a new group.
 func grouped(groups [][]failure, f failure) [][]failure {
 	for i, g := range groups {
-		if g[0].watch == f.watch && g[0].side == f.side && g[0].Verdict() == f.Verdict() && g[0].Cause().String() == f.Cause().String() && g[0].OtherManager() == f.OtherManager() {
+		if first := g[0]; first.watch == f.watch && first.side == f.side && first.Verdict() == f.Verdict() &&
+			first.Cause().String() == f.Cause().String() && first.OtherManager() == f.OtherManager() {
 			groups[i] = append(g, f)
 			return groups
 		}
@@ -144,7 +150,7 @@ func grouped(groups [][]failure, f failure) [][]failure {
 	return append(groups, []failure{f})
 }
 
-// problem is what is wrong with an object, and with more of them that failed alike.
+// problem returns the problem with an object. more is how many other objects failed alike.
 func (f failure) problem(more int) problem {
 	if f.watch {
 		return ofCause(fmt.Sprintf("watching the %s side", f.side), f.side, f.Cause())
@@ -155,7 +161,9 @@ func (f failure) problem(more int) problem {
 	}
 	phase := fmt.Sprintf("applying %s on the %s side", what, f.side)
 	if f.Verdict() == apply.VerdictRateLimited {
-		return problem{reason: ReasonWriteConflict, text: phase + ": " + cmp.Or(plain(f.OtherManager()), "somebody") + undone + nextStep("stop whoever does")}
+		client := cmp.Or(plain(f.OtherManager()), anotherClient)
+		text := phase + ": " + client + keepsReverting + nextStep("stop that client from changing it")
+		return problem{reason: ReasonWriteConflict, text: text}
 	}
 	return ofCause(phase, f.side, f.Cause())
 }

@@ -11,32 +11,37 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// KeepForeignConditions leaves to others the conditions that are theirs, while a plan is refused for their sake: of those that a class has, and of those that are wanted, it returns
-// what is ours to compare and to write. Otherwise two would write the same condition again and again. wanted is none if nothing is to be written. writers are the field managers, but
-// ours, that have written a condition, by its type.
+// KeepForeignConditions leaves another controller's conditions unchanged while the plan is rejected in favor of that
+// controller. Otherwise two controllers would overwrite the same condition repeatedly.
 //
-// What another hypergate writes cannot be told from what we write. So whoever stands by for it says so where nothing was said yet, and nowhere else.
+// previous are the conditions that a class has, and wanted those that hypergate would write; wanted is empty if
+// nothing is written. writers are the field managers other than hypergate that wrote a condition, by its type.
+// KeepForeignConditions returns the conditions of previous to compare with, and those of wanted to write.
+//
+// The conditions of another hypergate look like this one's own. A standby hypergate therefore writes
+// ControllerInstalled only where no other hypergate has written it, and no other condition.
 func KeepForeignConditions(previous, wanted []metav1.Condition, refused error, writers map[string]string) (ours, write []metav1.Condition) {
 	if _, taken := errors.AsType[desired.OwnedByOtherError](refused); taken {
-		said := meta.FindStatusCondition(previous, ControllerInstalled)
-		if said != nil && said.Reason != ReasonOwnedByAnother {
+		existing := meta.FindStatusCondition(previous, ControllerInstalled)
+		if existing != nil && existing.Reason != ReasonOwnedByAnother {
 			return nil, nil
 		}
 		installed := func(t string) bool { return t == ControllerInstalled }
-		return only(previous, installed), only(wanted, installed)
+		return filterByType(previous, installed), filterByType(wanted, installed)
 	}
-	if refused == nil || !refusalOf(refused).yields {
+	if refused == nil || !refusalOf(refused).isForOther {
 		return previous, wanted
 	}
 	notTheirs := func(t string) bool { return writers[t] == "" }
-	return only(previous, notTheirs), only(wanted, notTheirs)
+	return filterByType(previous, notTheirs), filterByType(wanted, notTheirs)
 }
 
-func only(conditions []metav1.Condition, keep func(conditionType string) bool) []metav1.Condition {
+func filterByType(conditions []metav1.Condition, keep func(conditionType string) bool) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return !keep(c.Type) })
 }
 
-// OtherWriters are the field managers, but ours, that have written a condition that may be ours, sorted.
+// OtherWriters returns the field managers, other than hypergate, that wrote a condition of one of hypergate's types.
+// They are sorted. writers are the field managers by condition type.
 func OtherWriters(writers map[string]string) []string {
 	writers = maps.Clone(writers)
 	maps.DeleteFunc(writers, func(t, _ string) bool { return !slices.Contains(OwnTypes(), t) })

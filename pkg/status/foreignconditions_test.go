@@ -37,20 +37,20 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 		parts   []string
 	}{
 		"taken":              {taken, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother, []string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"}},
-		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"serves since", "nothing more is done for it", "delete lease the-lease"}},
+		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"}},
 		"rival":              {rival, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother, []string{"nothing was changed", "Deployment a/b", "--revision"}},
-		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"nothing more is done for it", "Deployment a/b"}},
+		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"hypergate changes nothing until this is resolved", "Deployment a/b"}},
 		"taken away": {
 			desired.ContestedError{Missing: []desired.OwnershipLease{{Name: "the-lease"}}, Namespace: "openshift-ingress", Every: 10 * time.Second},
 			desired.Available,
 			metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{"serves since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
+			[]string{"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
 		},
 		"forbidden": {
 			desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
 				errors.New(`User "u" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))},
 			desired.Absent, metav1.ConditionFalse, status.ReasonInstallFailed,
-			[]string{"guest side: may not create leases.coordination.k8s.io", "belongs to another hypergate", "nothing was changed"},
+			[]string{"guest side: not allowed to create leases.coordination.k8s.io (RBAC)", "belongs to another hypergate", "nothing was changed"},
 		},
 	} {
 		got := installedOf(status.Result{PlanProblem: fmt.Errorf("wrapped: %w", test.refused), Istiod: test.istiod})

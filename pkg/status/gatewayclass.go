@@ -12,19 +12,22 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// Condition types, as OpenShift's cluster-ingress-operator names them (pkg/operator/controller/gatewayclass/status.go).
+// Condition types. Their names are those of OpenShift's cluster-ingress-operator
+// (pkg/operator/controller/gatewayclass/status.go).
 const (
 	// ControllerInstalled: istiod is installed and serves.
 	ControllerInstalled = "ControllerInstalled"
-	// CRDsReady: the CRDs that istiod serves are there, and who owns them.
+	// CRDsReady: the CRDs that istiod serves exist. The reason says who owns them.
 	CRDsReady = "CRDsReady"
-	// SupportedVersion: the CRDs of the Gateway API are those that istiod was built with. Type and reasons are the Gateway API's.
+	// SupportedVersion: the CRDs of the Gateway API are those that istiod was built with. The Gateway API defines
+	// the type and the reasons.
 	SupportedVersion = string(gatewayv1.GatewayClassConditionStatusSupportedVersion)
-	// UnsupportedFieldsInUse: objects set what istiod does not heed. It is there only while there are any.
+	// UnsupportedFieldsInUse: objects set fields that istiod ignores. The condition exists only while there are such
+	// objects.
 	UnsupportedFieldsInUse = "UnsupportedFieldsInUse"
 )
 
-// OwnTypes are the types of the conditions that may be ours.
+// OwnTypes returns the types of all conditions that hypergate can write to a GatewayClass.
 func OwnTypes() []string {
 	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse}
 }
@@ -34,20 +37,22 @@ const (
 	ReasonInstalled     = "Installed"
 	ReasonPending       = "Pending"
 	ReasonInstallFailed = "InstallFailed"
-	// ReasonOwnedByAnother: another hypergate has this guest, or somebody else serves what it would.
+	// ReasonOwnedByAnother: another hypergate owns this guest, or another installation serves the same classes.
 	ReasonOwnedByAnother = "OwnedByAnother"
-	// ReasonTooManyClasses: the class is beyond desired.MaxClasses.
+	// ReasonTooManyClasses: there are more than desired.MaxClasses classes, and this class is not one of the oldest.
 	ReasonTooManyClasses = "TooManyClasses"
-	// ReasonUnmanaged is also one of CRDsReady.
+	// ReasonUnmanaged is also a reason of CRDsReady.
 	ReasonUnmanaged = "Unmanaged"
 )
 
-// Conditions are our conditions of one class. previous are all that it has now; they are not changed.
+// Conditions returns hypergate's conditions for one class. previous are all conditions that the class has now;
+// Conditions does not change them.
 func Conditions(class desired.GatewayClass, r Result, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	return OfClasses(r).Of(class, previous, now)
 }
 
-// ClassConditions are what the conditions of all classes have in common. It is computed once, since it takes as long as a result is large.
+// ClassConditions is what the conditions of all classes have in common. It is computed once per result, because the
+// cost grows with the size of the result.
 type ClassConditions struct {
 	result    Result
 	common    []metav1.Condition
@@ -55,41 +60,44 @@ type ClassConditions struct {
 	inUse     *metav1.Condition
 }
 
-// OfClasses are the conditions that follow from a result.
+// OfClasses returns what the conditions of all classes have in common for a result.
 func OfClasses(r Result) ClassConditions {
 	out := ClassConditions{
-		result: r, installed: typed(ControllerInstalled, r.controllerInstalled()),
-		common: []metav1.Condition{typed(CRDsReady, r.crdsReady()), typed(SupportedVersion, r.supportedVersion())},
+		result:    r,
+		installed: withType(ControllerInstalled, r.controllerInstalled()),
+		common:    []metav1.Condition{withType(CRDsReady, r.crdsReady()), withType(SupportedVersion, r.supportedVersion())},
 	}
 	if len(r.InUse) > 0 {
-		out.inUse = new(typed(UnsupportedFieldsInUse, r.fieldsInUse()))
+		out.inUse = new(withType(UnsupportedFieldsInUse, r.fieldsInUse()))
 	}
 	return out
 }
 
-// Beyond are the conditions of a class beyond desired.MaxClasses. Without a plan, it is told what all are told.
+// Beyond returns the conditions of a class that is not one of the desired.MaxClasses oldest. Without a plan, it
+// returns the same conditions as Of.
 func (c ClassConditions) Beyond(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
-	if c.result.PlanProblem == nil && !c.result.leftAlone() {
-		c.installed = typed(ControllerInstalled, isFalse(ReasonTooManyClasses, fmt.Sprintf(
-			"hypergate looks after the %d oldest GatewayClasses of its controllerName, and this is not one of them: "+
-				"its gateways get no defaults (replicas, disruption budget)", desired.MaxClasses)+nextStep("delete GatewayClasses that are not used")))
+	if c.result.PlanProblem == nil && !c.result.unmanaged() {
+		c.installed = withType(ControllerInstalled, isFalse(ReasonTooManyClasses, fmt.Sprintf(
+			"hypergate manages only the %d oldest GatewayClasses with its controllerName, and this is not one of them: "+
+				"its gateways get no defaults (replicas, disruption budget)", desired.MaxClasses)+nextStep("delete unused GatewayClasses")))
 	}
 	return c.Of(class, previous, now)
 }
 
-// Of are the conditions of one class. previous are all that it has now; they are not changed.
+// Of returns hypergate's conditions for one class. previous are all conditions that the class has now; Of does not
+// change them.
 func (c ClassConditions) Of(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	wanted := append([]metav1.Condition{c.installed}, c.common...)
 	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
 	case c.result.Searching && old != nil:
-		wanted = append(wanted, *old) // what was found before a restart is not withdrawn only to be said again
+		wanted = append(wanted, *old) // keep what was found before a restart until the search is complete
 	case c.inUse != nil:
 		wanted = append(wanted, *c.inUse)
 	}
 	for i := range wanted {
 		wanted[i].ObservedGeneration = class.Generation
 	}
-	return dated(wanted, previous, now)
+	return withTransitionTimes(wanted, previous, now)
 }
 
 func (r Result) controllerInstalled() metav1.Condition {
@@ -101,81 +109,86 @@ func (r Result) controllerInstalled() metav1.Condition {
 	return c
 }
 
-// installed is that condition, as far as this side of the published address goes.
+// installed returns the condition ControllerInstalled without the result of the endpoint probe.
 func (r Result) installed() metav1.Condition {
 	failures := r.publicFailures()
 	switch {
 	case r.PlanProblem != nil:
-		return r.unplanned()
-	case r.leftAlone():
-		return isFalse(ReasonUnmanaged, r.unmanaged(failures))
+		return r.installedWithoutPlan()
+	case r.unmanaged():
+		return isFalse(ReasonUnmanaged, r.unmanagedText(failures))
 	case failures != "" && r.Istiod == desired.Available:
-		return isTrue(ReasonInstalled, r.serves()+", but not everything is as it should be: "+failures)
+		return isTrue(ReasonInstalled, r.serves()+", but there are problems: "+failures)
 	case failures != "":
 		return isFalse(ReasonInstallFailed, failures)
 	case r.Istiod != desired.Available || !r.Complete():
 		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
 	case r.Waiting != "":
-		return isTrue(ReasonInstalled, r.serves()+", but waits for "+plain(r.Waiting))
+		return isTrue(ReasonInstalled, r.serves()+", but it waits for "+plain(r.Waiting))
 	default:
 		return isTrue(ReasonInstalled, r.serves())
 	}
 }
 
-// unplanned is it without a plan: what serves goes on serving.
-func (r Result) unplanned() metav1.Condition {
+// installedWithoutPlan returns the condition ControllerInstalled without a plan. An istiod that serves keeps serving.
+func (r Result) installedWithoutPlan() metav1.Condition {
 	switch refused := refusalOf(r.PlanProblem); {
 	case r.Istiod == desired.Available:
-		return isTrue(ReasonInstalled, r.serves()+", but nothing more is done for it: "+refused.public)
-	case refused.yields:
+		return isTrue(ReasonInstalled, r.serves()+", but hypergate changes nothing until this is resolved: "+refused.public)
+	case refused.isForOther:
 		return isFalse(ReasonOwnedByAnother, "nothing was changed: "+refused.public)
 	default:
 		return isFalse(ReasonInstallFailed, refused.public)
 	}
 }
 
-// leftAlone says that somebody else looks after the installation. A mode that nobody here knows counts as that.
-func (r Result) leftAlone() bool { return r.Plan.Mode != crds.Managed && r.Plan.Mode != "" }
+// unmanaged reports whether hypergate does not manage the installation. This includes unknown modes.
+func (r Result) unmanaged() bool { return r.Plan.Mode != crds.Managed && r.Plan.Mode != "" }
 
-// unmanaged says what mode Unmanaged means, how to come back, and what of its own hypergate has not yet cleared away.
-func (r Result) unmanaged(failures string) string {
-	text := "hypergate leaves this cluster's gateways to somebody else: it has stopped istiod and removed its webhooks; CRDs, GatewayClasses, Gateways and their proxies " +
-		"stay as they are, and nobody of hypergate's updates them. To come back, set spec.gatewayAPI.managementMode: Managed in " +
-		"ingresses.operator.openshift.io cluster where the cluster has it, or else hypergate's flag --crd-management=Managed"
+// unmanagedText returns what mode Unmanaged means, how far the removal of hypergate's own objects is, and how to
+// return to mode Managed.
+func (r Result) unmanagedText(failures string) string {
+	text := "the management mode is not Managed, so hypergate removes istiod and its webhooks, and leaves CRDs, GatewayClasses, Gateways " +
+		"and their proxies unchanged, without updates"
 	switch {
 	case failures != "":
-		return text + ". It is not all cleared away: " + failures
+		text += "; the removal is not complete: " + failures
 	case r.Istiod != desired.Absent || !r.Complete():
-		return text + ". It is being cleared away"
+		text += "; the removal is in progress"
 	default:
-		return text
+		text += "; the removal is complete"
 	}
+	return text + nextStep("to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in "+
+		"ingresses.operator.openshift.io cluster or, if that field does not exist, hypergate's flag --crd-management=Managed")
 }
 
-// insecureSettings says that settings weaken the installation.
+// insecureSettings returns the end of a message that says how many insecure settings are in use.
 func (r Result) insecureSettings() string {
 	switch r.InsecureSettings {
 	case 0:
 		return ""
 	case 1:
-		return "; one of hypergate's settings makes it weaker than it need be, the log of hypergate says which"
+		return "; 1 of hypergate's settings is insecure, see hypergate's log"
 	default:
-		return fmt.Sprintf("; %d of hypergate's settings make it weaker than it need be, the log of hypergate says which", r.InsecureSettings)
+		return fmt.Sprintf("; %d of hypergate's settings are insecure, see hypergate's log", r.InsecureSettings)
 	}
 }
 
-// serves says that istiod serves, which version, and since when. While another version than the one that serves is on its way, only that one
-// has a name. The time is that at which istiod began to serve. That it stands in the message is more than information: each start of istiod changes the status, and
-// istiod looks at all Gateways of a class again when the class changes. It gives up after five tries within a tenth of a second on those that
-// it finds when it starts (Istio's pilot/pkg/config/kube/gateway, deploymentcontroller.go; istio#61094).
+// serves returns that istiod serves, its version, and the time at which it began to serve. During a rollout the
+// version of the serving istiod is not known, so only the new version is named.
+//
+// The time in the message has a purpose: each start of istiod changes the status, and istiod reconciles all Gateways
+// of a class again when the class changes. For the Gateways that it finds at its start, istiod gives up after five
+// tries within a tenth of a second (Istio's pilot/pkg/config/kube/gateway, deploymentcontroller.go; istio#61094).
 func (r Result) serves() string {
 	since := r.Since.UTC().Format(time.RFC3339)
 	switch r.Rollout {
 	case desired.Rolling:
-		return fmt.Sprintf("istiod serves since %s, and is being replaced by version %s", since, r.Version)
+		return fmt.Sprintf("istiod has been serving since %s, and is being replaced by version %s", since, r.Version)
 	case desired.Stuck:
-		return fmt.Sprintf("istiod serves since %s, but version %s, which is to replace it, does not become ready (%s side)", since, r.Version, desired.SideMgmt)
+		return fmt.Sprintf("istiod has been serving since %s, but its replacement, version %s, is not becoming ready (%s side)",
+			since, r.Version, desired.SideMgmt)
 	case desired.RolledOut:
 	}
-	return fmt.Sprintf("istiod %s serves since %s", r.Version, since)
+	return fmt.Sprintf("istiod %s has been serving since %s", r.Version, since)
 }

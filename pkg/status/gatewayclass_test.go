@@ -27,11 +27,15 @@ var (
 	since = time.Date(2026, 11, 21, 11, 0, 0, 0, time.FixedZone("CET", 3600))
 )
 
-const unmanaged = "hypergate leaves this cluster's gateways to somebody else: it has stopped istiod and removed its webhooks; CRDs, GatewayClasses, Gateways and " +
-	"their proxies stay as they are, and nobody of hypergate's updates them. To come back, set spec.gatewayAPI.managementMode: Managed in " +
-	"ingresses.operator.openshift.io cluster where the cluster has it, or else hypergate's flag --crd-management=Managed"
+// unmanaged is the message of mode Unmanaged. removal is the progress of istiod's removal.
+func unmanaged(removal string) string {
+	return "the management mode is not Managed, so hypergate removes istiod and its webhooks, and leaves CRDs, GatewayClasses, Gateways " +
+		"and their proxies unchanged, without updates; the removal is " + removal +
+		" [to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in ingresses.operator.openshift.io cluster or, " +
+		"if that field does not exist, hypergate's flag --crd-management=Managed]"
+}
 
-const serves = "istiod 1.20.3 serves since 2026-11-21T10:00:00Z"
+const serves = "istiod 1.20.3 has been serving since 2026-11-21T10:00:00Z"
 
 // id is an object with names that a message for the guest must not have when it stands on the management side.
 func id(gvk, name string) apply.ID {
@@ -105,19 +109,19 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"the next version is on its way": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"},
 		},
 		"the next version does not become ready": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod serves since 2026-11-21T10:00:00Z, but version 1.20.3, which is to replace it, does not become ready (management side)"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, but its replacement, version 1.20.3, is not becoming ready (management side)"},
 		},
 		"refused while istiod serves": {
 			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but nothing more is done for it: the installation was refused before anything was changed; the log of hypergate says why"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the plan was rejected and nothing was changed; see hypergate's log for the reason"},
 		},
 		"somebody undoes what we write": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second))},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another client keeps reverting it, so hypergate restores it at a limited rate"},
 		},
 		"who undoes what we write is named in the guest alone": {
 			status.Result{
@@ -126,8 +130,8 @@ func TestControllerInstalled(t *testing.T) {
 			},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
-				serves + ", but not everything is as it should be: management side: ConfigMap: somebody changes it again and again, so that it is put right once in a while only; " +
-					"guest side: ConfigMap: helm (data.a) changes it again and again, so that it is put right once in a while only",
+				serves + ", but there are problems: management side: ConfigMap: another client keeps reverting it, so hypergate restores it at a limited rate; " +
+					"guest side: ConfigMap: helm (data.a) keeps reverting it, so hypergate restores it at a limited rate",
 			},
 		},
 		"istiod is not there yet": {
@@ -144,19 +148,19 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"istiod serves with a token that cannot be renewed": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but waits for a token"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but it waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Endpoint: status.EndpointUnreached("no answer")},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published (management side: no answer)"},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address (management side: no answer)"},
 		},
 		"the same, and something else fails": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Endpoint: status.EndpointUnreached("no answer")},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but not everything is as it should be: management side: may not patch deployments.apps; it was not yet seen to answer where it is published (management side: no answer)"},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},
 		},
 		"that is being found out": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Endpoint: status.EndpointProbing()},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it was not yet seen to answer where it is published"},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address yet"},
 		},
 		"an object is being deleted": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
@@ -164,30 +168,30 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"an object in the guest was not tried": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
-			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that were not tried yet"},
+			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that have not been applied yet"},
 		},
 		"forbidden on the management side": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"forbidden in the guest": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: may not patch deployments.apps"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"forbidden for many objects of a kind": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"a failure while istiod serves": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: management side: may not patch deployments.apps"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: management side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"a watch that is forbidden": {
 			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
 			},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but not everything is as it should be: guest side: may not patch deployments.apps"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"a watch that will come back": {
 			status.Result{
@@ -202,7 +206,7 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"a conflict on the management side": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by somebody else"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by another client"},
 		},
 		"a conflict in the guest": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
@@ -225,31 +229,31 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"invalid on the management side": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: not accepted as valid"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: rejected as invalid"},
 		},
 		"both sides": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: may not patch deployments.apps"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"somebody else looks after it": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
-			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("complete")},
 		},
 		"somebody else is to look after it, and istiod still runs": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
-			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is being cleared away"},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("in progress")},
 		},
 		"somebody else is to look after it, and istiod may not be removed": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
-			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged + ". It is not all cleared away: management side: may not patch deployments.apps"},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("not complete: management side: not allowed to patch deployments.apps (RBAC)")},
 		},
 		"refused": {
 			status.Result{PlanProblem: errors.New("Deployment secret-namespace/secret-object is planned twice")},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's log for the reason"},
 		},
 		"refused because the CA may not be read": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: may not patch deployments.apps"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"refused because the management side does not answer": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},

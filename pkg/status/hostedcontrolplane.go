@@ -1,7 +1,6 @@
 package status
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,19 +12,20 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// Types of the conditions that a HostedControlPlane gets. They mean what OpenShift's operators mean by them.
+// Condition types of a HostedControlPlane. Their meaning is that of the conditions of OpenShift's operators.
 const (
-	// ControlPlaneAvailable: istiod serves, or nobody asks for it.
+	// ControlPlaneAvailable: istiod serves, or no GatewayClass requests it.
 	ControlPlaneAvailable = desired.ConditionDomain + "Available"
-	// ControlPlaneProgressing: something is under way, and needs nobody.
+	// ControlPlaneProgressing: a change is in progress and needs no action.
 	ControlPlaneProgressing = desired.ConditionDomain + "Progressing"
-	// ControlPlaneDegraded: somebody must act. The message says during what, why, and what to do.
+	// ControlPlaneDegraded: an action is needed. The message says in which phase, why, and what to do.
 	ControlPlaneDegraded = desired.ConditionDomain + "Degraded"
-	// ControlPlaneUpgradeable: the next version may come.
+	// ControlPlaneUpgradeable: another version can be installed.
 	ControlPlaneUpgradeable = desired.ConditionDomain + "Upgradeable"
 )
 
-// Reasons of these conditions. Degraded has besides the classes of causes (apply.Class) and the reasons of CRDsReady.
+// Reasons of these conditions. Degraded also has the classes of causes (apply.ErrorClass) and the reasons of
+// CRDsReady.
 const (
 	ReasonAsExpected            = "AsExpected"
 	ReasonNotRequested          = "NotRequested"
@@ -51,25 +51,25 @@ const (
 	ReasonManagementSideUnknown = "ManagementSideUnknown"
 )
 
-// ControlPlane are the conditions of a HostedControlPlane that are to be set; what is not among them stays as it is. previous are those of ours that
-// it has; they are not changed.
+// ControlPlane returns the conditions to set on a HostedControlPlane. Other conditions stay unchanged. previous are
+// the conditions of hypergate's that it has now; ControlPlane does not change them.
 //
-// While it is paused, one is set, and says so: a HostedControlPlane is no part of what a pause protects, which is the guest's etcd, and HyperShift
-// itself says it there.
+// During a pause only Progressing is set, and it reports the pause. This write is allowed: a pause protects the
+// guest's etcd, and HyperShift itself also reports a pause on the HostedControlPlane.
 func ControlPlane(r Result, a DegradedSince, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	var wanted []metav1.Condition
 	switch r.Lifecycle.(type) {
 	case desired.Deleting:
 		return nil
 	case desired.Paused:
-		wanted = []metav1.Condition{typed(ControlPlaneProgressing, r.progressing())}
+		wanted = []metav1.Condition{withType(ControlPlaneProgressing, r.progressing())}
 	default:
 		wanted = []metav1.Condition{
-			typed(ControlPlaneAvailable, r.available()), typed(ControlPlaneProgressing, r.progressing()),
-			typed(ControlPlaneDegraded, r.degraded(a, previous, now)), typed(ControlPlaneUpgradeable, r.upgradeable()),
+			withType(ControlPlaneAvailable, r.available()), withType(ControlPlaneProgressing, r.progressing()),
+			withType(ControlPlaneDegraded, r.degraded(a, previous, now)), withType(ControlPlaneUpgradeable, r.upgradeable()),
 		}
 	}
-	return dated(wanted, previous, now)
+	return withTransitionTimes(wanted, previous, now)
 }
 
 func (r Result) disabled() bool {
@@ -81,61 +81,65 @@ func (r Result) progressing() metav1.Condition {
 	if paused, is := r.Lifecycle.(desired.Paused); is {
 		return isFalse(ReasonReconciliationPaused, pausedText(paused))
 	}
-	unseen, isUnseen := r.observationProblem()
-	acting := r.isActing()
+	observation, isUnobserved := r.observationProblem()
+	needAction := r.actionProblems()
 	switch {
-	case isUnseen && (r.ObservationProblem != nil || unseen.waits != ""): // a watch that fails later leaves what is known, and the pass goes on
-		return stopped(unseen, acting)
+	// If only a watch fails, the last observation stays valid and the pass continues.
+	case isUnobserved && (r.ObservationProblem != nil || observation.waits != ""):
+		return stopped(observation, needAction)
 	case r.PlanProblem != nil:
-		return stopped(refusalOf(r.PlanProblem).problem, acting)
+		return stopped(refusalOf(r.PlanProblem).problem, needAction)
 	case r.Istiod != desired.Absent && r.Rollout == desired.Stuck:
-		return isFalse(ReasonRolloutStuck, "the rollout of istiod has stopped")
+		return isFalse(ReasonRolloutStuck, "the rollout of istiod is stuck: "+podsNotReady)
 	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
 		return isTrue(ReasonRollingOut, r.serves())
-	case len(acting) > 0:
-		return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+r.otherProblems())
+	case len(needAction) > 0:
+		return isFalse(ReasonBlocked, "Blocked: "+joinTexts(needAction)+r.restUpToDate())
 	default:
-		return r.underWay()
+		return r.inProgress()
 	}
 }
 
-// otherProblems says that everything else is done, where it is. Of a side that is not seen, that is not known.
-func (r Result) otherProblems() string {
-	if _, unseen := r.observationProblem(); unseen {
+// restUpToDate returns the end of a message that says that everything else is up to date. It returns an empty string
+// if that is not the case, or if it is unknown because a side is not observed.
+func (r Result) restUpToDate() string {
+	if r.GuestUnseen() {
 		return ""
 	}
-	if r.underWay().Reason == ReasonAsExpected {
+	if r.inProgress().Reason == ReasonAsExpected {
 		return " (everything else is up to date)"
 	}
 	return ""
 }
 
-// stopped is how far things are while nothing can be decided: for a while, or until somebody acts.
-func stopped(by problem, acting []problem) metav1.Condition {
-	if by.waits != "" {
-		return isTrue(by.waits, "waiting: "+by.text)
+// stopped returns the condition Progressing while nothing can be decided, because of a transient problem or until an
+// action is taken. needAction are all problems that need an action.
+func stopped(cause problem, needAction []problem) metav1.Condition {
+	if cause.waits != "" {
+		return isTrue(cause.waits, "waiting: "+cause.text)
 	}
-	return isFalse(ReasonBlocked, "Blocked: "+texts(acting)+" (nothing else is changed until this is resolved)")
+	return isFalse(ReasonBlocked, "Blocked: "+joinTexts(needAction)+" (nothing else is changed until this is resolved)")
 }
 
-// underWay is how far an installation, or a removal, is that meets no trouble.
-func (r Result) underWay() metav1.Condition {
-	switch reason, what := r.installing(); {
+// inProgress returns the condition Progressing of an installation or a removal without problems.
+func (r Result) inProgress() metav1.Condition {
+	switch reason, message := r.installing(); {
 	case reason != "":
-		return isTrue(reason, what)
+		return isTrue(reason, message)
 	case r.KubeconfigProblem != nil:
 		return isTrue(ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
 	case !r.Plan.Installed && r.Istiod != desired.Absent:
-		return isTrue(ReasonUninstalling, "what is not asked for any more is being cleared away")
+		return isTrue(ReasonUninstalling, "istiod is not requested any more and is being removed")
 	case !r.Plan.Installed && !r.Complete():
-		return isTrue(ReasonUninstalling, "waiting for objects of the guest to be as they should be without an installation")
+		return isTrue(ReasonUninstalling, "waiting for the remaining objects to be updated or removed")
 	default:
-		return isFalse(ReasonAsExpected, "everything is as it should be")
+		return isFalse(ReasonAsExpected, "everything is up to date")
 	}
 }
 
-// installing is what an installation that is asked for waits for; empty when nothing.
-func (r Result) installing() (reason, what string) {
+// installing returns what a requested installation waits for, as a reason and a message. Both are empty if it waits
+// for nothing.
+func (r Result) installing() (reason, message string) {
 	switch {
 	case !r.Plan.Installed:
 		return "", ""
@@ -151,72 +155,78 @@ func (r Result) installing() (reason, what string) {
 }
 
 func pausedText(p desired.Paused) string {
-	until := "that is changed"
+	until := "that field is changed"
 	if !p.Until.IsZero() {
 		until = p.Until.UTC().Format(time.RFC3339)
 	}
-	return "paused by spec.pausedUntil, until " + until + ": nothing is written in the guest or beside it; what serves goes on with the token that it has"
+	return "reconciliation is paused by spec.pausedUntil until " + until +
+		": hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token"
 }
 
-// degraded goes by what somebody must act on, and by what should have passed and has not. What was told as lasting stays told until it has passed: a
-// hypergate that restarts in the middle of it does not start over.
+// degraded returns the condition Degraded. It is True for problems that need an action, and for transient problems
+// that lasted longer than their grace period. Once True, it stays True until the transient problems end: after a
+// restart of hypergate, the grace period does not start again.
 func (r Result) degraded(a DegradedSince, previous []metav1.Condition, now time.Time) metav1.Condition {
-	told := r.isActing()
+	problems := r.actionProblems()
 	for _, p := range r.transientProblems() {
 		if a.lasted(p, now) || meta.IsStatusConditionTrue(previous, ControlPlaneDegraded) {
-			told = append(told, p)
+			problems = append(problems, p)
 		}
 	}
-	if len(told) == 0 {
-		return isFalse(ReasonAsExpected, "nothing is wrong that somebody must mend")
+	if len(problems) == 0 {
+		return isFalse(ReasonAsExpected, "no action required")
 	}
-	return isTrue(told[0].reason, texts(told))
+	return isTrue(problems[0].reason, joinTexts(problems))
 }
 
-// upgradeable says what must be brought to an end before another version of hypergate or of the guest comes.
+// upgradeable returns the condition Upgradeable. It is False while something must be completed before another
+// version of hypergate or of the guest is installed.
 func (r Result) upgradeable() metav1.Condition {
-	if unseen, is := r.observationProblem(); is && !r.disabled() {
-		return isUnknown(unseen.reason, unseen.text)
+	if observation, is := r.observationProblem(); is && !r.disabled() {
+		return isUnknown(observation.reason, observation.text)
 	}
 	if r.PlanProblem != nil {
-		return isUnknown(ReasonPlanRejected, "it is not known while the plan is refused")
+		return isUnknown(ReasonPlanRejected, "unknown while the plan is rejected")
 	}
-	holds := slices.DeleteFunc([]problem{
-		{reason: ReasonCARotation, text: r.rotating()},
-		{reason: ReasonAdoptionUnfinished, text: r.halfAdopted()},
-		{reason: ReasonCRDOwnerUnknown, text: r.unowned()},
-		{reason: ReasonFieldsWouldBeDropped, text: r.wouldDrop()},
+	blockers := slices.DeleteFunc([]problem{
+		{reason: ReasonCARotation, text: r.rotationText()},
+		{reason: ReasonAdoptionUnfinished, text: r.partlyAdopted()},
+		{reason: ReasonCRDOwnerUnknown, text: r.unknownOwners()},
+		{reason: ReasonFieldsWouldBeDropped, text: r.droppedFields()},
 	}, func(p problem) bool { return p.text == "" })
 	switch {
-	case len(holds) > 0:
-		return isFalse(holds[0].reason, texts(holds))
-	case r.unread():
-		return isUnknown(ReasonCRDsNotRead, "the guest's CRDs are being read")
+	case len(blockers) > 0:
+		return isFalse(blockers[0].reason, joinTexts(blockers))
+	case r.hasUnreadCRDs():
+		return isUnknown(ReasonCRDsNotRead, "the guest's CRDs are still being read")
 	default:
-		return isTrue(ReasonAsExpected, "nothing stands in the way of another version")
+		return isTrue(ReasonAsExpected, "another version can be installed")
 	}
 }
 
-func (r Result) rotating() string {
+// rotationText returns that a rotation of the mesh CA is in progress. It returns an empty string if there is none.
+func (r Result) rotationText() string {
 	if r.Rotation == "" {
 		return ""
 	}
-	return "the mesh CA is being rotated (phase " + plain(r.Rotation) + "): wait until it is done, which the annotations of its Secret show"
+	return "the mesh CA is being rotated (phase " + plain(r.Rotation) + ")" +
+		nextStep("wait until the rotation is complete; the annotations of the CA's Secret show its phase")
 }
 
-// halfAdopted says that of the CRDs of one API group some are hypergate's and others, which are not as these, are not: an upgrade would change the
-// ones and not the others.
-func (r Result) halfAdopted() string {
-	if r.leftAlone() {
+// partlyAdopted returns the CRDs that hypergate does not own although it owns others of the same API group, and
+// whose content differs. An upgrade would change only a part of the group. It returns an empty string if there are
+// none.
+func (r Result) partlyAdopted() string {
+	if r.unmanaged() {
 		return ""
 	}
 	owned, missing := map[string]bool{}, map[string][]string{}
 	for _, s := range r.crdStatuses() {
 		_, group, _ := strings.Cut(s.Name, ".")
 		switch {
-		case s.standing == ours:
+		case s.state == ours:
 			owned[group] = true
-		case s.standing == blocked, s.Verdict == crds.Adopt:
+		case s.state == blocked, s.Verdict == crds.Adopt:
 			missing[group] = append(missing[group], plain(s.Name)+": "+s.text)
 		}
 	}
@@ -230,25 +240,28 @@ func (r Result) halfAdopted() string {
 	if len(out) == 0 {
 		return ""
 	}
-	return "some CRDs of a group are hypergate's and others are not, so that an upgrade would part them: " + someOf(out)
+	return "hypergate manages only some CRDs of an API group, so an upgrade would leave the group with two versions; not managed yet: " +
+		joinFirst(out)
 }
 
-// unowned names the CRDs whose owner is not known.
-func (r Result) unowned() string {
+// unknownOwners returns the CRDs whose owner is unknown. It returns an empty string if there are none.
+func (r Result) unknownOwners() string {
 	var out []string
 	for _, crd := range r.Plan.Decisions {
-		if crd.Verdict == crds.Undetermined && (crd.Reason == crds.IsUnknown || crd.Reason == crds.HasInvalidAnnotation || crd.Reason == crds.IsUnreadable) {
-			out = append(out, plain(crd.Name)+": "+advice(crd))
+		unknown := crd.Reason == crds.IsUnknown || crd.Reason == crds.HasInvalidAnnotation || crd.Reason == crds.IsUnreadable
+		if crd.Verdict == crds.Undetermined && unknown {
+			out = append(out, plain(crd.Name)+": "+explained(crd))
 		}
 	}
 	if len(out) == 0 {
 		return ""
 	}
-	return "nobody knows who upgrades these CRDs: " + someOf(out)
+	return "it is unknown who upgrades these CRDs: " + joinFirst(out)
 }
 
-// wouldDrop names the objects that set fields which this version's CRDs do not have: the next version's are not known to have them either.
-func (r Result) wouldDrop() string {
+// droppedFields returns the objects that set fields which this version's CRDs do not have: it is unknown whether the
+// CRDs of the next version have them. It returns an empty string if there are none.
+func (r Result) droppedFields() string {
 	var out []string
 	for _, use := range r.InUse {
 		if len(use.Fields) > 0 {
@@ -258,11 +271,11 @@ func (r Result) wouldDrop() string {
 	if len(out) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("objects of the guest set fields that are ignored, and that CRDs of another version may drop: %s; take them out, or make sure that the next version has them "+
-		"(hypergate crds names them all)", someOf(out))
+	return "objects in the guest set fields that istiod ignores and that another version's CRDs can drop: " + joinFirst(out) +
+		nextStep("remove these fields, or check that the next version has them; hypergate crds lists all of them")
 }
 
-// unread says that a CRD that is there was not read yet, so that more may stand in the way.
-func (r Result) unread() bool {
-	return slices.ContainsFunc(r.crdStatuses(), func(s crdStatus) bool { return s.standing == coming && s.Verdict != crds.Install })
+// hasUnreadCRDs reports whether a CRD that exists has not been read yet, so that more can block an upgrade.
+func (r Result) hasUnreadCRDs() bool {
+	return slices.ContainsFunc(r.crdStatuses(), func(s crdStatus) bool { return s.state == pending && s.Verdict != crds.Install })
 }

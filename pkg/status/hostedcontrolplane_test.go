@@ -57,11 +57,11 @@ func unauthorized() error {
 }
 
 const (
-	asExpected = "everything is as it should be"
-	allWell    = "nothing is wrong that somebody must mend"
-	freeWay    = "nothing stands in the way of another version"
-	isDown     = "watching the guest: the API server cannot be reached: no connection [see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig]"
-	mayNot     = "applying Deployment secret-namespace/secret-object on the management side: may not patch deployments.apps [grant it to hypergate's service account (deploy/hosted/management)]"
+	asExpected = "everything is up to date"
+	allWell    = "no action required"
+	freeWay    = "another version can be installed"
+	isDown     = "watching the guest: the API server cannot be reached: no connection [check that the guest's kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
+	mayNot     = "applying Deployment secret-namespace/secret-object on the management side: not allowed to patch deployments.apps (RBAC) [grant this permission to hypergate's service account (deploy/hosted/management)]"
 )
 
 // tell are the four conditions of a table's row.
@@ -108,25 +108,25 @@ func TestControlPlane(t *testing.T) {
 	}{
 		"all is well": {serving(), good()},
 		"nobody asks": {idle, but(func(t *tell) {
-			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod"}
+			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; nothing is installed"}
 		})},
 		"nobody asks any more": {
 			with(idle, func(r *status.Result) { r.Istiod = desired.Available }),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and is being cleared away"}
-				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "what is not asked for any more is being cleared away"}
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; istiod is being removed"}
+				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "istiod is not requested any more and is being removed"}
 			}),
 		},
 		"the guest does without ingress": {
 			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest does without the capability Ingress, so that nothing is installed"}
+				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is installed"}
 			}),
 		},
 		"it is left to somebody else": {
 			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, desired.Absent }),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "Unmanaged", "the guest's gateways are left to somebody else, as its management mode or --crd-management says"}
+				t.available = want{metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"}
 			}),
 		},
 		"istiod is on its way": {
@@ -145,16 +145,16 @@ func TestControlPlane(t *testing.T) {
 		"istiod is being replaced": {
 			with(serving(), func(r *status.Result) { r.Rollout = desired.Rolling }),
 			but(func(t *tell) {
-				t.available.message = "istiod serves since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"
+				t.available.message = "istiod has been serving since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"
 				t.progressing = want{metav1.ConditionTrue, "RollingOut", t.available.message}
 			}),
 		},
 		"its image cannot be pulled": {
 			with(serving(), func(r *status.Result) { r.Istiod, r.Rollout = desired.Unavailable, desired.Stuck }),
 			but(func(t *tell) {
-				const text = "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs]"
+				const text = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: " + text}
-				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod has stopped"}
+				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod is stuck: new pods are not becoming ready or cannot be created"}
 				t.degraded = want{metav1.ConditionTrue, "RolloutStuck", text}
 			}),
 		},
@@ -178,7 +178,7 @@ func TestControlPlane(t *testing.T) {
 		"a write fails for once": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, unreachable())) }),
 			but(func(t *tell) {
-				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for objects that were not tried yet"}
+				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for objects that have not been applied yet"}
 			}),
 		},
 		"somebody undoes what is written": {
@@ -186,7 +186,7 @@ func TestControlPlane(t *testing.T) {
 				r.Mgmt = apply.ReportOf(apply.RateLimited(configMap, time.Second).By("kubectl (data)"))
 			}),
 			but(func(t *tell) {
-				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) changes it again and again, so that it is put right once in a while only [stop whoever does]"
+				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) keeps reverting it, so hypergate restores it at a limited rate [stop that client from changing it]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "WriteConflict", text}
 			}),
@@ -199,13 +199,13 @@ func TestControlPlane(t *testing.T) {
 				const text = "planning: refusing the plan, nothing was changed: the CA is spoiled: mend it"
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
-				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "it is not known while the plan is refused"}
+				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "unknown while the plan is rejected"}
 			}),
 		},
 		"the guest is gone": {
 			with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionUnknown, "GuestUnreachable", serves + ", but whether it is of use is not known: " + isDown}
+				t.available = want{metav1.ConditionUnknown, "GuestUnreachable", serves + "; its current state is unknown: " + isDown}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown}
 				t.upgradeable = want{metav1.ConditionUnknown, "GuestUnreachable", isDown}
 			}),
@@ -216,7 +216,7 @@ func TestControlPlane(t *testing.T) {
 		"the guest's credentials are too old": {
 			status.Result{ObservationProblem: unauthorized(), ObservationSide: desired.SideGuest},
 			but(func(t *tell) {
-				const text = "looking at both sides before anything is decided: the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"
+				const text = "observing the guest: the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "GuestUnauthorized", text}, want{metav1.ConditionUnknown, "GuestUnauthorized", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
@@ -224,7 +224,7 @@ func TestControlPlane(t *testing.T) {
 		"the guest forbids to look": {
 			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: desired.SideGuest},
 			but(func(t *tell) {
-				const text = "looking at both sides before anything is decided: may not list gatewayclasses [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
+				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text}, want{metav1.ConditionUnknown, "Forbidden", text}
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
@@ -238,8 +238,8 @@ func TestControlPlane(t *testing.T) {
 			}),
 			but(func(t *tell) {
 				const text = "watching the guest: the API server sends too much of gatewayclasses: a list has more than 64 MiB " +
-					"[make the objects fewer or smaller; hypergate tries again within 5 minutes]"
-				t.available = want{metav1.ConditionUnknown, "Oversized", serves + ", but whether it is of use is not known: " + text}
+					"[reduce the number or the size of the objects; hypergate tries again within 5 minutes]"
+				t.available = want{metav1.ConditionUnknown, "Oversized", serves + "; its current state is unknown: " + text}
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Oversized", text}
 				t.upgradeable = want{metav1.ConditionUnknown, "Oversized", text}
@@ -248,7 +248,7 @@ func TestControlPlane(t *testing.T) {
 		"the guest has not shown everything yet": {
 			status.Result{ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"), ObservationSide: desired.SideGuest},
 			but(func(t *tell) {
-				const text = "looking at both sides before anything is decided: the guest is not known yet (waiting for namespaces)"
+				const text = "observing the guest: the guest is not known yet (waiting for namespaces)"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text}, want{metav1.ConditionUnknown, "WaitingForGuest", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
@@ -256,7 +256,7 @@ func TestControlPlane(t *testing.T) {
 		"the guest is the management cluster": {
 			status.Result{ObservationProblem: errors.New("they are one: give another kubeconfig")},
 			but(func(t *tell) {
-				const text = "looking at both sides before anything is decided: they are one: give another kubeconfig"
+				const text = "observing both sides: they are one: give another kubeconfig"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", text}, want{metav1.ConditionUnknown, "PlanRejected", text}
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
@@ -265,7 +265,7 @@ func TestControlPlane(t *testing.T) {
 		"the kubeconfig that came leads nowhere": {
 			with(serving(), func(r *status.Result) { r.KubeconfigProblem = unreachable() }),
 			but(func(t *tell) {
-				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no connection [put one into its Secret that works and leads to the guest]"
+				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no connection [store a working kubeconfig for this guest in its Secret]"
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
@@ -274,7 +274,7 @@ func TestControlPlane(t *testing.T) {
 				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), "a token"
 			}),
 			but(func(t *tell) {
-				const text = "getting istiod's token in the guest: may not list serviceaccounts/token [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
+				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -282,7 +282,7 @@ func TestControlPlane(t *testing.T) {
 		"the proof of the webhook is refused": {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *tell) {
-				const text = "proving in the guest that its webhook is called: may not list destinationrules [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
+				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -293,7 +293,7 @@ func TestControlPlane(t *testing.T) {
 		"istiod is not reached where it is published": {
 			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") }),
 			but(func(t *tell) {
-				const text = "was not yet seen to answer where it is published (management side: no answer)"
+				const text = "has not been reached at its published address (management side: no answer)"
 				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
 			}),
@@ -301,7 +301,7 @@ func TestControlPlane(t *testing.T) {
 		"a CRD is somebody else's, and somebody must decide": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *tell) {
-				const text = "looking after the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and another one: no difference [kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
+				const text = "managing the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and differs from hypergate's, so that a takeover needs consent: no difference [kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "TakeoverBlocked", text}
 			}),
@@ -311,20 +311,20 @@ func TestControlPlane(t *testing.T) {
 				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
 			}),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod"}
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; nothing is installed"}
 			}),
 		},
 		"a rotation is under way": {
 			with(serving(), func(r *status.Result) { r.Rotation = "spreading" }),
 			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading): wait until it is done, which the annotations of its Secret show"}
+				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading) [wait until the rotation is complete; the annotations of the CA's Secret show its phase]"}
 			}),
 		},
 		"an adoption is half done": {
 			with(deciding(httpRoutes, crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Adopt, crds.HasConsent),
 				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)), func(r *status.Result) { r.Guest = written }),
 			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "some CRDs of a group are hypergate's and others are not, so that an upgrade would part them: gateways.gateway.networking.k8s.io: not installed yet"}
+				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "hypergate manages only some CRDs of an API group, so an upgrade would leave the group with two versions; not managed yet: gateways.gateway.networking.k8s.io: not installed yet"}
 			}),
 		},
 		"nobody knows whose a CRD is": {
@@ -332,8 +332,8 @@ func TestControlPlane(t *testing.T) {
 				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
 			}),
 			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod"}
-				t.upgradeable = want{metav1.ConditionFalse, "CRDOwnerUnknown", "nobody knows who upgrades these CRDs: gateways.gateway.networking.k8s.io: left alone, because its annotation gateway.hypergate.dev/manage says neither true nor false " +
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; nothing is installed"}
+				t.upgradeable = want{metav1.ConditionFalse, "CRDOwnerUnknown", "it is unknown who upgrades these CRDs: gateways.gateway.networking.k8s.io: left unchanged, because its annotation gateway.hypergate.dev/manage is neither true nor false " +
 					"[kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true (or =false)]"}
 			}),
 		},
@@ -345,24 +345,24 @@ func TestControlPlane(t *testing.T) {
 				}
 			}),
 			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionFalse, "FieldsWouldBeDropped", "objects of the guest set fields that are ignored, and that CRDs of another version may drop: " +
-					"demo/route (httproutes.gateway.networking.k8s.io, spec.retry (v1)); take them out, or make sure that the next version has them (hypergate crds names them all)"}
+				t.upgradeable = want{metav1.ConditionFalse, "FieldsWouldBeDropped", "objects in the guest set fields that istiod ignores and that another version's CRDs can drop: " +
+					"demo/route (httproutes.gateway.networking.k8s.io, spec.retry (v1)) [remove these fields, or check that the next version has them; hypergate crds lists all of them]"}
 			}),
 		},
 		"CRDs are being read": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Undetermined, crds.IsUnread)),
 			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionUnknown, "CRDsNotRead", "the guest's CRDs are being read"}
+				t.upgradeable = want{metav1.ConditionUnknown, "CRDsNotRead", "the guest's CRDs are still being read"}
 			}),
 		},
 		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Unowned, crds.Install, crds.IsAbsent)), good()},
 		"it is paused": {
 			status.Result{Lifecycle: desired.Paused{Until: pausing}},
-			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until 2026-11-22T00:00:00Z: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
+			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token"}},
 		},
 		"it is paused for ever": {
 			status.Result{Lifecycle: desired.Paused{}},
-			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "paused by spec.pausedUntil, until that is changed: nothing is written in the guest or beside it; what serves goes on with the token that it has"}},
+			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token"}},
 		},
 		"it is being deleted": {status.Result{Lifecycle: desired.Deleting{}}, tell{}},
 	} {

@@ -13,102 +13,127 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// problem is one thing that is wrong: during what, why, and what to do.
+// problem is one problem: its text says in which phase, why, and what to do.
 type problem struct {
 	reason, text string
-	// waits is what is waited for, a reason of Progressing, where it mostly ends by itself; empty where somebody must act.
+	// waits is the reason of Progressing for a transient problem, which usually ends without an action. It is empty
+	// if an action is needed.
 	waits string
 }
 
-func texts(problems []problem) string {
+func joinTexts(problems []problem) string {
 	list := make([]string, 0, len(problems))
 	for _, p := range problems {
 		list = append(list, p.text)
 	}
-	return someOf(list)
+	return joinFirst(list)
 }
 
-// isActing is what somebody must act on.
-func (r Result) isActing() []problem {
+// actionProblems returns the problems that need an action.
+func (r Result) actionProblems() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.waits != "" })
 }
 
-// transientProblems is what mostly ends by itself. That the guest does not answer while HyperShift says that its kube-apiserver is not available is not
-// among it: the guest is starting, or whoever looks after it knows.
+// transientProblems returns the problems that usually end without an action. A guest that does not answer is not
+// among them while HyperShift reports its kube-apiserver as unavailable: the guest is starting, or its administrator
+// already knows.
 func (r Result) transientProblems() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool {
 		return p.waits == "" || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
 	})
 }
 
-// problems are all, what ends a pass first.
+// problems returns all problems. Those that end a pass come first.
 func (r Result) problems() []problem {
 	var out []problem
 	if r.KubeconfigProblem != nil {
 		out = append(out, r.kubeconfig())
 	}
-	if unseen, is := r.observationProblem(); is {
-		out = append(out, unseen)
+	if observation, is := r.observationProblem(); is {
+		out = append(out, observation)
 	}
 	if r.ObservationProblem != nil {
 		return out
 	}
-	if r.PlanProblem != nil && !r.planNeedsUnseen() {
+	if r.PlanProblem != nil && !r.planNeedsObservation() {
 		out = append(out, refusalOf(r.PlanProblem).problem)
 	}
 	out = append(out, r.failedProblems()...)
 	if r.TokenProblem != nil {
-		out = append(out, lacking("getting istiod's token in the guest", r.TokenProblem))
+		out = append(out, requestProblem("requesting istiod's token from the guest", tokens, r.TokenProblem))
 	}
 	if r.WebhookProbe != nil && r.PlanProblem == nil {
-		out = append(out, lacking("proving in the guest that its webhook is called", r.WebhookProbe))
+		out = append(out, requestProblem("probing istiod's webhook in the guest", webhookProbes, r.WebhookProbe))
 	}
 	out = append(out, r.istiodProblems()...)
 	if r.PlanProblem != nil {
-		return out // no CRD was decided about
+		return out // without a plan there are no decisions about CRDs
 	}
 	return append(out, r.crdProblems()...)
 }
 
-// kubeconfig is that the guest kubeconfig is not in use. Somebody's matter at once is one that cannot be used.
+// kubeconfig returns the problem that the guest kubeconfig is not in use. It needs an action at once if the
+// kubeconfig cannot be used at all.
 func (r Result) kubeconfig() problem {
-	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: the guest kubeconfig is not in use: " + gist(r.KubeconfigProblem) + nextStep(
-		"put one into its Secret that works and leads to the guest")}
-	if _, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem); awaited || apply.Classify(r.KubeconfigProblem, "get", schema.GroupResource{}).Class().IsTransient() {
+	p := problem{
+		reason: ReasonGuestKubeconfig,
+		text: "connecting to the guest: the guest kubeconfig is not in use: " + stableText(r.KubeconfigProblem) +
+			nextStep("store a working kubeconfig for this guest in its Secret"),
+	}
+	_, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem)
+	if awaited || apply.Classify(r.KubeconfigProblem, "get", schema.GroupResource{}).Class().IsTransient() {
 		p.waits = ReasonWaitingForGuest
 	}
 	return p
 }
 
-// istiodProblems is what is wrong with istiod itself, and with the way to it.
+// podsNotReady says why a rollout of istiod is stuck.
+const podsNotReady = "new pods are not becoming ready or cannot be created"
+
+// istiodProblems returns the problems of istiod itself and of its endpoint.
 func (r Result) istiodProblems() (out []problem) {
 	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
-		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: its newest pods do not become ready, or may not be made" + nextStep(
-			"see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs")})
+		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: " + podsNotReady + nextStep(
+			"find the cause with kubectl describe deployments,replicasets,pods -l app=istiod; "+
+				"if it is the image, set --pilot-image to one that can be pulled and runs")})
 	}
-	if awaited, is := r.Plan.Endpoint.(desired.EndpointPending); is && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.leftAlone() {
+	awaited, isPending := r.Plan.Endpoint.(desired.EndpointPending)
+	if isPending && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.unmanaged() {
 		out = append(out, problem{
-			reason: ReasonEndpointPending, text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
-				"see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for"),
+			reason: ReasonEndpointPending,
+			text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
+				"depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, "+
+					"or that the management cluster serves TLSRoutes"),
 			waits: ReasonWaiting,
 		})
 	}
 	if r.Istiod == desired.Available && r.Endpoint.state == unreached {
-		out = append(out, problem{reason: ReasonEndpointUnreachable, text: "reaching istiod where it is published: it " + r.Endpoint.missing() + nextStep(
-			"see that the Route, load balancer or port leads to it; where this side cannot get there, give another place with --publish-probe"), waits: ReasonWaiting})
+		out = append(out, problem{
+			reason: ReasonEndpointUnreachable,
+			text: "probing istiod's endpoint: istiod " + r.Endpoint.missing() + nextStep(
+				"check that the Route, load balancer or node port leads to istiod; "+
+					"if the management side cannot reach that address, set another one with --publish-probe"),
+			waits: ReasonWaiting,
+		})
 	}
 	return out
 }
 
-// GuestUnseen says that it is not known how things stand.
+// GuestUnseen reports whether the current state could not be observed.
 func (r Result) GuestUnseen() bool {
-	_, blind := r.observationProblem()
-	return blind
+	_, unobserved := r.observationProblem()
+	return unobserved
 }
 
-// observationProblem is why it is not known how things stand.
+// observationProblem returns why the current state could not be observed, if that is so.
 func (r Result) observationProblem() (problem, bool) {
-	err, phase := r.ObservationProblem, "looking at both sides before anything is decided"
+	err, phase := r.ObservationProblem, "observing both sides"
+	switch r.ObservationSide {
+	case desired.SideMgmt:
+		phase = "observing the management side"
+	case desired.SideGuest:
+		phase = "observing the guest"
+	}
 	if err == nil {
 		err, phase = r.GuestWatchProblem, "watching the guest"
 	}
@@ -118,28 +143,36 @@ func (r Result) observationProblem() (problem, bool) {
 	cause := apply.Classify(err, "list", schema.GroupResource{})
 	switch class := cause.Class(); {
 	case r.ObservationProblem != nil && r.ObservationSide == desired.SideMgmt:
-		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + gist(err), waits: ReasonWaiting}, true
-	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized, class == apply.Oversized:
+		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + stableText(err), waits: ReasonWaiting}, true
+	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized,
+		class == apply.Oversized:
 		return ofCause(phase, desired.SideGuest, cause), true
 	case r.ObservationProblem == nil:
-		return problem{}, false // one kind is not there: what that means is decided elsewhere
+		return problem{}, false // a kind does not exist: the planning decides what that means
 	case r.ObservationSide == desired.SideGuest:
-		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + gist(err), waits: ReasonWaitingForGuest}, true
+		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + stableText(err), waits: ReasonWaitingForGuest}, true
 	default:
 		return problem{reason: ReasonPlanRejected, text: phase + ": " + plain(err.Error())}, true
 	}
 }
 
-// planNeedsUnseen says that there is no plan for something that passes and is told of the guest already.
-func (r Result) planNeedsUnseen() bool {
+// planNeedsObservation reports whether there is no plan because of a transient problem that is already reported as a
+// problem of observing the guest.
+func (r Result) planNeedsObservation() bool {
 	_, claiming := errors.AsType[desired.OwnershipError](r.PlanProblem)
 	return claiming && r.GuestUnseen() && refusalOf(r.PlanProblem).problem.waits != ""
 }
 
-// lacking is that something could not be had in the guest. What it is asked of may be about to come, so that only a right that is missing is somebody's matter
-// at once.
-func lacking(phase string, err error) problem {
-	cause := apply.Classify(err, "create", schema.GroupResource{Resource: "what is needed for it"})
+// The resources that hypergate creates in the guest for istiod's token and for a webhook probe.
+var (
+	tokens        = schema.GroupResource{Resource: "serviceaccounts/token"}
+	webhookProbes = schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"}
+)
+
+// requestProblem returns the problem with a create request in the guest. The object that the request needs can still
+// be missing, so only a missing permission needs an action at once.
+func requestProblem(phase string, resource schema.GroupResource, err error) problem {
+	cause := apply.Classify(err, "create", resource)
 	p := ofCause(phase, desired.SideGuest, cause)
 	if cause.Class() != apply.Forbidden {
 		p.waits = cmp.Or(p.waits, ReasonWaiting)
@@ -147,26 +180,29 @@ func lacking(phase string, err error) problem {
 	return p
 }
 
-// crdProblems are the CRDs about which somebody must decide, where a GatewayClass asks for what needs them. A write that failed is told as such.
+// crdProblems returns the CRDs that need a decision, if a GatewayClass requests istiod. Failed writes are not among
+// them: failedProblems returns those.
 func (r Result) crdProblems() []problem {
-	if len(r.Classes) == 0 || r.leftAlone() {
+	if len(r.Classes) == 0 || r.unmanaged() {
 		return nil
 	}
-	stands := slices.DeleteFunc(r.crdStatuses(), func(s crdStatus) bool { return s.standing == denied || s.standing == failing || s.standing > missing })
-	if len(stands) == 0 {
+	statuses := slices.DeleteFunc(r.crdStatuses(), func(s crdStatus) bool {
+		return s.state == denied || s.state == failing || s.state > missing
+	})
+	if len(statuses) == 0 {
 		return nil
 	}
-	return []problem{{reason: precedence()[stands[0].standing].Reason, text: "looking after the guest's CRDs: " + aboutCRD(stands)}}
+	return []problem{{reason: precedence()[statuses[0].state].Reason, text: "managing the guest's CRDs: " + aboutCRDs(statuses)}}
 }
 
-// ofCause is a problem with a request.
+// ofCause returns the problem with a request that failed for a cause.
 func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 	class := cause.Class()
 	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}
 	if class == apply.Denied || class == apply.Invalid || class == apply.Other {
-		p.text += said(cause)
+		p.text += serverAnswer(cause)
 	}
-	p.text += next(side, class)
+	p.text += nextStepFor(side, class)
 	switch {
 	case !class.IsTransient():
 	case side == desired.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized):
@@ -177,29 +213,34 @@ func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 	return p
 }
 
-// next is what to do about a cause.
-func next(side desired.Side, class apply.ErrorClass) string {
-	// guest is what to do in the guest, where that is something else.
+// nextStepFor returns what to do about a cause of a class on a side.
+func nextStepFor(side desired.Side, class apply.ErrorClass) string {
+	// guest is empty if the step is the same on both sides.
 	step, known := map[apply.ErrorClass]struct{ mgmt, guest string }{
 		apply.Unreachable: {
-			"see that the management cluster's API server answers",
-			"see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig",
+			"check that the management cluster's API server answers",
+			"check that the guest's kube-apiserver is running, and that pods in this namespace can reach it " +
+				"at the address in the guest kubeconfig",
 		},
-		apply.Unauthorized: {"see that hypergate's service account is there", "put a kubeconfig into its Secret that the guest accepts"},
+		apply.Unauthorized: {
+			"check that hypergate's service account exists",
+			"store a kubeconfig that the guest accepts in its Secret",
+		},
 		apply.Forbidden: {
-			"grant it to hypergate's service account (deploy/hosted/management)", "grant it to hypergate's user in the guest (deploy/hosted/guest)",
+			"grant this permission to hypergate's service account (deploy/hosted/management)",
+			"grant this permission to hypergate's user in the guest (deploy/hosted/guest)",
 		},
-		apply.Denied:           {mgmt: "let hypergate by, or change what it is denied for"},
-		apply.Conflict:         {mgmt: "if nobody needs the object, delete it, and hypergate makes its own"},
-		apply.NamespaceMissing: {mgmt: "make the namespace"},
-		apply.Enlarged:         {mgmt: "see which mutating webhook adds to what hypergate writes, and let it leave that out"},
-		apply.Oversized:        {mgmt: "make the objects fewer or smaller; hypergate tries again within 5 minutes"},
+		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
+		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
+		apply.NamespaceMissing: {mgmt: "create the namespace"},
+		apply.Enlarged:         {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
+		apply.Oversized:        {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {
 	case !known && class.IsTransient():
 		return ""
 	case !known:
-		return nextStep("see hypergate's log for the whole answer")
+		return nextStep("see hypergate's log for the full error")
 	case side == desired.SideGuest:
 		return nextStep(cmp.Or(step.guest, step.mgmt))
 	default:
@@ -209,49 +250,51 @@ func next(side desired.Side, class apply.ErrorClass) string {
 
 func nextStep(text string) string { return " [" + text + "]" }
 
-// gist is an error in words that stay the same from try to try, where its cause is a request's; else all of it.
-func gist(err error) string {
+// stableText returns the text of an error. If a request caused the error, the text stays the same from try to try.
+// Otherwise it is the whole error.
+func stableText(err error) string {
 	if cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() != apply.Other {
 		return plain(cause.String())
 	}
 	return plain(err.Error())
 }
 
-// How long what passes by itself must last until it is somebody's matter: a kube-apiserver of one replica is replaced in two minutes, and a load
-// balancer and its name are there in ten.
+// How long a transient problem lasts before it counts as Degraded. A kube-apiserver with one replica is replaced
+// within two minutes. A load balancer and its DNS name exist within ten minutes.
 const (
-	lasts          = 2 * time.Minute
-	lastsPublished = 10 * time.Minute
+	gracePeriod         = 2 * time.Minute
+	endpointGracePeriod = 10 * time.Minute
 )
 
-// DegradedSince remembers since when something that passes by itself is wrong; the zero value: nothing is.
+// DegradedSince is the time since which there has been a transient problem. The zero value means that there is none.
 type DegradedSince struct{ since time.Time }
 
-// Observe is what is to be remembered now. again is how soon it will be told as something that lasts; zero means never.
-func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, again time.Duration) {
-	passing := r.transientProblems()
-	if len(passing) == 0 {
+// Observe returns the value to remember for the next pass, and after how long a transient problem counts as
+// Degraded. A zero requeueAfter means never.
+func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, requeueAfter time.Duration) {
+	problems := r.transientProblems()
+	if len(problems) == 0 {
 		return DegradedSince{}, 0
 	}
 	if a.since.IsZero() {
 		a.since = now
 	}
-	for _, p := range passing {
-		if left := a.since.Add(p.lasts()).Sub(now); left > 0 && (again == 0 || left < again) {
-			again = left
+	for _, p := range problems {
+		if left := a.since.Add(p.gracePeriod()).Sub(now); left > 0 && (requeueAfter == 0 || left < requeueAfter) {
+			requeueAfter = left
 		}
 	}
-	return a, again
+	return a, requeueAfter
 }
 
 func (a DegradedSince) lasted(p problem, now time.Time) bool {
-	return !a.since.IsZero() && now.Sub(a.since) >= p.lasts()
+	return !a.since.IsZero() && now.Sub(a.since) >= p.gracePeriod()
 }
 
-// lasts is how long it must last until it is somebody's matter.
-func (p problem) lasts() time.Duration {
+// gracePeriod returns how long a transient problem lasts before it counts as Degraded.
+func (p problem) gracePeriod() time.Duration {
 	if p.reason == ReasonEndpointUnreachable || p.reason == ReasonEndpointPending {
-		return lastsPublished
+		return endpointGracePeriod
 	}
-	return lasts
+	return gracePeriod
 }

@@ -31,9 +31,9 @@ func refusing(err error) status.Result {
 }
 
 const (
-	claimForbidden = "claiming this guest: may not patch leases.coordination.k8s.io [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
-	claimUnknown   = "claiming this guest: the API server cannot be reached: no connection [see that the guest's kube-apiserver runs, and that this namespace's pods reach it at the address in the guest kubeconfig]"
-	inUse          = "claiming this guest: in the guest, the revision r is in use by another hypergate, which holds the Leases the-lease in its namespace openshift-ingress: " +
+	claimForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
+	claimUnknown   = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
+	inUse          = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the Leases the-lease in its namespace openshift-ingress: " +
 		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or give this one another --controller-name and another --revision"
 )
 
@@ -83,8 +83,8 @@ func TestWhatElseIsWrong(t *testing.T) {
 }
 
 const (
-	noToken = "getting istiod's token in the guest: may not list serviceaccounts/token [grant it to hypergate's user in the guest (deploy/hosted/guest)]"
-	stuck   = "rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, give one with --pilot-image that can be pulled and runs]"
+	noToken = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
+	stuck   = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 )
 
 // TestAGuestThatIsAwayIsToldOnce, though it cannot be claimed either.
@@ -99,7 +99,7 @@ func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
 
 // TestAnIstiodThatIsNotWantedIsTold as long as it is there.
 func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
-	const disabled = "the guest does without the capability Ingress"
+	const disabled = "the guest's capability Ingress is disabled"
 	left := func(change func(*status.Result)) status.Result {
 		return with(status.Result{Istiod: desired.Available, Plan: desired.Plan{Mode: crds.Managed}}, change)
 	}
@@ -109,25 +109,25 @@ func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 	}{
 		"disabled": {
 			left(func(r *status.Result) { r.Lifecycle = desired.Disabled{} }),
-			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is being cleared away"},
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is being removed"},
 		},
 		"disabled, and it may not be cleared away": {
 			left(func(r *status.Result) { r.Lifecycle, r.PlanProblem = desired.Disabled{}, errors.New("no") }),
-			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after this is resolved: planning: no"},
 		},
 		"disabled, and the guest is not there": {
 			left(func(r *status.Result) { r.Lifecycle, r.GuestWatchProblem = desired.Disabled{}, unreachable() }),
-			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still there, and is cleared away once it is known how things stand"},
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after the current state has been observed"},
 		},
 		"unmanaged": {
 			left(func(r *status.Result) { r.Classes, r.Plan.Mode = serving().Classes, crds.Unmanaged }),
 			want{
-				metav1.ConditionTrue, "Unmanaged", "the guest's gateways are left to somebody else, as its management mode or --crd-management says; istiod is still there, and is being cleared away",
+				metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed; istiod is being removed",
 			},
 		},
 		"not requested, and it may not be cleared away": {
 			left(func(r *status.Result) { r.PlanProblem = errors.New("no") }),
-			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass of the guest asks for istiod; istiod is still there, and cannot be cleared away while this lasts: planning: no"},
+			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; istiod is still installed, and is removed after this is resolved: planning: no"},
 		},
 	} {
 		if diff := cmp.Diff(c.want, forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)).available, cmp.AllowUnexported(want{})); diff != "" {
@@ -165,7 +165,7 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 // TestAPublicationThatNeverComes is told, and is somebody's matter once it has had the time of a load balancer.
 func TestAPublicationThatNeverComes(t *testing.T) {
 	const text = "publishing istiod: waiting for an address for istiod's load balancer (management side) " +
-		"[see that its Service gets an address or a node port, its Route a host, or that the management cluster serves TLSRoutes: whichever --publish asks for]"
+		"[depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, or that the management cluster serves TLSRoutes]"
 	awaiting := with(serving(), func(r *status.Result) {
 		r.Istiod, r.Plan.Endpoint = desired.Absent, desired.EndpointPending{Why: "an address for istiod's load balancer (management side)"}
 	})

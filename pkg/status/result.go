@@ -10,65 +10,76 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// Result is what one reconcile came to: what it found and planned, what became of that, and whether istiod serves.
+// Result is the result of one pass: what it observed and planned, the outcome of applying the plan, and whether
+// istiod serves.
 type Result struct {
 	// Version is istiod's.
 	Version string
 	// Classes are the GatewayClasses that the plan was computed from.
 	Classes []desired.GatewayClass
-	// Beyond are those that are not looked after, because there are too many.
+	// Beyond are the GatewayClasses that hypergate does not manage, because there are too many.
 	Beyond []desired.GatewayClass
-	// PlanProblem is why there is no plan; Plan, and what became of it, is then empty.
+	// PlanProblem is why there is no plan. If it is set, Plan and the reports are empty.
 	PlanProblem error
 	Plan        desired.Plan
 	Istiod      desired.Availability
-	// Since is since when istiod serves, or works again, Rollout how far its newest version is.
-	Since   time.Time
+	// Since is the time since which istiod serves, or serves again.
+	Since time.Time
+	// Rollout is the progress of istiod's newest version.
 	Rollout desired.Rollout
-	// Mgmt and Guest are the reports of the two sides.
+	// Mgmt and Guest are the reports about applying the plan to the two sides.
 	Mgmt, Guest apply.Report
-	// MgmtWatches and GuestWatches are the kinds of either side whose watch does not work.
+	// MgmtWatches and GuestWatches are the kinds on each side whose watch does not work.
 	MgmtWatches, GuestWatches []apply.WatchProblem
-	// InUse is as in desired.Guest.
+	// InUse is the same as in desired.GuestObservation.
 	InUse []crds.InUse
-	// InUseTotals is how many objects there are of each CRD, of which InUse are the first.
+	// InUseTotals is the number of such objects of each CRD. InUse has only the first of them.
 	InUseTotals map[string]int
-	// Searching: there may be more of them than is known yet.
+	// Searching is set while the search is not complete, so that there can be more such objects.
 	Searching bool
-	// Waiting is what the installation waits for, in words that the guest may read; empty when nothing.
+	// Waiting is what the installation waits for. It can be shown to the guest. It is empty if the installation
+	// waits for nothing.
 	Waiting string
-	// Endpoint is whether istiod was seen to answer where it is published.
+	// Endpoint is whether istiod was reached at its published address.
 	Endpoint EndpointProbe
-	// InsecureSettings is how many settings weaken it. Which they are is not said here: the guest would know what to try.
+	// InsecureSettings is the number of insecure settings. Their names are not shown, because the guest would learn
+	// what to try.
 	InsecureSettings int
 
-	// What follows is told to the HostedControlPlane alone, which is the management side's and may name its objects.
+	// The following fields are shown only on the HostedControlPlane, which belongs to the management side, so they
+	// can name its objects.
 
-	// ObservationProblem is why the reconcile ended before anything was decided, so that the fields above are empty; UnseenSide is the side that is not known, empty
-	// when a look at both was refused.
+	// ObservationProblem is why the pass ended before a decision. If it is set, the fields above are empty.
 	ObservationProblem error
-	ObservationSide    desired.Side
-	// GuestWatchProblem is what is wrong with watching the guest; nil when what is known of it is up to date. Kubeconfig is why the guest kubeconfig is
-	// not in use; an AwaitedError, if that may well end by itself.
-	GuestWatchProblem, KubeconfigProblem error
-	// TokenProblem is why istiod's guest token could not be had, Proof why it could not be tried whether the guest's API server calls istiod's webhook.
-	TokenProblem, WebhookProbe error
-	// Rotation is the phase of a rotation of the mesh CA; empty when there is none.
+	// ObservationSide is the side that could not be observed. It is empty if the observation of both sides was
+	// rejected.
+	ObservationSide desired.Side
+	// GuestWatchProblem is the problem with watching the guest. It is nil if the observation of the guest is up to
+	// date.
+	GuestWatchProblem error
+	// KubeconfigProblem is why the guest kubeconfig is not in use. It is an AwaitedError if this usually ends
+	// without an action.
+	KubeconfigProblem error
+	// TokenProblem is why istiod's guest token could not be requested.
+	TokenProblem error
+	// WebhookProbe is why the webhook probe could not be made: whether the guest's API server calls istiod's webhook.
+	WebhookProbe error
+	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.
 	Rotation string
-	// Lifecycle is what that HostedControlPlane lets be done; nil is desired.Active.
+	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means desired.Active.
 	Lifecycle desired.Lifecycle
-	// APIServer is what HyperShift says there of the guest's kube-apiserver; empty when nothing.
+	// APIServer is the status that HyperShift reports for the guest's kube-apiserver. It is empty if there is none.
 	APIServer metav1.ConditionStatus
 }
 
-// Complete says that every object of both sides that was planned is as it should be.
+// Complete reports whether all planned objects on both sides are up to date.
 func (r Result) Complete() bool { return r.Mgmt.Complete() && r.Guest.Complete() }
 
-// AwaitedError says of why something is not in use that it may well end by itself.
+// AwaitedError is a reason why something is not in use that usually ends without an action.
 type AwaitedError struct{ Err error }
 
-// Error is why.
+// Error returns the text of Err.
 func (e AwaitedError) Error() string { return e.Err.Error() }
 
-// Unwrap is why.
+// Unwrap returns Err.
 func (e AwaitedError) Unwrap() error { return e.Err }

@@ -15,58 +15,67 @@ import (
 const (
 	ReasonSupportedVersion   = string(gatewayv1.GatewayClassReasonSupportedVersion)
 	ReasonUnsupportedVersion = string(gatewayv1.GatewayClassReasonUnsupportedVersion)
-	// ReasonNotRead: it is not known what the CRDs say; the Gateway API has no reason for that.
+	// ReasonNotRead: the content of the CRDs is unknown. The Gateway API has no reason for this.
 	ReasonNotRead = "NotRead"
 )
 
 // Reasons of UnsupportedFieldsInUse.
 const (
 	ReasonFieldsIgnored = "FieldsIgnored"
-	// ReasonSecurityFieldsIgnored: among them are fields that may be what keeps somebody out.
+	// ReasonSecurityFieldsIgnored: fields that can restrict access are among the ignored fields.
 	ReasonSecurityFieldsIgnored = "SecurityFieldsIgnored"
 )
 
-// fewObjects is how many objects a message names.
-const fewObjects = 10
+// maxObjects is the number of objects that a message names.
+const maxObjects = 10
 
-// supportedVersion compares the Gateway API's CRDs by what they say, and not by what they claim to be: their annotation is easily changed.
+// noPlan is the message of conditions that depend on a plan while there is none.
+const noPlan = "unknown, because there is no plan; the condition " + ControllerInstalled + " says why"
+
+// supportedVersion compares the Gateway API's CRDs by their content, not by the version in their annotation, which
+// any client can change.
 func (r Result) supportedVersion() metav1.Condition {
-	wanted := fmt.Sprintf("%s of the Gateway API (%s channel), which istiod %s was built with", crds.GatewayAPI().Version(), crds.GatewayAPI().Channel(), r.Version)
+	bundle := crds.GatewayAPI()
+	wanted := fmt.Sprintf("Gateway API %s (%s channel), which istiod %s was built with", bundle.Version(), bundle.Channel(), r.Version)
 	found := surveyOf(r.crdStatuses())
 	switch {
 	case r.PlanProblem != nil:
-		return isUnknown(ReasonNotRead, "nothing is planned")
+		return isUnknown(ReasonNotRead, noPlan)
 	case len(found.other) > 0:
 		return isFalse(ReasonUnsupportedVersion,
-			"istiod serves what it knows of "+wanted+", and ignores the rest. Others than those are installed: "+strings.Join(found.other, "; "))
+			"istiod ignores everything that is not in "+wanted+"; CRDs that differ: "+strings.Join(found.other, "; "))
 	case len(found.unread) > 0:
-		return isUnknown(ReasonNotRead, "not known yet: "+strings.Join(found.unread, ", ")+"; supported is "+wanted)
+		return isUnknown(ReasonNotRead, "not read yet: "+strings.Join(found.unread, ", ")+"; supported: "+wanted)
 	case found.same == 0:
-		return isUnknown(ReasonNotRead, "no CRD of the Gateway API is there; supported is "+wanted)
+		return isUnknown(ReasonNotRead, "no CRD of the Gateway API exists; supported: "+wanted)
 	case len(found.claims) > 0:
-		return isTrue(ReasonSupportedVersion, "the CRDs are those of "+wanted+", whatever they claim to be: "+strings.Join(found.claims, ", "))
+		return isTrue(ReasonSupportedVersion, "the CRDs are those of "+wanted+
+			", although some claim another version: "+strings.Join(found.claims, ", "))
 	default:
 		return isTrue(ReasonSupportedVersion, "the CRDs are those of "+wanted)
 	}
 }
 
-// survey is what the Gateway API's CRDs that are there say.
+// survey is what the existing CRDs of the Gateway API contain.
 type survey struct {
-	// same is how many are those that istiod was built with, claims those of them that claim to be another version.
-	same   int
+	// same is the number of CRDs that istiod was built with.
+	same int
+	// claims are those of them that claim another version.
 	claims []string
-	// other are those with another content, and with which; unread those of which the content is not known.
-	other, unread []string
+	// other are the CRDs with other content, and the differences.
+	other []string
+	// unread are the CRDs whose content is unknown.
+	unread []string
 }
 
-func surveyOf(stands []crdStatus) survey {
+func surveyOf(statuses []crdStatus) survey {
 	var found survey
 	bundle := crds.GatewayAPI()
-	for _, s := range stands {
+	for _, s := range statuses {
 		switch {
 		case !bundle.Has(s.Name):
-		case s.standing == ours:
-			found.same++ // as we wrote it
+		case s.state == ours:
+			found.same++ // hypergate wrote it
 		case s.Owner.Kind == crds.Unowned:
 		case s.Content != crds.Read:
 			found.unread = append(found.unread, plain(s.Name))
@@ -82,7 +91,7 @@ func surveyOf(stands []crdStatus) survey {
 	return found
 }
 
-// claim is the version that a CRD claims to be.
+// claim returns the version and the channel that a CRD claims to have.
 func claim(crd crds.CRD) string {
 	switch {
 	case crd.Metadata.Version == "":
@@ -94,7 +103,8 @@ func claim(crd crds.CRD) string {
 	}
 }
 
-// fieldsInUse names the objects that set what istiod does not heed, those first whose fields may be what keeps somebody out.
+// fieldsInUse returns the condition that names the objects with fields that istiod ignores. Objects with fields that
+// can restrict access come first.
 func (r Result) fieldsInUse() metav1.Condition {
 	var first, rest []string
 	for _, use := range r.InUse {
@@ -105,23 +115,23 @@ func (r Result) fieldsInUse() metav1.Condition {
 		}
 	}
 	all := slices.Concat(first, rest)
-	c := isTrue(ReasonFieldsIgnored, "ignored by istiod "+r.Version)
+	c := isTrue(ReasonFieldsIgnored, "istiod "+r.Version+" ignores fields of objects")
 	if len(first) > 0 {
 		c.Reason = ReasonSecurityFieldsIgnored
-		c.Message += ", which may leave open what they are to close"
+		c.Message += ", and access that these fields are meant to restrict can be open"
 	}
-	c.Message += ": " + strings.Join(all[:min(len(all), fewObjects)], "; ")
+	c.Message += ": " + strings.Join(all[:min(len(all), maxObjects)], "; ")
 	total := 0
 	for _, n := range r.InUseTotals {
 		total += n
 	}
-	if more := total - fewObjects; more > 0 {
+	if more := total - maxObjects; more > 0 {
 		c.Message += fmt.Sprintf("; and %d more objects (hypergate crds lists them)", more)
 	}
 	return c
 }
 
-// object names an object as kubectl does.
+// object returns the name of an object in the form of kubectl.
 func object(use crds.InUse) string {
 	if use.Namespace == "" {
 		return use.CRD + " " + use.Name
@@ -129,17 +139,17 @@ func object(use crds.InUse) string {
 	return use.CRD + " " + use.Namespace + "/" + use.Name
 }
 
-// ignored is what of an object is ignored, the fields first that may be what keeps somebody out.
+// ignored returns what istiod ignores of an object. Fields that can restrict access come first.
 func ignored(use crds.InUse) string {
 	if len(use.Fields) == 0 {
-		return "the whole object, a kind that it does not know"
+		return "the whole object, because istiod does not know its kind"
 	}
 	var all []string
 	for _, f := range crds.SecuringFirst(use.Fields) {
 		all = append(all, f.String())
 	}
-	text := strings.Join(all[:min(len(all), fewFailures)], ", ")
-	if more := len(all) - fewFailures; more > 0 {
+	text := strings.Join(all[:min(len(all), maxListed)], ", ")
+	if more := len(all) - maxListed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

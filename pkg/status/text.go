@@ -7,34 +7,38 @@ import (
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// A condition is put together from hypergate's own words and from others': what the guest has chosen, a server's answer, a name. Others' words
-// go through plain or quoted first, and through nothing else. Brackets are left to nextStep, so that nobody else can say what to do next.
+// A message consists of hypergate's own text and of foreign text: what the guest has chosen, an API server's answer,
+// a name. Foreign text always passes through plain or quoted first. Only nextStep writes brackets, so that foreign
+// text cannot look like a next step of hypergate's.
 
-// forMessage is a message as it is written: in one line, and not too long.
+// forMessage returns a message as it is written: in one line, and with a bounded length.
 func forMessage(message string) string { return text.Line(message, longestMessage) }
 
-// plain is a text that is not all ours.
-func plain(theirs string) string { return text.Plain(theirs, longestMessage) }
+// plain returns foreign text, or text that contains foreign text, without brackets and unprintable characters.
+func plain(foreign string) string { return text.Plain(foreign, longestMessage) }
 
-// quoted is what somebody else says, in quotation marks that it cannot end, so that it cannot pass for ours.
-func quoted(theirs string, most int) string { return text.Quoted(theirs, most) }
+// quoted returns foreign text in quotation marks that it cannot end, so that it cannot look like hypergate's own
+// text.
+func quoted(foreign string, most int) string { return text.Quoted(foreign, most) }
 
-// How much of it a message has: of an answer of an API server more, since who denied it, and what, comes before the reason.
+// Limits of quoted text in a message, in bytes. An answer of the API server gets more, because the names of the
+// object and of the webhook or policy precede the reason.
 const (
 	longestQuote  = 200
 	longestAnswer = 512
 )
 
-// longestMessage is the most that a condition says. The CRD allows 32 KiB, and the guest decides how much there is to say.
+// longestMessage is the longest message of a condition, in bytes. The CRD allows 32 KiB. The guest controls how much
+// there is to report.
 const longestMessage = 8 << 10
 
-// fewFailures is how many failures a message names.
-const fewFailures = 5
+// maxListed is the number of failures, or of other items, that a message lists.
+const maxListed = 5
 
-// someOf lists the first of them.
-func someOf(list []string) string {
-	if len(list) > fewFailures {
-		list = append(list[:fewFailures:fewFailures], fmt.Sprintf("and %d more", len(list)-fewFailures))
+// joinFirst returns the first items of a list, and how many more there are.
+func joinFirst(list []string) string {
+	if len(list) > maxListed {
+		list = append(list[:maxListed:maxListed], fmt.Sprintf("and %d more", len(list)-maxListed))
 	}
 	return strings.Join(list, "; ")
 }

@@ -4,32 +4,34 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// WaitingForToken is what an installation waits for whose istiod gets no token in the guest, in words that stay the same from try to try.
+// WaitingForToken returns what an installation waits for if istiod gets no token in the guest. The text stays the
+// same from try to try.
 func WaitingForToken(err error) string {
-	cause := apply.Classify(err, "create", schema.GroupResource{Resource: "serviceaccounts/token"})
-	return "a token of istiod's service account in the guest (" + onSide(desired.SideGuest, cause) + ")"
+	return "a token for istiod's service account in the guest (" + onSide(desired.SideGuest, apply.Classify(err, "create", tokens)) + ")"
 }
 
-// WaitingForLongerToken is what it waits for while the guest grants shorter ones than that.
+// WaitingForLongerToken returns what an installation waits for if the guest grants tokens that are valid only for
+// life.
 func WaitingForLongerToken(life time.Duration) string {
-	return fmt.Sprintf("a token of istiod's service account that lives longer than %s (guest side: it does not grant what was asked for)", life.Round(time.Second))
+	return fmt.Sprintf("a token for istiod's service account that is valid for more than %s "+
+		"(guest side: it grants shorter tokens than requested)", life.Round(time.Second))
 }
 
-// WaitingForWebhook is what it waits for while its webhook was not seen to refuse anything. err is what the last try ended with, nil that nothing was refused.
+// WaitingForWebhook returns what an installation waits for until the webhook probe succeeds. err is the error of the
+// last probe. It is nil if the webhook did not reject the test object.
 func WaitingForWebhook(err error) string {
-	why := "the guest's API server accepts what it would reject"
+	why := "a test object was accepted"
 	if err != nil {
-		why = onSide(desired.SideGuest, apply.Classify(err, "create", schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"}))
+		why = onSide(desired.SideGuest, apply.Classify(err, "create", webhookProbes))
 	}
-	return "its webhook to be seen rejecting an object, until when it is not enforced (" + why + ")"
+	return "the guest's kube-apiserver to reach istiod's validating webhook; failurePolicy stays Ignore until then (" + why + ")"
 }
 
+// waitsFor returns what an installation waits for, as the object of "waiting for".
 func (r Result) waitsFor() string {
 	switch {
 	case r.Waiting != "":
@@ -39,6 +41,6 @@ func (r Result) waitsFor() string {
 	case r.Mgmt.Count(apply.VerdictWaiting)+r.Guest.Count(apply.VerdictWaiting) > 0:
 		return "objects that are being deleted"
 	default:
-		return "objects that were not tried yet"
+		return "objects that have not been applied yet"
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 // TestWeakened: whatever else there is to say, the condition says that settings weaken the installation, and does not change its status for that.
 func TestWeakened(t *testing.T) {
-	const one = "; one of hypergate's settings makes it weaker than it need be, the log of hypergate says which"
-	const three = "; 3 of hypergate's settings make it weaker than it need be, the log of hypergate says which"
+	const one = "; 1 of hypergate's settings is insecure, see hypergate's log"
+	const three = "; 3 of hypergate's settings are insecure, see hypergate's log"
 	done := apply.ReportOf(apply.Applied(deployment))
 	for name, tc := range map[string]struct {
 		result status.Result
@@ -30,7 +30,7 @@ func TestWeakened(t *testing.T) {
 		},
 		"it is refused": {
 			status.Result{PlanProblem: errors.New("secret-object"), InsecureSettings: 1},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the installation was refused before anything was changed; the log of hypergate says why" + one},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's log for the reason" + one},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })

@@ -194,7 +194,7 @@ func TestAnObjectThatComesBackLargerIsNamed(t *testing.T) {
 	})
 	putClass(g, "demo")
 	eventually(t, "the HostedControlPlane names the ConfigMap", func() bool {
-		return reported(m, "applying ConfigMap ") && reported(m, "a mutating webhook may add to it")
+		return reported(m, "applying ConfigMap ") && reported(m, "a mutating webhook may have enlarged it")
 	})
 	first := writes.Load()
 	for i := range 30 { // each change triggers a pass

@@ -106,7 +106,7 @@ func forbiddenKind(t *teller) {
 	bindings, clusterBindings := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace), t.GuestClient.RbacV1().ClusterRoleBindings()
 	_, err = bindings.Patch(t.ctx, name, types.MergePatchType, unlabel, metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	const named = "guest side: may not patch rolebindings"
+	const named = "guest side: not allowed to patch rolebindings"
 	t.Eventually(t.installedMessage).Should(gomega.ContainSubstring(named))
 	_, err = clusterBindings.Patch(t.ctx, name, types.MergePatchType, unlabel, metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

@@ -77,7 +77,7 @@ func (w *world) isWell(name string) {
 }
 
 func provingWebhook() gomega.OmegaMatcher {
-	return saying(metav1.ConditionTrue, "Waiting", "its webhook to be seen rejecting an object")
+	return saying(metav1.ConditionTrue, "Waiting", "the guest's kube-apiserver to reach istiod's validating webhook")
 }
 
 func saying(status metav1.ConditionStatus, reason, part string) gomega.OmegaMatcher {
@@ -136,8 +136,7 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
 	w.install("demo2")
-	w.tells("guest1", status.ControlPlaneAvailable,
-		saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" serves since"))
+	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" has been serving since"))
 	w.tells("guest1", status.ControlPlaneProgressing, provingWebhook())
 	w.isWell("guest1")
 	w.settle()
@@ -228,7 +227,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	t.Log("the guest does not answer")
 	w.pair.Guest.StopAPI()
 	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnreachable",
-		"watching the guest: the API server cannot be reached: connection refused [see that the guest's kube-apiserver runs"))
+		"watching the guest: the API server cannot be reached: connection refused [check that the guest's kube-apiserver is running"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).
 		To(haveStatus(metav1.ConditionFalse, "AsExpected"), "it may recover without help")
@@ -237,12 +236,10 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 
 	t.Log("istiod does not become available, for example because of its image")
 	w.playStuck()
-	w.tells("guest1", status.ControlPlaneDegraded,
-		saying(metav1.ConditionTrue, "RolloutStuck",
-			"rolling out istiod: its newest pods do not become ready, or may not be made [see why with kubectl describe"))
+	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck", "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
-	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("nothing is wrong that somebody must mend"))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("no action required"))
 }
 
 // playStuck writes the status that the Deployment controller writes when a rollout has taken too long.
@@ -320,7 +317,7 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.isWell("guest1")
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "Forbidden",
-		"and 1 more on the management side: may not patch services [grant it to hypergate's service account (deploy/hosted/management)]"))
+		"and 1 more on the management side: not allowed to patch services (RBAC) [grant this permission to hypergate's service account (deploy/hosted/management)]"))
 
 	t.Log("the permission to report is gone and the missing one is granted: hypergate uses it")
 	all := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"*"}}
@@ -341,9 +338,7 @@ func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
 	w.guestConfig.BearerToken = "expired"
 	w.run()
-	w.tells("guest1", status.ControlPlaneAvailable,
-		saying(metav1.ConditionUnknown, "GuestUnauthorized",
-			"the API server does not accept the credentials [put a kubeconfig into its Secret that the guest accepts]"))
+	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized", "the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)

@@ -42,16 +42,15 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	makePeace := w.fight(harms)
 	// An empty list is not a field, so its writer owns nothing and cannot be named.
 	for kind, who := range map[string]string{
-		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "somebody", "RoleBinding": "somebody",
-		"ValidatingWebhookConfiguration": "somebody",
+		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "another client", "RoleBinding": "another client", "ValidatingWebhookConfiguration": "another client",
 	} {
 		w.Eventually(func() string { return w.installedMessage("demo") }).
-			Should(gomega.ContainSubstring("guest side: " + kind + ": " + who + " changes it again and again"))
+			Should(gomega.ContainSubstring("guest side: " + kind + ": " + who + " keeps reverting it"))
 	}
 	w.Consistently(func() []string { return writes(w.mgmtRequests.since(mgmt)) }, "1s").Should(gomega.BeEmpty())
 	makePeace()
-	t.Log("after the fight, all objects are repaired within about ten seconds, and the condition is clean")
-	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("again and again"))
+	t.Log("in peace, all is as it should be within ten seconds and a moment, and the condition is clean")
+	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("keeps reverting it"))
 	w.settle()
 
 	const burst = 10
@@ -77,9 +76,7 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.IstiodName(), ""}
 	began, generation, mgmt, guest := time.Now(), w.istiod().Generation, w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight([]harm{account})
-	w.Eventually(func() string {
-		return w.installedMessage("demo")
-	}).Should(gomega.ContainSubstring("guest side: ServiceAccount: somebody changes it again and again"))
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: ServiceAccount: another client keeps reverting it"))
 	makePeace()
 	t.Log("after the fight, istiod gets a valid token")
 	w.Eventually(func() bool {

@@ -139,14 +139,13 @@ func TestPublishedByNodePort(t *testing.T) {
 	other.cfg.Publish = desired.Publish{Strategy: desired.PublishNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
 	other.run()
 	other.createClass("late")
-	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: not accepted as valid"))
+	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: rejected as invalid"))
 	other.Eventually(other.log.String).Should(gomega.ContainSubstring("provided port is already allocated"))
 
 	t.Log("the HostedControlPlane cannot change its publish strategy while hypergate runs")
 	w.publishAPIServer(`{"type":"LoadBalancer"}`)
-	w.Eventually(w.log.String).
-		Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
-	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " serves"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
+	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " has been serving"))
 	again()
 }
 
@@ -171,12 +170,12 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	assign(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.44"}]}}}`)
 	w.Eventually(w.publishedAt("192.0.2.44", 15012)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " serves"))
+	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " has been serving"))
 
 	t.Log("the address is removed: istiod does not change")
 	w.settle()
 	assign(`{"status":{"loadBalancer":null}}`)
-	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but waits for an address for istiod's load balancer"))
+	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but it waits for an address for istiod's load balancer"))
 	w.settle()
 	w.Expect(w.publishedAt("192.0.2.44", 15012)()).To(gomega.BeTrue())
 
@@ -215,15 +214,11 @@ func TestPublishedByRoute(t *testing.T) {
 
 	t.Log("a router reports that the host is already claimed")
 	w.settle()
-	w.patchRoute(w.cfg.XDSService(),
-		`{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted",`+
-			`"status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
-	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but nothing more is done for it"))
+	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
+	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("HostAlreadyClaimed"))
-	w.patchRoute(w.cfg.XDSService(),
-		`{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted",`+
-			`"status":"True"}]}]}}`)
-	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("nothing more is done"))
+	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"True"}]}]}}`)
+	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("hypergate changes nothing"))
 
 	t.Log("the control plane operator publishes istiod itself")
 	u := &unstructured.Unstructured{}

@@ -75,7 +75,7 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
-		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not list deployments.apps"))))
+		gomega.HaveField("Message", gomega.ContainSubstring("management side: not allowed to list deployments.apps (RBAC)"))))
 	w.Expect(paths(writes(w.mgmtRequests.since(count)))).To(gomega.Equal(
 		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}),
 		"nothing else is written")

@@ -133,7 +133,7 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(
-		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it")))
+		gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved")))
 
 	t.Log("it survives an uninstallation")
 	w.deleteClass("demo")
@@ -155,10 +155,10 @@ func TestACAThatIsPutRightIsUsed(t *testing.T) {
 	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(other.Key)+`"}}`)
 	stop = w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(
-		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it")))
+		gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved")))
 	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(good.Data["ca-key.pem"])+`"}}`)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).ShouldNot(
-		gomega.HaveField("Message", gomega.ContainSubstring("but nothing more is done for it")))
+		gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved")))
 
 	t.Log("uninstalled, restored from a backup, and installed again")
 	w.deleteClass("demo")

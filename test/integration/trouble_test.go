@@ -37,7 +37,7 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil(), "the rest converges")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
-		gomega.HaveField("Message", gomega.ContainSubstring("management side: may not patch services"))))
+		gomega.HaveField("Message", gomega.ContainSubstring("management side: not allowed to patch services (RBAC)"))))
 
 	t.Log("once it is allowed, hypergate continues")
 	w.allow(user, []rbacv1.PolicyRule{
@@ -88,7 +88,7 @@ func TestAWeakSettingIsTold(t *testing.T) {
 	w.run()
 	w.createClass("demo")
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(
-		gomega.HaveSuffix("; 2 of hypergate's settings make it weaker than it need be, the log of hypergate says which"))
+		gomega.HaveSuffix("; 2 of hypergate's settings are insecure, see hypergate's log"))
 	w.Expect(w.installedMessage("demo")).NotTo(gomega.ContainSubstring("--"))
 	for _, flag := range []string{"--network-policies=false: ", "--ca-overlap=1h0m0s: "} {
 		w.Expect(w.log.String()).To(gomega.ContainSubstring(`why="` + flag))
@@ -131,7 +131,7 @@ func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
 	w.run()
 	w.createClass("demo")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionFalse, "InstallFailed"), gomega.HaveField("Message", gomega.ContainSubstring("somebody"))))
+		haveStatus(metav1.ConditionFalse, "InstallFailed"), gomega.HaveField("Message", gomega.ContainSubstring("managed by another client"))))
 	now, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), theirs.Name, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(now.ResourceVersion).To(gomega.Equal(created.ResourceVersion))

@@ -58,7 +58,7 @@ func findings() crdFindings {
 				},
 			}),
 			decided("referencegrants.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner:   crds.Owner{Kind: crds.Unknown, Name: "whether OLM's mesh.operators is installed: may not list subscriptions.operators.coreos.com"},
+				Owner:   crds.Owner{Kind: crds.Unknown, Name: "whether OLM's mesh.operators is installed: not allowed to list subscriptions.operators.coreos.com (RBAC)"},
 				Content: crds.Read, Definition: served,
 			}),
 		},
