@@ -58,7 +58,7 @@ func (c CRD) words() words {
 		IsDeleted:    {reason: "being deleted; hypergate installs it again when it is gone"},
 		HasConsent:   {reason: "taken over from " + owner + ", with consent"},
 		HasNoOwner:   {reason: "taken over from " + owner},
-		IsIdentical:  {reason: "installed by " + owner + ", with the same content as hypergate's"},
+		IsIdentical:  {reason: "installed by " + owner + ", with the same content as hypergate's CRD"},
 		IsOLMs:       {reason: "managed by " + owner},
 		IsReleased:   {reason: "left unchanged, because its annotation " + ManageAnnotation + " is false"},
 		IsUnmanaged:  {reason: "not managed in mode " + string(Unmanaged)},
@@ -71,7 +71,7 @@ func (c CRD) words() words {
 			c.annotate("true") + " (or =false)",
 		},
 		NeedsConsent: {
-			"installed by " + owner + ", and differs from hypergate's, so that a takeover needs consent: " + difference,
+			"installed by " + owner + ", and differs from hypergate's CRD, so that a takeover needs consent: " + difference,
 			c.annotate("true"),
 		},
 		WouldDowngrade: {
@@ -79,7 +79,7 @@ func (c CRD) words() words {
 			c.keepIt(),
 		},
 		MightDowngrade: {
-			"it can be newer than hypergate's, because it " + c.claim() + ": " + difference,
+			"it can be newer than hypergate's CRD, because it " + c.claim() + ": " + difference,
 			fmt.Sprintf("if it is older, set its version: kubectl annotate --overwrite crd %s %s=<version>; %s",
 				c.Name, versionAnnotation(c.Name), c.keepIt()),
 		},
@@ -88,15 +88,15 @@ func (c CRD) words() words {
 			"to return to the " + c.Wanted.Channel + " channel: " + c.annotate("true") + "; " + c.keepIt(),
 		},
 		IsIncompatible: {
-			"the API server would reject an update to hypergate's: " + strings.Join(c.Difference.Fixed, "; "),
+			"the API server would reject an update to hypergate's CRD: " + strings.Join(c.Difference.Fixed, "; "),
 			"if it is not needed, delete it with all of its objects, and hypergate installs its own; " + c.keepIt(),
 		},
 		WouldLoseVersions: {
-			"objects can be stored in versions that hypergate's does not have: " + strings.Join(c.Difference.Unkept, ", "),
+			"objects can be stored in versions that hypergate's CRD does not have: " + strings.Join(c.Difference.Unkept, ", "),
 			"migrate the stored objects, and remove those versions from status.storedVersions",
 		},
 		WouldLoseFields: {
-			"objects use fields that hypergate's does not have: " + few(c.Difference.Lost),
+			"objects use fields that hypergate's CRD does not have: " + few(c.Difference.Lost),
 			"remove those fields from the objects (" + c.listCommand() + " lists them)",
 		},
 	}[c.Reason]

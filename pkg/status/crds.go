@@ -187,7 +187,7 @@ func differing(crd crds.CRD) string {
 	if crd.Content != crds.Read || crd.Same() {
 		return ""
 	}
-	return " (differs from hypergate's: " + plain(crd.Difference.String()) + ")"
+	return " (differs from hypergate's CRD: " + plain(crd.Difference.String()) + ")"
 }
 
 // reverted returns which client keeps reverting a CRD. The list of versions is one field: a client that changes any

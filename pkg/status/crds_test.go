@@ -176,7 +176,7 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonManagedByOLM,
-				filters + ": " + about(filters, another(olm())) + " (differs from hypergate's: " + another(olm()).Difference.String() + ")",
+				filters + ": " + about(filters, another(olm())) + " (differs from hypergate's CRD: " + another(olm()).Difference.String() + ")",
 			},
 		},
 		"somebody else's, and the same": {
@@ -197,7 +197,7 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonUnknownManagement,
-				gateways + ": " + about(gateways, released(another(own()))) + " (differs from hypergate's: " + another(own()).Difference.String() + ")",
+				gateways + ": " + about(gateways, released(another(own()))) + " (differs from hypergate's CRD: " + another(own()).Difference.String() + ")",
 			},
 		},
 		"mixed": {
@@ -321,7 +321,7 @@ func TestUnmanagedCRDs(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
 			want{
 				metav1.ConditionTrue, status.ReasonUnmanaged,
-				gateways + ": not managed in mode Unmanaged; " + routes + ": not managed in mode Unmanaged (differs from hypergate's: " + another(theirs()).Difference.String() + ")",
+				gateways + ": not managed in mode Unmanaged; " + routes + ": not managed in mode Unmanaged (differs from hypergate's CRD: " + another(theirs()).Difference.String() + ")",
 			},
 		},
 		"one is missing": {

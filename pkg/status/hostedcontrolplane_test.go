@@ -301,7 +301,7 @@ func TestControlPlane(t *testing.T) {
 		"a CRD is somebody else's, and somebody must decide": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *tell) {
-				const text = "managing the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and differs from hypergate's, so that a takeover needs consent: no difference [kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
+				const text = "managing the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and differs from hypergate's CRD, so that a takeover needs consent: no difference [kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "TakeoverBlocked", text}
 			}),
