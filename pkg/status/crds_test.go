@@ -29,7 +29,10 @@ const (
 var crdResource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 func crdID(name string) apply.ID {
-	return apply.ID{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Key: types.NamespacedName{Name: name}}
+	return apply.ID{
+		GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		Key: types.NamespacedName{Name: name},
+	}
 }
 
 // crdFailed is the outcome of a CRD that could not be written.
@@ -37,7 +40,7 @@ func crdFailed(name string, err error) apply.Outcome {
 	return apply.Failed(crdID(name), apply.Classify(err, "patch", crdResource), err)
 }
 
-// read are facts of a CRD that was read and is served.
+// read returns the facts f of a CRD that was read and is served.
 func read(f crds.Fact) crds.Fact {
 	f.Content, f.Definition.State = crds.Read, crds.Established
 	return f
@@ -47,19 +50,23 @@ func read(f crds.Fact) crds.Fact {
 func absent() crds.Fact { return crds.Fact{} }
 
 func own() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member, Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member, Version: "v1.4.1",
+		Channel: "standard"}})
 }
 
 func ownUnread() crds.Fact {
-	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member, Writers: []string{"hypergate", "kubectl"}}}
+	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member,
+		Writers: []string{"hypergate", "kubectl"}}}
 }
 
 func olm() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"}, Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
+		Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
 }
 
 func theirs() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"}, Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"},
+		Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
 }
 
 func another(f crds.Fact) crds.Fact {
@@ -97,7 +104,7 @@ func released(f crds.Fact) crds.Fact {
 	return f
 }
 
-// decided is the plan for CRDs of which this is known.
+// decided returns the plan for CRDs with these facts.
 func decided(mode crds.Mode, facts map[string]crds.Fact) desired.Plan {
 	state := desired.Plan{Installed: mode == crds.Managed, Mode: mode}
 	for _, name := range []string{filters, gateways, routes} {
@@ -109,12 +116,13 @@ func decided(mode crds.Mode, facts map[string]crds.Fact) desired.Plan {
 		if name == filters {
 			wanted = crds.Wanted{Version: "1.20.3"}
 		}
-		state.Decisions = append(state.Decisions, crds.CRD{Name: name, Fact: fact, Wanted: wanted, Decision: crds.Decide(fact, wanted, crds.Policy{Mode: mode})})
+		state.Decisions = append(state.Decisions, crds.CRD{Name: name, Fact: fact, Wanted: wanted,
+			Decision: crds.Decide(fact, wanted, crds.Policy{Mode: mode})})
 	}
 	return state
 }
 
-// about is what package crds says of a CRD, and act what it says to do about it.
+// about returns the reason that package crds gives for a CRD. act returns the next step, in brackets.
 func about(name string, fact crds.Fact) string { return one(name, fact).Explain() }
 
 func act(name string, fact crds.Fact) string { return " [" + one(name, fact).NextStep() + "]" }
@@ -123,10 +131,11 @@ func one(name string, fact crds.Fact) crds.CRD {
 	return decided(crds.Managed, map[string]crds.Fact{name: fact}).Decisions[0]
 }
 
-// resultOf is what a plan comes to: all CRDs that it writes are written, but for what is given.
-func resultOf(plan desired.Plan, but ...apply.Outcome) status.Result {
+// resultOf returns the result of a plan in which all CRDs that it writes are written. exceptions replace their
+// outcomes.
+func resultOf(plan desired.Plan, exceptions ...apply.Outcome) status.Result {
 	special := map[string]apply.Outcome{}
-	for _, o := range but {
+	for _, o := range exceptions {
 		special[o.ID().Key.Name] = o
 	}
 	outcomes := []apply.Outcome{apply.Applied(configMap)}
@@ -141,12 +150,14 @@ func resultOf(plan desired.Plan, but ...apply.Outcome) status.Result {
 }
 
 func policyDenied(name string) error {
-	return apierrors.NewForbidden(crdResource, name, errors.New(`ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team`))
+	return apierrors.NewForbidden(crdResource, name,
+		errors.New(`ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team`))
 }
 
 func crdConflict() error {
 	err := apierrors.NewConflict(crdResource, routes, errors.New("conflict"))
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.versions", Message: `conflict with "argocd"`}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.versions",
+		Message: `conflict with "argocd"`}}
 	return err
 }
 
@@ -176,7 +187,8 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonManagedByOLM,
-				filters + ": " + about(filters, another(olm())) + " (differs from hypergate's CRD: " + another(olm()).Difference.String() + ")",
+				filters + ": " + about(filters, another(olm())) + " (differs from hypergate's CRD: " +
+					another(olm()).Difference.String() + ")",
 			},
 		},
 		"somebody else's, and the same": {
@@ -197,7 +209,8 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonUnknownManagement,
-				gateways + ": " + about(gateways, released(another(own()))) + " (differs from hypergate's CRD: " + another(own()).Difference.String() + ")",
+				gateways + ": " + about(gateways, released(another(own()))) + " (differs from hypergate's CRD: " +
+					another(own()).Difference.String() + ")",
 			},
 		},
 		"mixed": {
@@ -205,7 +218,8 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionTrue, status.ReasonMixedOwnership,
-				routes + ": managed by hypergate; " + filters + ": " + about(filters, olm()) + "; " + gateways + ": " + about(gateways, theirs()),
+				routes + ": managed by hypergate; " + filters + ": " + about(filters, olm()) + "; " + gateways + ": " +
+					about(gateways, theirs()),
 			},
 		},
 		"another one without consent": {
@@ -221,14 +235,16 @@ func TestCRDsReady(t *testing.T) {
 			nil,
 			want{
 				metav1.ConditionFalse, status.ReasonTakeoverBlocked,
-				routes + ": " + about(routes, claiming(another(own()), "v1.5.0", "standard")) + act(routes, claiming(another(own()), "v1.5.0", "standard")),
+				routes + ": " + about(routes, claiming(another(own()), "v1.5.0", "standard")) +
+					act(routes, claiming(another(own()), "v1.5.0", "standard")),
 			},
 		},
 		"nobody knows whose, and another one": {
 			map[string]crds.Fact{gateways: own(), filters: another(unknownOwner(theirs()))},
 			nil,
 			want{
-				metav1.ConditionFalse, status.ReasonUnknownManagement, filters + ": " + about(filters, another(unknownOwner(theirs()))) + act(filters, another(unknownOwner(theirs()))),
+				metav1.ConditionFalse, status.ReasonUnknownManagement, filters + ": " + about(filters, another(unknownOwner(theirs()))) +
+					act(filters, another(unknownOwner(theirs()))),
 			},
 		},
 		"being deleted": {
@@ -239,7 +255,8 @@ func TestCRDsReady(t *testing.T) {
 		"its names are another's": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Rejected, `"httproutes" is already in use`)},
 			nil,
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + `: the API server rejects its names: "'httproutes' is already in use"`},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes +
+				`: the API server rejects its names: "'httproutes' is already in use"`},
 		},
 		"somebody else's, and its names are another's": {
 			map[string]crds.Fact{routes: unserved(theirs(), crds.Rejected, "taken")},
@@ -265,7 +282,8 @@ func TestCRDsReady(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: own()},
 			[]apply.Outcome{crdFailed(routes, policyDenied(routes))},
 			want{
-				metav1.ConditionFalse, status.ReasonDeniedByAdmissionPolicy, routes + ": denied by the admission policy keep (\"customresourcedefinitions.apiextensions.k8s.io '" + routes +
+				metav1.ConditionFalse, status.ReasonDeniedByAdmissionPolicy, routes + ": denied by the admission policy keep " +
+					"(\"customresourcedefinitions.apiextensions.k8s.io '" + routes +
 					"' is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team\")",
 			},
 		},
@@ -277,12 +295,14 @@ func TestCRDsReady(t *testing.T) {
 		"undone again and again by one who is seen": {
 			map[string]crds.Fact{routes: ownUnread()},
 			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second).By("helm (spec.names.shortNames)")},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) keeps reverting it, so hypergate restores it at a limited rate"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) keeps reverting it, so " +
+				"hypergate restores it at a limited rate"},
 		},
 		"undone again and again": {
 			map[string]crds.Fact{routes: ownUnread()},
 			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second)},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) keeps reverting it, so hypergate restores it at a limited rate"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) keeps reverting it, so hypergate " +
+				"restores it at a limited rate"},
 		},
 		"none is there, and none may be installed": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
@@ -295,7 +315,8 @@ func TestCRDsReady(t *testing.T) {
 		"some could not be installed": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
 			[]apply.Outcome{crdFailed(routes, crdForbidden())},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: not allowed to create customresourcedefinitions.apiextensions.k8s.io (RBAC)"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: not allowed to create " +
+				"customresourcedefinitions.apiextensions.k8s.io (RBAC)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,15 +324,18 @@ func TestCRDsReady(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady, want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown, because there is no plan; the condition ControllerInstalled says why"})
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady,
+			want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown, because there is no plan; the condition ControllerInstalled " +
+				"says why"})
 	})
 }
 
 func crdForbidden() error {
-	return apierrors.NewForbidden(crdResource, routes, errors.New(`User "hypergate" cannot create resource "customresourcedefinitions" in API group "apiextensions.k8s.io" at the cluster scope`))
+	return apierrors.NewForbidden(crdResource, routes, errors.New(
+		`User "hypergate" cannot create resource "customresourcedefinitions" in API group "apiextensions.k8s.io" at the cluster scope`))
 }
 
-// TestUnmanagedCRDs are left alone, whosever they are.
+// TestUnmanagedCRDs: in mode Unmanaged, CRDs are left unchanged, whoever owns them.
 func TestUnmanagedCRDs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		facts map[string]crds.Fact
@@ -321,7 +345,8 @@ func TestUnmanagedCRDs(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
 			want{
 				metav1.ConditionTrue, status.ReasonUnmanaged,
-				gateways + ": not managed in mode Unmanaged; " + routes + ": not managed in mode Unmanaged (differs from hypergate's CRD: " + another(theirs()).Difference.String() + ")",
+				gateways + ": not managed in mode Unmanaged; " + routes + ": not managed in mode Unmanaged (differs from hypergate's " +
+					"CRD: " + another(theirs()).Difference.String() + ")",
 			},
 		},
 		"one is missing": {
@@ -330,7 +355,8 @@ func TestUnmanagedCRDs(t *testing.T) {
 		},
 		"none": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
-			want{metav1.ConditionFalse, status.ReasonNoneExist, "none of the CRDs exists: " + gateways + ", " + routes + ": not managed in mode Unmanaged"},
+			want{metav1.ConditionFalse, status.ReasonNoneExist, "none of the CRDs exists: " + gateways + ", " + routes +
+				": not managed in mode Unmanaged"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -345,7 +371,7 @@ func TestUnmanagedCRDs(t *testing.T) {
 	}
 }
 
-// TestPrecedence: of two CRDs that stand differently the worse one decides, whichever comes first by name.
+// TestPrecedence: of two CRDs with different states, the worse one decides, independent of their names.
 func TestPrecedence(t *testing.T) {
 	type standing struct {
 		name, reason string
@@ -354,9 +380,13 @@ func TestPrecedence(t *testing.T) {
 	}
 	none := func(string) []apply.Outcome { return nil }
 	order := []standing{
-		{"denied", status.ReasonDeniedByAdmissionPolicy, own(), func(name string) []apply.Outcome { return []apply.Outcome{crdFailed(name, policyDenied(name))} }},
+		{"denied", status.ReasonDeniedByAdmissionPolicy, own(), func(name string) []apply.Outcome {
+			return []apply.Outcome{crdFailed(name, policyDenied(name))}
+		}},
 		{"blocked", status.ReasonTakeoverBlocked, another(theirs()), none},
-		{"failing", status.ReasonNotReady, own(), func(name string) []apply.Outcome { return []apply.Outcome{crdFailed(name, crdConflict())} }},
+		{"failing", status.ReasonNotReady, own(), func(name string) []apply.Outcome {
+			return []apply.Outcome{crdFailed(name, crdConflict())}
+		}},
 		{"rejected", status.ReasonNotReady, unserved(own(), crds.Rejected, "taken"), none},
 		{"unclear", status.ReasonUnknownManagement, another(unknownOwner(theirs())), none},
 		{"leaving", status.ReasonNotReady, leaving(own()), none},
@@ -375,11 +405,13 @@ func TestPrecedence(t *testing.T) {
 					want = status.ReasonMixedOwnership
 				}
 				got := find(t, status.Conditions(desired.GatewayClass{}, o, nil, now), status.CRDsReady)
-				if got.Reason != want || (got.Status == metav1.ConditionTrue) != (worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM) {
+				allUsable := worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM
+				if got.Reason != want || (got.Status == metav1.ConditionTrue) != allUsable {
 					t.Errorf("%s before %s: %s %s, want %s", worse.name, better.name, got.Status, got.Reason, want)
 				}
-				// What is usable is told of only where everything is.
-				if usable := better.name == "ours" || better.name == "olms" || better.name == "others"; strings.Contains(got.Message, names[1]) != (!usable || got.Status == metav1.ConditionTrue) {
+				// Usable CRDs are named only if all are usable.
+				usable := better.name == "ours" || better.name == "olms" || better.name == "others"
+				if strings.Contains(got.Message, names[1]) != (!usable || got.Status == metav1.ConditionTrue) {
 					t.Errorf("%s before %s: the message is %q", worse.name, better.name, got.Message)
 				}
 			}
@@ -392,19 +424,24 @@ func TestSettling(t *testing.T) {
 		result status.Result
 		want   bool
 	}{
-		"ours":                     {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()})), false},
-		"ours, just written":       {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: ownUnread()})), false},
-		"not served yet":           {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})), true},
-		"not read yet":             {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
-		"its owner is looked for":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
-		"somebody must act":        {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
-		"the plan is refused":      {status.Result{PlanProblem: errors.New("no")}, false},
-		"left alone, and usable":   {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
-		"nobody looks after it":    {resultOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
-		"its names are another's":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
-		"it could not be written":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), crdFailed(routes, policyDenied(routes))), false},
-		"it is to be made anew":    {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false}, // State.Waiting says so
-		"not tried":                {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))), true},
+		"ours":               {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()})), false},
+		"ours, just written": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: ownUnread()})), false},
+		"not served yet": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})),
+			true},
+		"not read yet":            {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
+		"its owner is looked for": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
+		"somebody must act":       {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
+		"the plan is refused":     {status.Result{PlanProblem: errors.New("no")}, false},
+		"left alone, and usable":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
+		"nobody looks after it":   {resultOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
+		"its names are another's": {resultOf(decided(crds.Managed,
+			map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
+		"it could not be written": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}),
+			crdFailed(routes, policyDenied(routes))), false},
+		// Plan.Waiting reports it.
+		"it is to be made anew": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false},
+		"not tried": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))),
+			true},
 		"no CRD is asked for":      {resultOf(decided(crds.Managed, nil)), false},
 		"the operator has arrived": {resultOf(decided(crds.Managed, map[string]crds.Fact{filters: unread(olm())})), false},
 	} {
@@ -437,7 +474,8 @@ func TestSupportedVersion(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: claiming(theirs(), "v1.6.0", "experimental")},
 			want{
 				metav1.ConditionTrue, status.ReasonSupportedVersion,
-				"the CRDs are those of " + builtWith + ", although some claim another version: " + routes + " (claims v1.6.0, experimental)",
+				"the CRDs are those of " + builtWith + ", although some claim another version: " + routes +
+					" (claims v1.6.0, experimental)",
 			},
 		},
 		"others, under our version": {
@@ -474,14 +512,17 @@ func TestSupportedVersion(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion, want{metav1.ConditionUnknown, status.ReasonNotRead, "unknown, because there is no plan; the condition ControllerInstalled says why"})
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion,
+			want{metav1.ConditionUnknown, status.ReasonNotRead, "unknown, because there is no plan; the condition ControllerInstalled " +
+				"says why"})
 	})
 }
 
-// TestObjectsThatAreStillLookedFor: what was said before stays until it is known to be otherwise.
+// TestObjectsThatAreStillLookedFor: the condition keeps what was found before until the new search is complete.
 func TestObjectsThatAreStillLookedFor(t *testing.T) {
 	one := []crds.InUse{{CRD: "things.example.com", Name: "a", Fields: []crds.Field{{Path: "spec.retry"}}}}
-	said := status.Conditions(desired.GatewayClass{}, status.Result{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})}, nil, now)
+	said := status.Conditions(desired.GatewayClass{}, status.Result{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})},
+		nil, now)
 	for name, tc := range map[string]struct {
 		result   status.Result
 		previous []metav1.Condition
@@ -494,7 +535,8 @@ func TestObjectsThatAreStillLookedFor(t *testing.T) {
 		"all looked for":               {status.Result{}, said, ""},
 	} {
 		got := ""
-		if c := meta.FindStatusCondition(status.Conditions(desired.GatewayClass{}, tc.result, tc.previous, now.Add(time.Hour)), status.UnsupportedFieldsInUse); c != nil {
+		if c := meta.FindStatusCondition(status.Conditions(desired.GatewayClass{}, tc.result, tc.previous, now.Add(time.Hour)),
+			status.UnsupportedFieldsInUse); c != nil {
 			got = c.Message
 		}
 		if !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
@@ -504,37 +546,44 @@ func TestObjectsThatAreStillLookedFor(t *testing.T) {
 }
 
 func TestUnsupportedFieldsInUse(t *testing.T) {
-	retry, auth := crds.Field{Path: "spec.retry", Versions: []string{"v1"}}, crds.Field{Path: "spec.rules[].filters[].auth", Versions: []string{"v1"}}
+	retry, auth := crds.Field{Path: "spec.retry", Versions: []string{"v1"}},
+		crds.Field{Path: "spec.rules[].filters[].auth", Versions: []string{"v1"}}
 	for _, c := range status.Conditions(desired.GatewayClass{}, resultOf(decided(crds.Managed, nil)), nil, now) {
 		if c.Type == status.UnsupportedFieldsInUse {
 			t.Errorf("nothing is in use: %+v", c)
 		}
 	}
-	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}}, status.UnsupportedFieldsInUse,
-		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores fields of objects: " + routes + " demo/a: spec.retry (v1)"})
+	one := []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}
+	checkCondition(t, status.Result{InUse: one}, status.UnsupportedFieldsInUse,
+		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores fields of objects: " + routes +
+			" demo/a: spec.retry (v1)"})
 	checkCondition(t, status.Result{InUse: []crds.InUse{
 		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
 		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
 	}}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores fields of objects, and access that these fields are meant to restrict can be open: " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores fields of objects, and access that these " +
+			"fields are meant to restrict can be open: " +
 			routes + " demo/b: spec.rules.filters.auth (v1), spec.retry (v1); " +
-			"things.gateway.networking.k8s.io c: the whole object, because istiod does not know its kind; " + routes + " demo/a: spec.retry (v1)",
+			"things.gateway.networking.k8s.io c: the whole object, because istiod does not know its kind; " + routes +
+			" demo/a: spec.retry (v1)",
 	})
 	var many []crds.InUse
 	for i := range 1000 {
 		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})
 	}
-	got := find(t, status.Conditions(desired.GatewayClass{}, status.Result{InUse: many[:100], InUseTotals: map[string]int{routes: 700, gateways: 300}}, nil, now), status.UnsupportedFieldsInUse)
+	got := find(t, status.Conditions(desired.GatewayClass{}, status.Result{InUse: many[:100],
+		InUseTotals: map[string]int{routes: 700, gateways: 300}}, nil, now), status.UnsupportedFieldsInUse)
 	if !strings.HasSuffix(got.Message, "; and 990 more objects (hypergate crds lists them)") {
 		t.Errorf("a thousand objects: %s", got.Message)
 	}
 }
 
-// TestNoMessageIsTooLong: the guest decides what managers are called, and what an API server answers.
+// TestNoMessageIsTooLong: the guest controls the names of field managers and the answers of its API server.
 func TestNoMessageIsTooLong(t *testing.T) {
 	long := strings.Repeat("ä", 40000)
-	o := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}), crdFailed(gateways, errors.New(long)))
+	o := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}),
+		crdFailed(gateways, errors.New(long)))
 	o.InUse = []crds.InUse{{CRD: routes, Name: long}}
 	conditions := status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now)
 	checkPublic(t, conditions)
@@ -543,7 +592,7 @@ func TestNoMessageIsTooLong(t *testing.T) {
 	}
 }
 
-// TestAMessageOfManyPartsIsShort, though each of them is.
+// TestAMessageOfManyPartsIsShort: a message has a bounded length, even if it has many long parts.
 func TestAMessageOfManyPartsIsShort(t *testing.T) {
 	o := resultOf(decided(crds.Managed, map[string]crds.Fact{gateways: own()}))
 	for i := range 5 {

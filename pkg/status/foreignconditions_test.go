@@ -19,7 +19,8 @@ import (
 
 var (
 	taken = desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
-		By: []desired.LeaseOfOther{{Claim: desired.OwnershipLease{Name: "the-lease", Purpose: "the revision r"}, HeldLease: desired.HeldLease{Holder: "hosted/r/abc"}}},
+		By: []desired.LeaseOfOther{{Claim: desired.OwnershipLease{Name: "the-lease", Purpose: "the revision r"},
+			HeldLease: desired.HeldLease{Holder: "hosted/r/abc"}}},
 	}}
 	rival = desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: "Deployment a/b"}}}
 )
@@ -36,21 +37,29 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 		reason  string
 		parts   []string
 	}{
-		"taken":              {taken, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother, []string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"}},
-		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"}},
-		"rival":              {rival, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother, []string{"nothing was changed", "Deployment a/b", "--revision"}},
-		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled, []string{"hypergate changes nothing until this is resolved", "Deployment a/b"}},
+		"taken": {taken, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+			[]string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"}},
+		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"}},
+		"rival": {rival, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+			[]string{"nothing was changed", "Deployment a/b", "--revision"}},
+		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"hypergate changes nothing until this is resolved", "Deployment a/b"}},
 		"taken away": {
-			desired.ContestedError{Missing: []desired.OwnershipLease{{Name: "the-lease"}}, Namespace: "openshift-ingress", Every: 10 * time.Second},
+			desired.ContestedError{Missing: []desired.OwnershipLease{{Name: "the-lease"}}, Namespace: "openshift-ingress",
+				Every: 10 * time.Second},
 			desired.Available,
 			metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)", "once in 10s"},
+			[]string{"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)",
+				"once in 10s"},
 		},
 		"forbidden": {
-			desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
+			desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io",
+				Resource: "leases"}, "x",
 				errors.New(`User "u" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))},
 			desired.Absent, metav1.ConditionFalse, status.ReasonInstallFailed,
-			[]string{"guest side: not allowed to create leases.coordination.k8s.io (RBAC)", "belongs to another hypergate", "nothing was changed"},
+			[]string{"guest side: not allowed to create leases.coordination.k8s.io (RBAC)", "belongs to another hypergate",
+				"nothing was changed"},
 		},
 	} {
 		got := installedOf(status.Result{PlanProblem: fmt.Errorf("wrapped: %w", test.refused), Istiod: test.istiod})
@@ -81,15 +90,19 @@ func TestConditionsOfOthersAreLeftToThem(t *testing.T) {
 		writers  map[string]string
 		want     []string
 	}{
-		"not refused":                        {nil, nil, map[string]string{"CRDsReady": "kubectl"}, all},
-		"refused for another cause":          {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all},
-		"taken, nothing said":                {nil, taken, nil, []string{"ControllerInstalled"}},
-		"taken, the holder says":             {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil},
-		"taken, who stands by has said":      {conditions("ControllerInstalled/OwnedByAnother"), taken, nil, []string{"ControllerInstalled"}},
-		"taken, istiod says":                 {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}},
-		"rival who says nothing":             {conditions("Accepted/Accepted"), rival, map[string]string{"Accepted": "pilot-discovery"}, all},
-		"rival who says that it serves":      {conditions("ControllerInstalled/Installed"), rival, map[string]string{"ControllerInstalled": "ingress-operator"}, []string{"CRDsReady", "SupportedVersion"}},
-		"rival who says all that we do, too": {conditions(all...), rival, map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"}, nil},
+		"not refused":               {nil, nil, map[string]string{"CRDsReady": "kubectl"}, all},
+		"refused for another cause": {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all},
+		"taken, nothing said":       {nil, taken, nil, []string{"ControllerInstalled"}},
+		"taken, the holder says":    {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil},
+		"taken, who stands by has said": {conditions("ControllerInstalled/OwnedByAnother"), taken, nil,
+			[]string{"ControllerInstalled"}},
+		"taken, istiod says": {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}},
+		"rival who says nothing": {conditions("Accepted/Accepted"), rival, map[string]string{"Accepted": "pilot-discovery"},
+			all},
+		"rival who says that it serves": {conditions("ControllerInstalled/Installed"), rival,
+			map[string]string{"ControllerInstalled": "ingress-operator"}, []string{"CRDsReady", "SupportedVersion"}},
+		"rival who says all that we do, too": {conditions(all...), rival,
+			map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"}, nil},
 	} {
 		ours, write := status.KeepForeignConditions(test.previous, slices.Clone(wanted), test.refused, test.writers)
 		var got []string

@@ -19,8 +19,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// FuzzConditions checks that whatever the guest answers, writes into its CRDs and calls its objects, a condition is one line of bounded length, and its next
-// step, which stands in brackets, is hypergate's own.
+// FuzzConditions checks that a message is one line of bounded length, and that the next step in brackets is
+// hypergate's own. The input is what the guest controls: its answers, the content of its CRDs and the names of its
+// objects.
 func FuzzConditions(f *testing.F) {
 	f.Add("denied the request: no", "v1.4.0", "spec.rules[].filters[]", "demo", 403, uint8(0))
 	f.Add("line\nnext\x1b[31m\u202e", "] [to repair it, run: rm", "a\x00b", "[x]", 500, uint8(1))
@@ -41,7 +42,8 @@ func FuzzConditions(f *testing.F) {
 		for _, refused := range []error{nil, err} {
 			r.PlanProblem = refused
 			for _, c := range slices.Concat(
-				status.Conditions(desired.GatewayClass{Name: name, Generation: 1}, r, nil, now), status.ControlPlane(r, status.DegradedSince{}, nil, now),
+				status.Conditions(desired.GatewayClass{Name: name, Generation: 1}, r, nil, now),
+				status.ControlPlane(r, status.DegradedSince{}, nil, now),
 			) {
 				checkText(t, c, mark)
 			}
@@ -49,7 +51,7 @@ func FuzzConditions(f *testing.F) {
 	})
 }
 
-// errorOf is an error as a guest causes it.
+// errorOf returns an error that a guest can cause.
 func errorOf(message string, code int, kind uint8) error {
 	switch kind % 5 {
 	case 0:
@@ -57,11 +59,14 @@ func errorOf(message string, code int, kind uint8) error {
 	case 1:
 		return apierrors.NewGenericServerResponse(code, "patch", deployments, "x", message, 0, true)
 	case 2:
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Reason: metav1.StatusReason(message), Message: message, Details: &metav1.StatusDetails{
-			Name: message, Kind: message, Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: message, Message: message}, {Message: message}},
-		}}}
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Reason: metav1.StatusReason(message), Message: message,
+			Details: &metav1.StatusDetails{
+				Name: message, Kind: message, Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: message,
+					Message: message}, {Message: message}},
+			}}}
 	case 3:
-		return fmt.Errorf("patch: %w", apierrors.NewGenericServerResponse(http.StatusUnauthorized, "list", deployments, message, message, code, false))
+		return fmt.Errorf("patch: %w", apierrors.NewGenericServerResponse(http.StatusUnauthorized, "list", deployments, message, message,
+			code, false))
 	default:
 		return errors.New(message)
 	}

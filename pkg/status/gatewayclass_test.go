@@ -27,21 +27,24 @@ var (
 	since = time.Date(2026, 11, 21, 11, 0, 0, 0, time.FixedZone("CET", 3600))
 )
 
-// unmanaged is the message of mode Unmanaged. removal is the progress of istiod's removal.
+// unmanaged returns the message of mode Unmanaged. removal is the progress of istiod's removal.
 func unmanaged(removal string) string {
 	return "the management mode is not Managed, so hypergate removes istiod and its webhooks, and leaves CRDs, GatewayClasses, Gateways " +
 		"and their proxies unchanged, without updates; the removal is " + removal +
-		" [to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in ingresses.operator.openshift.io cluster or, " +
-		"if that field does not exist, hypergate's flag --crd-management=Managed]"
+		" [to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in ingresses.operator.openshift.io " +
+		"cluster or, if that field does not exist, hypergate's flag --crd-management=Managed]"
 }
 
 const serves = "istiod 1.20.3 has been serving since 2026-11-21T10:00:00Z"
 
-// id is an object with names that a message for the guest must not have when it stands on the management side.
+// id returns an object whose names must not be in a message for the guest if the object is on the management side.
 func id(gvk, name string) apply.ID {
 	kind, rest, _ := strings.Cut(gvk, ".")
 	version, group, _ := strings.Cut(rest, ".")
-	return apply.ID{GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Key: types.NamespacedName{Namespace: "secret-namespace", Name: name}}
+	return apply.ID{
+		GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind},
+		Key: types.NamespacedName{Namespace: "secret-namespace", Name: name},
+	}
 }
 
 var (
@@ -50,19 +53,22 @@ var (
 	configMap   = id("ConfigMap.v1", "secret-object")
 )
 
-// failed is the outcome of an object whose request ended with err.
+// failed returns the outcome of an object whose request failed with err.
 func failed(o apply.ID, err error) apply.Outcome {
-	return apply.Failed(o, apply.Classify(err, "patch", schema.GroupResource{Group: o.GVK.Group, Resource: strings.ToLower(o.GVK.Kind) + "s"}), err)
+	resource := schema.GroupResource{Group: o.GVK.Group, Resource: strings.ToLower(o.GVK.Kind) + "s"}
+	return apply.Failed(o, apply.Classify(err, "patch", resource), err)
 }
 
-// Errors as an API server or the network makes them, with names in them.
+// Errors of an API server or of the network, with names in them.
 func forbidden() error {
 	return apierrors.NewForbidden(deployments, "secret-object", errors.New(
-		`User "system:serviceaccount:secret-namespace:secret-user" cannot patch resource "deployments" in API group "apps" in the namespace "secret-namespace"`))
+		`User "system:serviceaccount:secret-namespace:secret-user" cannot patch resource "deployments" in API group "apps" `+
+			`in the namespace "secret-namespace"`))
 }
 
 func denied() error {
-	return apierrors.NewForbidden(deployments, "secret-object", errors.New(`admission webhook "secret-hook.example.com" denied the request: secret-object is not allowed`))
+	return apierrors.NewForbidden(deployments, "secret-object",
+		errors.New(`admission webhook "secret-hook.example.com" denied the request: secret-object is not allowed`))
 }
 
 func unreachable() error {
@@ -83,13 +89,14 @@ func conflict() error {
 
 func invalid() error {
 	err := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "secret-object", nil)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "spec.template.spec.containers[secret-container].image", Message: "secret-image"}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "spec.template.spec.containers[secret-container].image",
+		Message: "secret-image"}}
 	return err
 }
 
 func plan() desired.Plan { return desired.Plan{Installed: true, Mode: crds.Managed} }
 
-// want is a condition without what is the same in all.
+// want is the part of a condition that differs between tests.
 type want struct {
 	status  metav1.ConditionStatus
 	reason  string
@@ -109,28 +116,36 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"the next version is on its way": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, and is being " +
+				"replaced by version 1.20.3"},
 		},
 		"the next version does not become ready": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, but its replacement, version 1.20.3, is not becoming ready (management side)"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, but its " +
+				"replacement, version 1.20.3, is not becoming ready (management side)"},
 		},
 		"refused while istiod serves": {
-			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since, Rollout: desired.RolledOut},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the plan was rejected and nothing was changed; see hypergate's log for the reason"},
+			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since,
+				Rollout: desired.RolledOut},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
+				"plan was rejected and nothing was changed; see hypergate's log for the reason"},
 		},
 		"somebody undoes what we write": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second))},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another client keeps reverting it, so hypergate restores it at a limited rate"},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done,
+				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second))},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another " +
+				"client keeps reverting it, so hypergate restores it at a limited rate"},
 		},
 		"who undoes what we write is named in the guest alone": {
 			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since,
-				Mgmt: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("rival")), Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("helm (data.a)")),
+				Mgmt:  apply.ReportOf(apply.RateLimited(configMap, time.Second).By("rival")),
+				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("helm (data.a)")),
 			},
 			want{
 				metav1.ConditionTrue, status.ReasonInstalled,
-				serves + ", but there are problems: management side: ConfigMap: another client keeps reverting it, so hypergate restores it at a limited rate; " +
+				serves + ", but there are problems: management side: ConfigMap: another client keeps reverting it, so hypergate " +
+					"restores it at a limited rate; " +
 					"guest side: ConfigMap: helm (data.a) keeps reverting it, so hypergate restores it at a limited rate",
 			},
 		},
@@ -151,15 +166,20 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but it waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Endpoint: status.EndpointUnreached("no answer")},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address (management side: no answer)"},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				Endpoint: status.EndpointUnreached("no answer")},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address " +
+				"(management side: no answer)"},
 		},
 		"the same, and something else fails": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done, Endpoint: status.EndpointUnreached("no answer")},
-			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done,
+				Endpoint: status.EndpointUnreached("no answer")},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to " +
+				"patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},
 		},
 		"that is being found out": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Endpoint: status.EndpointProbing()},
+			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				Endpoint: status.EndpointProbing()},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address yet"},
 		},
 		"an object is being deleted": {
@@ -184,14 +204,16 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"a failure while istiod serves": {
 			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: management side: not allowed to patch deployments.apps (RBAC)"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: management side: not allowed to " +
+				"patch deployments.apps (RBAC)"},
 		},
 		"a watch that is forbidden": {
 			status.Result{
 				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
 			},
-			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: not allowed to patch deployments.apps (RBAC)"},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: not allowed to patch " +
+				"deployments.apps (RBAC)"},
 		},
 		"a watch that will come back": {
 			status.Result{
@@ -210,14 +232,16 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"a conflict in the guest": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed by secret-manager"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed " +
+				"by secret-manager"},
 		},
 		"the guest sends too much": {
 			status.Result{
 				Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(tooMuch(), "list", deployments)}},
 			},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: the API server sends too much of gatewayclasses: a list has more than 64 MiB"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: the API server sends too much of gatewayclasses: a " +
+				"list has more than 64 MiB"},
 		},
 		"denied on the management side": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
@@ -225,15 +249,18 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"denied in the guest": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook secret-hook.example.com"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook " +
+				"secret-hook.example.com"},
 		},
 		"invalid on the management side": {
 			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: rejected as invalid"},
 		},
 		"both sides": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: forbiddenReport},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection; guest side: not allowed to patch deployments.apps (RBAC)"},
+			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())),
+				Guest: forbiddenReport},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no " +
+				"connection; guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"somebody else looks after it": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
@@ -244,12 +271,15 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("in progress")},
 		},
 		"somebody else is to look after it, and istiod may not be removed": {
-			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
-			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("not complete: management side: not allowed to patch deployments.apps (RBAC)")},
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport,
+				Guest: done},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("not complete: management side: not allowed to patch " +
+				"deployments.apps (RBAC)")},
 		},
 		"refused": {
 			status.Result{PlanProblem: errors.New("Deployment secret-namespace/secret-object is planned twice")},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's log for the reason"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's " +
+				"log for the reason"},
 		},
 		"refused because the CA may not be read": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
@@ -264,7 +294,7 @@ func TestControllerInstalled(t *testing.T) {
 	}
 }
 
-// checkCondition compares one of the conditions of a result.
+// checkCondition compares one condition of a result with the wanted one.
 func checkCondition(t *testing.T, o status.Result, kind string, w want) {
 	t.Helper()
 	o.Version = "1.20.3"
@@ -287,13 +317,15 @@ func find(t *testing.T, conditions []metav1.Condition, kind string) metav1.Condi
 	return conditions[i]
 }
 
-// TestTransitions: a condition keeps its time while its status stays, whatever else of it changes.
+// TestTransitions: a condition keeps its transition time while its status stays the same, even if other fields
+// change.
 func TestTransitions(t *testing.T) {
 	before := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
 	done := apply.ReportOf()
 	available := status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
 	old := metav1.Condition{
-		Type: status.ControllerInstalled, Status: metav1.ConditionTrue, Reason: "Other", Message: "other", ObservedGeneration: 3, LastTransitionTime: before,
+		Type: status.ControllerInstalled, Status: metav1.ConditionTrue, Reason: "Other", Message: "other", ObservedGeneration: 3,
+		LastTransitionTime: before,
 	}
 	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: before}
 	previous := []metav1.Condition{foreign, old}

@@ -20,7 +20,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// serving is an installation in which everything is as it should be.
+// serving returns the result of an installation without problems.
 func serving() status.Result {
 	return status.Result{
 		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: desired.Available, Since: since,
@@ -28,7 +28,7 @@ func serving() status.Result {
 	}
 }
 
-// deciding is it with CRDs about which something was decided.
+// deciding returns the same result with decisions about CRDs.
 func deciding(all ...crds.CRD) status.Result {
 	r := serving()
 	r.Plan.Decisions = all
@@ -58,41 +58,43 @@ func unauthorized() error {
 
 const (
 	asExpected = "everything is up to date"
-	allWell    = "no action required"
-	freeWay    = "another version can be installed"
-	isDown     = "watching the guest: the API server cannot be reached: no connection [check that the guest's kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
-	mayNot     = "applying Deployment secret-namespace/secret-object on the management side: not allowed to patch deployments.apps (RBAC) [grant this permission to hypergate's service account (deploy/hosted/management)]"
+	noAction   = "no action required"
+	canUpgrade = "another version can be installed"
+	isDown     = "watching the guest: the API server cannot be reached: no connection [check that the guest's kube-apiserver is " +
+		"running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
+	notAllowed = "applying Deployment secret-namespace/secret-object on the management side: not allowed to patch " +
+		"deployments.apps (RBAC) [grant this permission to hypergate's service account (deploy/hosted/management)]"
 )
 
-// tell are the four conditions of a table's row.
-type tell struct{ available, progressing, degraded, upgradeable want }
+// reported are the four conditions of a table's row.
+type reported struct{ available, progressing, degraded, upgradeable want }
 
-func good() tell {
-	return tell{
+func good() reported {
+	return reported{
 		want{metav1.ConditionTrue, "AsExpected", serves},
 		want{metav1.ConditionFalse, "AsExpected", asExpected},
-		want{metav1.ConditionFalse, "AsExpected", allWell},
-		want{metav1.ConditionTrue, "AsExpected", freeWay},
+		want{metav1.ConditionFalse, "AsExpected", noAction},
+		want{metav1.ConditionTrue, "AsExpected", canUpgrade},
 	}
 }
 
-func but(change func(*tell)) tell {
+func but(change func(*reported)) reported {
 	t := good()
 	change(&t)
 	return t
 }
 
-// blocked is Progressing where one thing needs an action and everything else was done.
+// blocked returns Progressing for a problem that needs an action, while everything else is up to date.
 func blocked(text string) want {
 	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (everything else is up to date)"}
 }
 
-// unfinished is Progressing where one thing needs an action and others wait.
+// unfinished returns Progressing for a problem that needs an action, while other objects wait.
 func unfinished(text string) want {
 	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text}
 }
 
-// stopped is Progressing where nothing can be decided until someone acts.
+// stopped returns Progressing for a problem that prevents any decision until an action is taken.
 func stopped(text string) want {
 	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (nothing else is changed until this is resolved)"}
 }
@@ -104,80 +106,87 @@ func TestControlPlane(t *testing.T) {
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
 	for name, c := range map[string]struct {
 		report status.Result
-		want   tell
+		want   reported
 	}{
 		"all is well": {serving(), good()},
-		"nobody asks": {idle, but(func(t *tell) {
-			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; nothing is installed"}
+		"nobody asks": {idle, but(func(t *reported) {
+			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; " +
+				"nothing is installed"}
 		})},
 		"nobody asks any more": {
 			with(idle, func(r *status.Result) { r.Istiod = desired.Available }),
-			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; istiod is being removed"}
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
+					"controllerName; istiod is being removed"}
 				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "istiod is not requested any more and is being removed"}
 			}),
 		},
 		"the guest does without ingress": {
 			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
-			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is installed"}
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is " +
+					"installed"}
 			}),
 		},
 		"it is left to somebody else": {
 			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, desired.Absent }),
-			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"}
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the " +
+					"management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"}
 			}),
 		},
 		"istiod is on its way": {
 			with(serving(), func(r *status.Result) { r.Istiod = desired.Unavailable }),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: waiting for istiod to become available"}
 				t.progressing = want{metav1.ConditionTrue, "Installing", "waiting for istiod to become available"}
 			}),
 		},
 		"something else is waited for": {
 			with(serving(), func(r *status.Result) { r.Waiting = "the published address" }),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for the published address"}
 			}),
 		},
 		"istiod is being replaced": {
 			with(serving(), func(r *status.Result) { r.Rollout = desired.Rolling }),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				t.available.message = "istiod has been serving since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"
 				t.progressing = want{metav1.ConditionTrue, "RollingOut", t.available.message}
 			}),
 		},
 		"its image cannot be pulled": {
 			with(serving(), func(r *status.Result) { r.Istiod, r.Rollout = desired.Unavailable, desired.Stuck }),
-			but(func(t *tell) {
-				const text = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
+			but(func(t *reported) {
+				const text = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl " +
+					"describe deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be " +
+					"pulled and runs]"
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: " + text}
-				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod is stuck: new pods are not becoming ready or cannot be created"}
+				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod is stuck: new pods are not " +
+					"becoming ready or cannot be created"}
 				t.degraded = want{metav1.ConditionTrue, "RolloutStuck", text}
 			}),
 		},
 		"it may not write": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
-			but(func(t *tell) {
-				t.progressing = unfinished(mayNot)
-				t.degraded = want{metav1.ConditionTrue, "Forbidden", mayNot}
+			but(func(t *reported) {
+				t.progressing = unfinished(notAllowed)
+				t.degraded = want{metav1.ConditionTrue, "Forbidden", notAllowed}
 			}),
 		},
 		"it may not write many things": {
 			with(serving(), func(r *status.Result) {
 				r.Mgmt = apply.ReportOf(failed(deployment, forbidden()), failed(configMap, forbidden()))
 			}),
-			but(func(t *tell) {
-				both := strings.Replace(mayNot, " on the", " and 1 more on the", 1)
+			but(func(t *reported) {
+				both := strings.Replace(notAllowed, " on the", " and 1 more on the", 1)
 				t.progressing = unfinished(both)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", both}
 			}),
 		},
 		"a write fails for once": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, unreachable())) }),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for objects that have not been applied yet"}
 			}),
 		},
@@ -185,8 +194,9 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Result) {
 				r.Mgmt = apply.ReportOf(apply.RateLimited(configMap, time.Second).By("kubectl (data)"))
 			}),
-			but(func(t *tell) {
-				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) keeps reverting it, so hypergate restores it at a limited rate [stop that client from changing it]"
+			but(func(t *reported) {
+				const text = "applying ConfigMap secret-namespace/secret-object on the management side: kubectl (data) keeps " +
+					"reverting it, so hypergate restores it at a limited rate [stop that client from changing it]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "WriteConflict", text}
 			}),
@@ -195,7 +205,7 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Result) {
 				r.Plan, r.PlanProblem = desired.Plan{}, errors.New("refusing the plan, nothing was changed: the CA is spoiled: mend it")
 			}),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				const text = "planning: refusing the plan, nothing was changed: the CA is spoiled: mend it"
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
@@ -204,7 +214,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"the guest is gone": {
 			with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				t.available = want{metav1.ConditionUnknown, "GuestUnreachable", serves + "; its current state is unknown: " + isDown}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown}
 				t.upgradeable = want{metav1.ConditionUnknown, "GuestUnreachable", isDown}
@@ -215,17 +225,21 @@ func TestControlPlane(t *testing.T) {
 		}), good()},
 		"the guest's credentials are too old": {
 			status.Result{ObservationProblem: unauthorized(), ObservationSide: desired.SideGuest},
-			but(func(t *tell) {
-				const text = "observing the guest: the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"
-				t.available, t.upgradeable = want{metav1.ConditionUnknown, "GuestUnauthorized", text}, want{metav1.ConditionUnknown, "GuestUnauthorized", text}
+			but(func(t *reported) {
+				const text = "observing the guest: the API server does not accept the credentials [store a kubeconfig that the guest " +
+					"accepts in its Secret]"
+				t.available, t.upgradeable = want{metav1.ConditionUnknown, "GuestUnauthorized", text},
+					want{metav1.ConditionUnknown, "GuestUnauthorized", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
 		"the guest forbids to look": {
 			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: desired.SideGuest},
-			but(func(t *tell) {
-				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
-				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text}, want{metav1.ConditionUnknown, "Forbidden", text}
+			but(func(t *reported) {
+				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's " +
+					"user in the guest (deploy/hosted/guest)]"
+				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text},
+					want{metav1.ConditionUnknown, "Forbidden", text}
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -236,7 +250,7 @@ func TestControlPlane(t *testing.T) {
 					{GVK: schema.GroupVersionKind{Kind: "GatewayClass"}, Cause: apply.Classify(tooMuch(), "list", schema.GroupResource{})},
 				}
 			}),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				const text = "watching the guest: the API server sends too much of gatewayclasses: a list has more than 64 MiB " +
 					"[reduce the number or the size of the objects; hypergate tries again within 5 minutes]"
 				t.available = want{metav1.ConditionUnknown, "Oversized", serves + "; its current state is unknown: " + text}
@@ -246,26 +260,30 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest has not shown everything yet": {
-			status.Result{ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"), ObservationSide: desired.SideGuest},
-			but(func(t *tell) {
+			status.Result{ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"),
+				ObservationSide: desired.SideGuest},
+			but(func(t *reported) {
 				const text = "observing the guest: the guest is not known yet (waiting for namespaces)"
-				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text}, want{metav1.ConditionUnknown, "WaitingForGuest", text}
+				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text},
+					want{metav1.ConditionUnknown, "WaitingForGuest", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
 		"the guest is the management cluster": {
 			status.Result{ObservationProblem: errors.New("they are one: give another kubeconfig")},
-			but(func(t *tell) {
+			but(func(t *reported) {
 				const text = "observing both sides: they are one: give another kubeconfig"
-				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", text}, want{metav1.ConditionUnknown, "PlanRejected", text}
+				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", text},
+					want{metav1.ConditionUnknown, "PlanRejected", text}
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
 			}),
 		},
 		"the kubeconfig that came leads nowhere": {
 			with(serving(), func(r *status.Result) { r.KubeconfigProblem = unreachable() }),
-			but(func(t *tell) {
-				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no connection [store a working kubeconfig for this guest in its Secret]"
+			but(func(t *reported) {
+				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no " +
+					"connection [store a working kubeconfig for this guest in its Secret]"
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
@@ -273,16 +291,18 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Result) {
 				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), "a token"
 			}),
-			but(func(t *tell) {
-				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
+			but(func(t *reported) {
+				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +
+					"permission to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
 		"the proof of the webhook is refused": {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
-			but(func(t *tell) {
-				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
+			but(func(t *reported) {
+				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this " +
+					"permission to hypergate's user in the guest (deploy/hosted/guest)]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -292,7 +312,7 @@ func TestControlPlane(t *testing.T) {
 		}), good()},
 		"istiod is not reached where it is published": {
 			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") }),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				const text = "has not been reached at its published address (management side: no answer)"
 				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
@@ -300,40 +320,52 @@ func TestControlPlane(t *testing.T) {
 		},
 		"a CRD is somebody else's, and somebody must decide": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
-			but(func(t *tell) {
-				const text = "managing the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and differs from hypergate's CRD, so that a takeover needs consent: no difference [kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
+			but(func(t *reported) {
+				const text = "managing the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and differs " +
+					"from hypergate's CRD, so that a takeover needs consent: no difference [kubectl annotate --overwrite crd " +
+					"gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "TakeoverBlocked", text}
 			}),
 		},
 		"the same, and nobody asks for what needs it": {
-			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)), func(r *status.Result) {
-				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
-			}),
-			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; nothing is installed"}
+			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
+				func(r *status.Result) {
+					r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
+				}),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
+					"controllerName; nothing is installed"}
 			}),
 		},
 		"a rotation is under way": {
 			with(serving(), func(r *status.Result) { r.Rotation = "spreading" }),
-			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading) [wait until the rotation is complete; the annotations of the CA's Secret show its phase]"}
+			but(func(t *reported) {
+				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading) [wait until " +
+					"the rotation is complete; the annotations of the CA's Secret show its phase]"}
 			}),
 		},
 		"an adoption is half done": {
 			with(deciding(httpRoutes, crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Adopt, crds.HasConsent),
-				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)), func(r *status.Result) { r.Guest = written }),
-			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "hypergate manages only some CRDs of an API group, so an upgrade would leave the group with two versions; not managed yet: gateways.gateway.networking.k8s.io: not installed yet"}
+				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)),
+				func(r *status.Result) { r.Guest = written }),
+			but(func(t *reported) {
+				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "hypergate manages only some CRDs of an API group, " +
+					"so an upgrade would leave the group with two versions; not managed yet: gateways.gateway.networking.k8s.io: not " +
+					"installed yet"}
 			}),
 		},
 		"nobody knows whose a CRD is": {
-			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.Undetermined, crds.HasInvalidAnnotation)), func(r *status.Result) {
-				r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
-			}),
-			but(func(t *tell) {
-				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; nothing is installed"}
-				t.upgradeable = want{metav1.ConditionFalse, "CRDOwnerUnknown", "it is unknown who upgrades these CRDs: gateways.gateway.networking.k8s.io: left unchanged, because its annotation gateway.hypergate.dev/manage is neither true nor false " +
+			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.Undetermined, crds.HasInvalidAnnotation)),
+				func(r *status.Result) {
+					r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
+				}),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
+					"controllerName; nothing is installed"}
+				t.upgradeable = want{metav1.ConditionFalse, "CRDOwnerUnknown", "it is unknown who upgrades these CRDs: " +
+					"gateways.gateway.networking.k8s.io: left unchanged, because its annotation gateway.hypergate.dev/manage is neither " +
+					"true nor false " +
 					"[kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true (or =false)]"}
 			}),
 		},
@@ -341,40 +373,49 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Result) {
 				r.InUse = []crds.InUse{
 					{CRD: "listenersets.gateway.networking.k8s.io", Namespace: "demo", Name: "kind-only"},
-					{CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "route", Fields: []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}}},
+					{CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "route",
+						Fields: []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}}},
 				}
 			}),
-			but(func(t *tell) {
-				t.upgradeable = want{metav1.ConditionFalse, "FieldsWouldBeDropped", "objects in the guest set fields that istiod ignores and that another version's CRDs can drop: " +
-					"demo/route (httproutes.gateway.networking.k8s.io, spec.retry (v1)) [remove these fields, or check that the next version has them; hypergate crds lists all of them]"}
+			but(func(t *reported) {
+				t.upgradeable = want{metav1.ConditionFalse, "FieldsWouldBeDropped", "objects in the guest set fields that istiod " +
+					"ignores and that another version's CRDs can drop: " +
+					"demo/route (httproutes.gateway.networking.k8s.io, spec.retry (v1)) [remove these fields, or check that the next " +
+					"version has them; hypergate crds lists all of them]"}
 			}),
 		},
 		"CRDs are being read": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Undetermined, crds.IsUnread)),
-			but(func(t *tell) {
+			but(func(t *reported) {
 				t.upgradeable = want{metav1.ConditionUnknown, "CRDsNotRead", "the guest's CRDs are still being read"}
 			}),
 		},
-		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Unowned, crds.Install, crds.IsAbsent)), good()},
+		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Unowned, crds.Install,
+			crds.IsAbsent)), good()},
 		"it is paused": {
 			status.Result{Lifecycle: desired.Paused{Until: pausing}},
-			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token"}},
+			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
+				"until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
+				"serving with its current token"}},
 		},
 		"it is paused for ever": {
 			status.Result{Lifecycle: desired.Paused{}},
-			tell{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token"}},
+			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
+				"until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
+				"serving with its current token"}},
 		},
-		"it is being deleted": {status.Result{Lifecycle: desired.Deleting{}}, tell{}},
+		"it is being deleted": {status.Result{Lifecycle: desired.Deleting{}}, reported{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)), cmp.AllowUnexported(tell{}, want{})); diff != "" {
+			if diff := cmp.Diff(c.want, conditionsOf(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)),
+				cmp.AllowUnexported(reported{}, want{})); diff != "" {
 				t.Fatalf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-func forMessage(conditions []metav1.Condition) (out tell) {
+func conditionsOf(conditions []metav1.Condition) (out reported) {
 	for kind, into := range map[string]*want{
 		"gateway.hypergate.dev/Available": &out.available, "gateway.hypergate.dev/Progressing": &out.progressing,
 		"gateway.hypergate.dev/Degraded": &out.degraded, "gateway.hypergate.dev/Upgradeable": &out.upgradeable,
@@ -386,70 +427,77 @@ func forMessage(conditions []metav1.Condition) (out tell) {
 	return out
 }
 
-// TestWhatPassesIsDegradedWhenItLasts, and not before; nor while HyperShift itself says that the guest's kube-apiserver is not available.
+// TestWhatPassesIsDegradedWhenItLasts: a transient problem counts as Degraded only after its grace period. It does
+// not count while HyperShift itself reports the guest's kube-apiserver as unavailable.
 func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 	down := with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() })
 	degraded := func(r status.Result, a status.DegradedSince, previous []metav1.Condition, at time.Time) metav1.ConditionStatus {
 		return meta.FindStatusCondition(status.ControlPlane(r, a, previous, at), status.ControlPlaneDegraded).Status
 	}
-	ailment, again := status.DegradedSince{}.Observe(down, now)
+	degradedSince, again := status.DegradedSince{}.Observe(down, now)
 	if again != 2*time.Minute {
 		t.Fatalf("it is looked at again in %s", again)
 	}
 	later := now.Add(119 * time.Second)
-	ailment, again = ailment.Observe(down, later)
-	if got := degraded(down, ailment, nil, later); got != metav1.ConditionFalse || again != time.Second {
+	degradedSince, again = degradedSince.Observe(down, later)
+	if got := degraded(down, degradedSince, nil, later); got != metav1.ConditionFalse || again != time.Second {
 		t.Fatalf("before its time: %s, again in %s", got, again)
 	}
 	later = now.Add(2 * time.Minute)
-	ailment, _ = ailment.Observe(down, later)
-	if got := degraded(down, ailment, nil, later); got != metav1.ConditionTrue {
+	degradedSince, _ = degradedSince.Observe(down, later)
+	if got := degraded(down, degradedSince, nil, later); got != metav1.ConditionTrue {
 		t.Fatalf("in its time: %s", got)
 	}
 
 	failing := with(down, func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, unreachable())) })
-	if got := meta.FindStatusCondition(status.ControlPlane(failing, ailment, nil, later), status.ControlPlaneDegraded).Message; got != isDown {
+	conditions := status.ControlPlane(failing, degradedSince, nil, later)
+	if got := meta.FindStatusCondition(conditions, status.ControlPlaneDegraded).Message; got != isDown {
 		t.Fatalf("what fails for it is told besides: %s", got)
 	}
 
-	previous := status.ControlPlane(down, ailment, nil, later)
+	previous := status.ControlPlane(down, degradedSince, nil, later)
 	if got := degraded(down, status.DegradedSince{}, previous, later); got != metav1.ConditionTrue {
 		t.Fatalf("after a restart: %s", got)
 	}
-	if ailment, _ = ailment.Observe(serving(), later); degraded(serving(), ailment, previous, later) != metav1.ConditionFalse {
+	degradedSince, _ = degradedSince.Observe(serving(), later)
+	if degraded(serving(), degradedSince, previous, later) != metav1.ConditionFalse {
 		t.Fatal("it has passed")
 	}
-	if ailment, again = ailment.Observe(down, later); degraded(down, ailment, nil, later) != metav1.ConditionFalse || again == 0 {
+	degradedSince, again = degradedSince.Observe(down, later)
+	if degraded(down, degradedSince, nil, later) != metav1.ConditionFalse || again == 0 {
 		t.Fatal("the next time counts anew")
 	}
 
 	unreached := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") })
-	ailment, again = status.DegradedSince{}.Observe(unreached, now)
-	if got := degraded(unreached, ailment, nil, now.Add(9*time.Minute)); got != metav1.ConditionFalse || again != 10*time.Minute {
+	degradedSince, again = status.DegradedSince{}.Observe(unreached, now)
+	if got := degraded(unreached, degradedSince, nil, now.Add(9*time.Minute)); got != metav1.ConditionFalse || again != 10*time.Minute {
 		t.Fatalf("a load balancer that is being made: %s, again in %s", got, again)
 	}
-	if got := degraded(unreached, ailment, nil, now.Add(10*time.Minute)); got != metav1.ConditionTrue {
+	if got := degraded(unreached, degradedSince, nil, now.Add(10*time.Minute)); got != metav1.ConditionTrue {
 		t.Fatalf("one that never comes: %s", got)
 	}
 
 	starting := with(down, func(r *status.Result) { r.APIServer = metav1.ConditionFalse })
-	ailment, again = status.DegradedSince{}.Observe(starting, now)
-	if got := degraded(starting, ailment, nil, now.Add(time.Hour)); got != metav1.ConditionFalse || again != 0 {
+	degradedSince, again = status.DegradedSince{}.Observe(starting, now)
+	if got := degraded(starting, degradedSince, nil, now.Add(time.Hour)); got != metav1.ConditionFalse || again != 0 {
 		t.Fatalf("a guest that starts: %s, again in %s", got, again)
 	}
-	if got := degraded(with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue }), status.DegradedSince{}, previous, now); got != metav1.ConditionTrue {
+	reachable := with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue })
+	if got := degraded(reachable, status.DegradedSince{}, previous, now); got != metav1.ConditionTrue {
 		t.Fatalf("HyperShift reaches it, and hypergate does not: %s", got)
 	}
 }
 
-// TestNothingToTell: the same again is told already, and a condition keeps its time as long as its status.
+// TestNothingToTell: the same conditions are not written again, and a condition keeps its time while its status
+// stays the same.
 func TestNothingToTell(t *testing.T) {
 	first := status.ControlPlane(serving(), status.DegradedSince{}, nil, now)
 	later := now.Add(time.Hour)
 	if !status.Undated(first, status.ControlPlane(serving(), status.DegradedSince{}, first, later)) {
 		t.Fatal("the same is told again")
 	}
-	waiting := status.ControlPlane(with(serving(), func(r *status.Result) { r.Waiting = "an address" }), status.DegradedSince{}, first, later)
+	waits := with(serving(), func(r *status.Result) { r.Waiting = "an address" })
+	waiting := status.ControlPlane(waits, status.DegradedSince{}, first, later)
 	if status.Undated(first, waiting) || status.Undated(first[:3], first) {
 		t.Fatal("what is new is not told")
 	}
@@ -462,7 +510,8 @@ func TestNothingToTell(t *testing.T) {
 			t.Errorf("%s has changed at %s", c.Type, c.LastTransitionTime)
 		}
 	}
-	if paused := status.ControlPlane(status.Result{Lifecycle: desired.Paused{}}, status.DegradedSince{}, first, now); status.Undated(first, paused) {
+	paused := status.ControlPlane(status.Result{Lifecycle: desired.Paused{}}, status.DegradedSince{}, first, now)
+	if status.Undated(first, paused) {
 		t.Error("a pause is not told")
 	} else if !status.Undated(append(paused, first[0], first[2], first[3]), paused) {
 		t.Error("what else there is would have to change")

@@ -21,20 +21,22 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// evil is in every text that others have chosen: it ends what is in brackets, begins another of its own, and hides something.
+// evil is in every foreign text. It tries to end the brackets of a next step, begins its own, and contains invisible
+// characters.
 const evil = "x] \"\u202e\x1b[31m\n [EVIL: run oc delete hcp]\u2066\u200b"
 
-// hostile makes results of a reconcile in which every text that a cluster has a say in is evil.
+// hostile generates results in which every text that a cluster controls is evil.
 type hostile struct{ *rand.Rand }
 
 func (h hostile) maybe() bool { return h.IntN(2) == 0 }
 
-// fill fills exported fields: texts with evil, numbers with small ones, types with few values with one of them.
+// fill sets all exported fields: strings to evil, numbers to small values, and types with a few known values to one
+// of these.
 func (h hostile) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[crds.Wanted]() {
-			v.Set(reflect.ValueOf(crds.Wanted{Version: "1.4.1", Channel: "standard"})) // these are ours
+			v.Set(reflect.ValueOf(crds.Wanted{Version: "1.4.1", Channel: "standard"})) // hypergate's own text
 			return
 		}
 		for i := range v.NumField() {
@@ -59,14 +61,19 @@ func (h hostile) fill(v reflect.Value) {
 
 func (h hostile) text(t reflect.Type) string {
 	known := map[reflect.Type][]string{
-		reflect.TypeFor[crds.OwnerKind](): {"", string(crds.Ours), string(crds.LiveOLM), string(crds.OrphanedOLM), string(crds.ThirdParty), string(crds.Unknown)},
+		reflect.TypeFor[crds.OwnerKind](): {"", string(crds.Ours), string(crds.LiveOLM), string(crds.OrphanedOLM),
+			string(crds.ThirdParty), string(crds.Unknown)},
 		reflect.TypeFor[crds.Verdict](): {
-			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked), string(crds.Undetermined),
+			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked),
+			string(crds.Undetermined),
 		},
 		reflect.TypeFor[crds.Reason](): {
-			string(crds.IsAbsent), string(crds.IsIdentical), string(crds.IsOLMs), string(crds.LooksForUse), string(crds.IsUnknown), string(crds.IsUnreadable),
-			string(crds.NeedsConsent), string(crds.WouldDowngrade), string(crds.MightDowngrade), string(crds.IsExperimental), string(crds.IsIncompatible),
-			string(crds.WouldLoseVersions), string(crds.WouldLoseFields), string(crds.IsUnread), string(crds.IsDeleted), string(crds.HasConsent), string(crds.HasInvalidAnnotation),
+			string(crds.IsAbsent), string(crds.IsIdentical), string(crds.IsOLMs), string(crds.LooksForUse), string(crds.IsUnknown),
+			string(crds.IsUnreadable),
+			string(crds.NeedsConsent), string(crds.WouldDowngrade), string(crds.MightDowngrade), string(crds.IsExperimental),
+			string(crds.IsIncompatible),
+			string(crds.WouldLoseVersions), string(crds.WouldLoseFields), string(crds.IsUnread), string(crds.IsDeleted),
+			string(crds.HasConsent), string(crds.HasInvalidAnnotation),
 		},
 	}[t]
 	if known == nil {
@@ -81,14 +88,16 @@ func filled[T any](h hostile) T {
 	return out
 }
 
-// err is an answer of a cluster, or nil.
+// err returns an error of a cluster.
 func (h hostile) err() error {
 	codes := []int{400, 401, 403, 404, 409, 413, 422, 429, 500, 503}
 	messages := []string{
 		evil, `admission webhook "` + evil + `" denied the request: ` + evil, "admission webhook \"x] [EVIL\" denied the request: " + evil,
-		`failed calling webhook "[EVIL"`, `policy '[EVIL' with binding 'x' denied request: ` + evil, `cannot [EVIL resource "[EVIL]" in API group "[EVIL"`,
+		`failed calling webhook "[EVIL"`, `policy '[EVIL' with binding 'x' denied request: ` + evil,
+		`cannot [EVIL resource "[EVIL]" in API group "[EVIL"`,
 	}
-	s := metav1.Status{Status: metav1.StatusFailure, Code: int32(codes[h.IntN(len(codes))]), Message: messages[h.IntN(len(messages))], Details: &metav1.StatusDetails{Name: evil}}
+	s := metav1.Status{Status: metav1.StatusFailure, Code: int32(codes[h.IntN(len(codes))]), Message: messages[h.IntN(len(messages))],
+		Details: &metav1.StatusDetails{Name: evil}}
 	for range h.IntN(3) {
 		s.Details.Causes = append(s.Details.Causes,
 			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: evil, Message: `conflict with "[EVIL] ` + "\u202e" + `"`},
@@ -115,7 +124,8 @@ func (h hostile) report() apply.Report {
 	var out []apply.Outcome
 	for range h.IntN(4) {
 		kind := []string{"CustomResourceDefinition", "ConfigMap"}[h.IntN(2)]
-		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: kind}, Key: types.NamespacedName{Name: []string{"a.example.com", evil}[h.IntN(2)]}}
+		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: kind},
+			Key: types.NamespacedName{Name: []string{"a.example.com", evil}[h.IntN(2)]}}
 		if h.maybe() {
 			out = append(out, apply.RateLimited(id, 1).By(evil))
 		} else {
@@ -147,7 +157,8 @@ func (h hostile) result() status.Result {
 	r := status.Result{
 		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: evil}}, PlanProblem: h.refused(), Mgmt: h.report(), Guest: h.report(),
 		Istiod: desired.Availability(h.IntN(3)), Rollout: desired.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: evil,
-		Rotation: []string{"", evil}[h.IntN(2)], GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(), TokenProblem: h.errOrNil(), WebhookProbe: h.errOrNil(), ObservationProblem: h.errOrNil(),
+		Rotation: []string{"", evil}[h.IntN(2)], GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(),
+		TokenProblem: h.errOrNil(), WebhookProbe: h.errOrNil(), ObservationProblem: h.errOrNil(),
 		ObservationSide: []desired.Side{"", desired.SideMgmt, desired.SideGuest}[h.IntN(3)],
 	}
 	if h.maybe() {
@@ -168,8 +179,8 @@ func (h hostile) result() status.Result {
 	return r
 }
 
-// TestWhatOthersSayCannotPassForOurs: whatever is in the texts that a cluster has a say in, a condition is one line in which nothing is hidden, and
-// what is in brackets, which is what to do next, is hypergate's.
+// TestWhatOthersSayCannotPassForOurs: whatever foreign text contains, a message is one line without invisible
+// characters, and the next step in brackets is hypergate's.
 func TestWhatOthersSayCannotPassForOurs(t *testing.T) {
 	t.Parallel()
 	inBrackets := regexp.MustCompile(`\[[^\]]*(EVIL|\[|$)`)
@@ -184,7 +195,8 @@ func TestWhatOthersSayCannotPassForOurs(t *testing.T) {
 	said := 0
 	for seed := range 3000 {
 		r := hostile{rand.New(rand.NewPCG(uint64(seed), 0))}.result()
-		public, private := status.Conditions(desired.GatewayClass{Name: evil}, r, nil, now), status.ControlPlane(r, status.DegradedSince{}, nil, now)
+		public, private := status.Conditions(desired.GatewayClass{Name: evil}, r, nil, now),
+			status.ControlPlane(r, status.DegradedSince{}, nil, now)
 		check(seed, public)
 		check(seed, private)
 		for _, c := range append(public, private...) {

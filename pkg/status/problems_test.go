@@ -21,23 +21,28 @@ import (
 )
 
 func mayNotClaim() error {
-	return fmt.Errorf("wrapped: %w", desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
-		errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))})
+	return fmt.Errorf("wrapped: %w", desired.OwnershipError{Verb: "patch",
+		Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
+			errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))})
 }
 
-// refusing is an installation whose plan is refused.
+// refusing returns the result of an installation whose plan is rejected.
 func refusing(err error) status.Result {
 	return with(serving(), func(r *status.Result) { r.Plan, r.PlanProblem = desired.Plan{}, err })
 }
 
 const (
-	claimForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
-	claimUnknown   = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
-	inUse          = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the Leases the-lease in its namespace openshift-ingress: " +
-		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or give this one another --controller-name and another --revision"
+	claimForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this " +
+		"permission to hypergate's user in the guest (deploy/hosted/guest)]"
+	claimUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
+		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
+	inUse = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the " +
+		"Leases the-lease in its namespace openshift-ingress: " +
+		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or give this one another --controller-name " +
+		"and another --revision"
 )
 
-// TestWhatElseIsWrong: a refused plan hides nothing that has nothing to do with it, and each trouble is told of the side that it is on.
+// TestWhatElseIsWrong: a rejected plan hides no unrelated problem, and each problem names the side that it is on.
 func TestWhatElseIsWrong(t *testing.T) {
 	degraded := func(reason, text string) want { return want{metav1.ConditionTrue, reason, text} }
 	forbiddenToo := func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }
@@ -53,29 +58,32 @@ func TestWhatElseIsWrong(t *testing.T) {
 		"the guest does not answer whose it is": {
 			refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + claimUnknown},
-			want{metav1.ConditionFalse, "AsExpected", allWell},
+			want{metav1.ConditionFalse, "AsExpected", noAction},
 		},
 		"nor anything else": {
-			with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
+			with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
+				func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
-			want{metav1.ConditionFalse, "AsExpected", allWell},
+			want{metav1.ConditionFalse, "AsExpected", noAction},
 		},
 		"another hypergate has the guest": {refusing(taken), stopped(inUse), degraded("PlanRejected", inUse)},
 		"and the management side fails": {
-			with(refusing(taken), forbiddenToo), stopped(inUse + "; " + mayNot), degraded("PlanRejected", inUse+"; "+mayNot),
+			with(refusing(taken), forbiddenToo), stopped(inUse + "; " + notAllowed), degraded("PlanRejected", inUse+"; "+notAllowed),
 		},
 		"the plan is refused, and so are istiod's token and its pods": {
 			with(refusing(errors.New("no")), func(r *status.Result) {
 				forbiddenToo(r)
-				r.TokenProblem, r.Rollout, r.WebhookProbe = mayNotList("serviceaccounts/token"), desired.Stuck, mayNotList("destinationrules")
+				r.TokenProblem, r.Rollout, r.WebhookProbe = mayNotList("serviceaccounts/token"), desired.Stuck,
+					mayNotList("destinationrules")
 			}),
-			stopped("planning: no; " + mayNot + "; " + noToken + "; " + stuck),
-			degraded("PlanRejected", "planning: no; "+mayNot+"; "+noToken+"; "+stuck),
+			stopped("planning: no; " + notAllowed + "; " + noToken + "; " + stuck),
+			degraded("PlanRejected", "planning: no; "+notAllowed+"; "+noToken+"; "+stuck),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now))
-			if diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded}, cmp.AllowUnexported(want{})); diff != "" {
+			got := conditionsOf(status.ControlPlane(c.report, status.DegradedSince{}, nil, now))
+			if diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded},
+				cmp.AllowUnexported(want{})); diff != "" {
 				t.Fatalf("-want +got:\n%s", diff)
 			}
 		})
@@ -83,21 +91,24 @@ func TestWhatElseIsWrong(t *testing.T) {
 }
 
 const (
-	noToken = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to hypergate's user in the guest (deploy/hosted/guest)]"
-	stuck   = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
+	noToken = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to " +
+		"hypergate's user in the guest (deploy/hosted/guest)]"
+	stuck = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe " +
+		"deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 )
 
-// TestAGuestThatIsAwayIsToldOnce, though it cannot be claimed either.
+// TestAGuestThatIsAwayIsToldOnce: a guest that does not answer is one problem, although it cannot be claimed either.
 func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
-	away := with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}), func(r *status.Result) { r.GuestWatchProblem = unreachable() })
-	ailment, _ := status.DegradedSince{}.Observe(away, now)
-	got := forMessage(status.ControlPlane(away, ailment, nil, now.Add(time.Hour))).degraded
+	away := with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
+		func(r *status.Result) { r.GuestWatchProblem = unreachable() })
+	degradedSince, _ := status.DegradedSince{}.Observe(away, now)
+	got := conditionsOf(status.ControlPlane(away, degradedSince, nil, now.Add(time.Hour))).degraded
 	if diff := cmp.Diff(want{metav1.ConditionTrue, "GuestUnreachable", isDown}, got, cmp.AllowUnexported(want{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-// TestAnIstiodThatIsNotWantedIsTold as long as it is there.
+// TestAnIstiodThatIsNotWantedIsTold: the message reports an unwanted istiod until it is removed.
 func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 	const disabled = "the guest's capability Ingress is disabled"
 	left := func(change func(*status.Result)) status.Result {
@@ -113,30 +124,36 @@ func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 		},
 		"disabled, and it may not be cleared away": {
 			left(func(r *status.Result) { r.Lifecycle, r.PlanProblem = desired.Disabled{}, errors.New("no") }),
-			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after this is resolved: planning: no"},
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after this is " +
+				"resolved: planning: no"},
 		},
 		"disabled, and the guest is not there": {
 			left(func(r *status.Result) { r.Lifecycle, r.GuestWatchProblem = desired.Disabled{}, unreachable() }),
-			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after the current state has been observed"},
+			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after the current " +
+				"state has been observed"},
 		},
 		"unmanaged": {
 			left(func(r *status.Result) { r.Classes, r.Plan.Mode = serving().Classes, crds.Unmanaged }),
 			want{
-				metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed; istiod is being removed",
+				metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the management mode (the " +
+					"guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed; istiod is being removed",
 			},
 		},
 		"not requested, and it may not be cleared away": {
 			left(func(r *status.Result) { r.PlanProblem = errors.New("no") }),
-			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; istiod is still installed, and is removed after this is resolved: planning: no"},
+			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; istiod is still " +
+				"installed, and is removed after this is resolved: planning: no"},
 		},
 	} {
-		if diff := cmp.Diff(c.want, forMessage(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)).available, cmp.AllowUnexported(want{})); diff != "" {
+		if diff := cmp.Diff(c.want, conditionsOf(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)).available,
+			cmp.AllowUnexported(want{})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
 }
 
-// TestAKubeconfigThatIsNotInUse is somebody's matter at once only where its content cannot be used; the rest is, once it lasts.
+// TestAKubeconfigThatIsNotInUse: it needs an action at once only if its content cannot be used, otherwise after the
+// grace period.
 func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -148,10 +165,11 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 		"it is none":           {errors.New("it is no kubeconfig"), false},
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
-		report := status.Result{ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: desired.SideGuest, KubeconfigProblem: c.err}
-		ailment, again := status.DegradedSince{}.Observe(report, now)
+		report := status.Result{ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: desired.SideGuest,
+			KubeconfigProblem: c.err}
+		degradedSince, again := status.DegradedSince{}.Observe(report, now)
 		degraded := func(at time.Time) metav1.ConditionStatus {
-			return meta.FindStatusCondition(status.ControlPlane(report, ailment, nil, at), status.ControlPlaneDegraded).Status
+			return meta.FindStatusCondition(status.ControlPlane(report, degradedSince, nil, at), status.ControlPlaneDegraded).Status
 		}
 		if got := degraded(now); (got == metav1.ConditionFalse) != c.passes {
 			t.Errorf("%s: at once: %s", name, got)
@@ -162,19 +180,22 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 	}
 }
 
-// TestAPublicationThatNeverComes is told, and is somebody's matter once it has had the time of a load balancer.
+// TestAPublicationThatNeverComes: a missing endpoint is reported, and counts as Degraded after the time that a load
+// balancer needs.
 func TestAPublicationThatNeverComes(t *testing.T) {
 	const text = "publishing istiod: waiting for an address for istiod's load balancer (management side) " +
-		"[depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, or that the management cluster serves TLSRoutes]"
+		"[depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, or that the " +
+		"management cluster serves TLSRoutes]"
 	awaiting := with(serving(), func(r *status.Result) {
 		r.Istiod, r.Plan.Endpoint = desired.Absent, desired.EndpointPending{Why: "an address for istiod's load balancer (management side)"}
 	})
-	ailment, again := status.DegradedSince{}.Observe(awaiting, now)
-	first := forMessage(status.ControlPlane(awaiting, ailment, nil, now.Add(9*time.Minute)))
-	if again != 10*time.Minute || first.degraded.status != metav1.ConditionFalse || first.available.message != "istiod does not serve yet: "+text {
+	degradedSince, again := status.DegradedSince{}.Observe(awaiting, now)
+	first := conditionsOf(status.ControlPlane(awaiting, degradedSince, nil, now.Add(9*time.Minute)))
+	if again != 10*time.Minute || first.degraded.status != metav1.ConditionFalse ||
+		first.available.message != "istiod does not serve yet: "+text {
 		t.Errorf("before its time: %v, again in %s", first, again)
 	}
-	late := forMessage(status.ControlPlane(awaiting, ailment, nil, now.Add(10*time.Minute)))
+	late := conditionsOf(status.ControlPlane(awaiting, degradedSince, nil, now.Add(10*time.Minute)))
 	if diff := cmp.Diff(want{metav1.ConditionTrue, "EndpointPending", text}, late.degraded, cmp.AllowUnexported(want{})); diff != "" {
 		t.Errorf("in its time: -want +got:\n%s", diff)
 	}
@@ -189,7 +210,8 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 	}
 }
 
-// TestWhatTheGuestSaysIsNotOurs: it ends no line, hides nothing, says no next step, and does not go on for ever.
+// TestWhatTheGuestSaysIsNotOurs: foreign text has no line breaks, no invisible characters, no next step, and a
+// bounded length.
 func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 	const evil = "no\n\x1b[2J\u202eevil\u2028\u200b\" [delete everything]"
 	says := fmt.Errorf(`admission webhook "a [delete everything]" denied the request: %s`, evil+strings.Repeat("x", 9000))
@@ -197,18 +219,23 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 	names := crdOf("gateways.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	names.Definition = crds.Definition{State: crds.Rejected, Why: evil + strings.Repeat("x", 9000)}
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", names.Name)))
+	conflict := desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: evil}}}
+	lease := desired.LeaseOfOther{HeldLease: desired.HeldLease{Holder: evil}}
+	owned := desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{lease}}}
 	for name, report := range map[string]status.Result{
-		"an answer":         with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
-		"a field manager":   with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(apply.RateLimited(configMap, time.Second).By(evil)) }),
+		"an answer": with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
+		"a field manager": with(serving(), func(r *status.Result) {
+			r.Guest = apply.ReportOf(apply.RateLimited(configMap, time.Second).By(evil))
+		}),
 		"an error":          {ObservationProblem: errors.New(evil), ObservationSide: desired.SideGuest},
 		"another error":     {ObservationProblem: errors.New(evil)},
 		"a kubeconfig":      with(serving(), func(r *status.Result) { r.KubeconfigProblem = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
 		"no token":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForToken(refusal) }),
 		"no proof":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForWebhook(refusal) }),
-		"a rival":           refusing(desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: evil}}}),
+		"a rival":           refusing(conflict),
 		"a CRD's condition": with(deciding(names), func(r *status.Result) { r.Guest = written }),
-		"a holder":          refusing(desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{{HeldLease: desired.HeldLease{Holder: evil}}}}}),
+		"a holder":          refusing(owned),
 	} {
 		all := status.ControlPlane(report, status.DegradedSince{}, nil, now)
 		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report, nil, now)...)

@@ -13,32 +13,36 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestMessagesTellNothingOfTheManagementSide generates results of which each error is full of names, and looks for them.
+// TestMessagesTellNothingOfTheManagementSide generates results whose errors contain names, and searches the messages
+// for them.
 func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 	secrets := func(err error) error { return fmt.Errorf("applying secret-object to secret-host: %w", err) }
-	raw := []func() error{forbidden, denied, unreachable, conflict, invalid, func() error { return errors.New("secret-host: secret-object") }}
+	raw := []func() error{forbidden, denied, unreachable, conflict, invalid,
+		func() error { return errors.New("secret-host: secret-object") }}
 	for i := range 1 << len(raw) {
 		var outcomes []apply.Outcome
 		var watches []apply.WatchProblem
 		for bit, newError := range raw {
 			if i>>bit&1 == 1 {
 				outcomes = append(outcomes, failed(deployment, secrets(newError())))
-				watches = append(watches, apply.WatchProblem{GVK: deployment.GVK, Cause: apply.Classify(secrets(newError()), "watch", deployments)})
+				watches = append(watches, apply.WatchProblem{GVK: deployment.GVK,
+					Cause: apply.Classify(secrets(newError()), "watch", deployments)})
 			}
 		}
 		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
 			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
-				o := status.Result{PlanProblem: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...), MgmtWatches: watches, InsecureSettings: i % 3}
+				o := status.Result{PlanProblem: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...),
+					MgmtWatches: watches, InsecureSettings: i % 3}
 				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now))
 			}
 		}
 	}
 }
 
-// checkPublic: nothing secret, and all that the GatewayClass's CRD and metav1.Condition ask for.
+// checkPublic checks that conditions contain nothing secret, and that they are valid for the GatewayClass's CRD.
 func checkPublic(t *testing.T, conditions []metav1.Condition) {
 	t.Helper()
-	// Eight is the most that a GatewayClass takes; istiod needs one of them, and others may want some.
+	// A GatewayClass can hold eight conditions. istiod needs one of them, and other controllers can need some.
 	if len(conditions) > 4 {
 		t.Errorf("there are %d conditions of ours", len(conditions))
 	}
@@ -52,14 +56,15 @@ func checkPublic(t *testing.T, conditions []metav1.Condition) {
 	}
 }
 
-// TestAllErrorsAreSecret proves that checkPublic can fail: the errors do have the names in them.
+// TestAllErrorsAreSecret proves that checkPublic can fail: the errors do contain the names.
 func TestAllErrorsAreSecret(t *testing.T) {
 	for _, err := range []error{forbidden(), denied(), unreachable(), conflict(), invalid()} {
 		if !strings.Contains(err.Error()+fmt.Sprintf("%+v", err), "secret") {
 			t.Errorf("%v has nothing secret in it", err)
 		}
 	}
-	for _, cause := range []apply.Cause{apply.Classify(denied(), "patch", deployments), apply.Classify(conflict(), "patch", deployments), apply.Classify(invalid(), "patch", deployments)} {
+	for _, cause := range []apply.Cause{apply.Classify(denied(), "patch", deployments), apply.Classify(conflict(), "patch", deployments),
+		apply.Classify(invalid(), "patch", deployments)} {
 		if !strings.Contains(cause.String(), "secret") {
 			t.Errorf("the cause %q names nothing, so that leaving it out proves nothing", cause)
 		}

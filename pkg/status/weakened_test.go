@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestWeakened: whatever else there is to say, the condition says that settings weaken the installation, and does not change its status for that.
+// TestWeakened: each message of the condition reports insecure settings, and these do not change the status.
 func TestWeakened(t *testing.T) {
 	const one = "; 1 of hypergate's settings is insecure, see hypergate's log"
 	const three = "; 3 of hypergate's settings are insecure, see hypergate's log"
@@ -21,7 +21,8 @@ func TestWeakened(t *testing.T) {
 		want   want
 	}{
 		"it serves": {
-			status.Result{Plan: desired.Plan{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, InsecureSettings: 1},
+			status.Result{Plan: desired.Plan{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				InsecureSettings: 1},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + one},
 		},
 		"it waits": {
@@ -30,7 +31,8 @@ func TestWeakened(t *testing.T) {
 		},
 		"it is refused": {
 			status.Result{PlanProblem: errors.New("secret-object"), InsecureSettings: 1},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's log for the reason" + one},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's " +
+				"log for the reason" + one},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })
