@@ -79,7 +79,7 @@ func TestHolders(t *testing.T) {
 	}
 	other := cfg
 	other.Revision = "other"
-	if XXX(other)[0] == bare[0] {
+	if desired.Holders(other, hostedWithID(""))[0] == bare[0] {
 		t.Error("two revisions are one installation")
 	}
 	standalone := config(desired.TopologyStandalone)

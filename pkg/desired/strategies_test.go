@@ -10,7 +10,7 @@ import (
 
 // TestEachStrategyHasARow: a constant without a row would be accepted as a flag and published nowhere.
 func TestEachStrategyHasARow(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "publish.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "publishing.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

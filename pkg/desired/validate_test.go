@@ -93,9 +93,9 @@ func TestValidateNamesTheFlag(t *testing.T) {
 }
 
 func TestValidateNamesAllFlags(t *testing.T) {
-	mustFail(t, desired.Config{}.Validate(), "--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image",
+	mustFail(t, desired.Validate(desired.Config{}), "--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image",
 		"--proxy-image", "--xds-address")
-	mustFail(t, desired.Config{Topology: desired.TopologyHosted}.Validate(), "--webhook-host")
+	mustFail(t, desired.Validate(desired.Config{Topology: desired.TopologyHosted}), "--webhook-host")
 }
 
 func TestHostPort(t *testing.T) {
