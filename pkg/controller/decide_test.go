@@ -80,8 +80,8 @@ func decisionText(d decision) string {
 // TestDecide has a row for each decision, and for what the credential of an istiod that serves depends on.
 func TestDecide(t *testing.T) {
 	base := newTestDecider(t)
-	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.LeasesOf(base.config)[0], HeldLease: desired.HeldLease{Holder: "x"}}}}
-	unclaimed := desired.Unclaimed{Missing: desired.LeasesOf(base.config)}
+	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.Leases(base.config)[0], HeldLease: desired.HeldLease{Holder: "x"}}}}
+	unclaimed := desired.Unclaimed{Missing: desired.Leases(base.config)}
 	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
 	partly := func(o *observation) { o.guestProblem, o.missing = guest.NotSyncedError{Answers: true}, "leases" }
@@ -314,7 +314,7 @@ func TestReleaseIsLimited(t *testing.T) {
 	r := &Reconciler{config: d.config, memory: memory{releasing: throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})}}
 	r.memory.releasing.Take(start)
 	o := d.observed(func(o *observation) { o.mgmt.Istiod = desired.Absent })
-	o.guest.Leases.Held = []desired.HeldLease{{Name: desired.LeasesOf(d.config)[0].Name, Holder: desired.Holders(d.config, o.mgmt)[0]}}
+	o.guest.Leases.Held = []desired.HeldLease{{Name: desired.Leases(d.config)[0].Name, Holder: desired.Holders(d.config, o.mgmt)[0]}}
 	e := newExecution(r, o)
 	if e.release(t.Context(), desired.Plan{}); e.outcome.requeue != acquireEvery {
 		t.Errorf("again after %s", e.outcome.requeue)

@@ -73,7 +73,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
 	o.guest.Classes, o.beyond = desired.Served(o.guest.Classes)
-	o.ownership = desired.OwnershipOf(r.config, o.mgmt, o.guest.Leases)
+	o.ownership = desired.Of(r.config, o.mgmt, o.guest.Leases)
 	if o.hold == nil && o.identityProblem == nil {
 		r.observeMore(ctx, &o)
 	}
@@ -150,7 +150,7 @@ func (r *Reconciler) lostNow(before desired.ManagementObservation) error {
 	if hold := r.onHoldNow(before.ControlPlane); hold != nil {
 		return hold
 	}
-	if other, is := desired.OwnershipOf(r.config, before, r.guest.Leases()).(desired.OwnedByOther); is {
+	if other, is := desired.Of(r.config, before, r.guest.Leases()).(desired.OwnedByOther); is {
 		return desired.OwnedByOtherError{OwnedByOther: other, Namespace: r.config.GuestNamespace}
 	}
 	return nil

@@ -4,7 +4,7 @@ import "fmt"
 
 // addRoutes adds what publishes istiod in a way: a Service, whose address the cluster hands out, and a route to it, which comes after the Service
 // and goes before it. HyperShift's router stops at a Route whose Service is missing.
-func (p *draft) addRoutes(by strategy, at EndpointState) error {
+func (p *draft) addRoutes(by Strategy, at EndpointState) error {
 	if !by.MakesService(p.hosted.Endpoints.ControlPlaneRoute.Exists) {
 		return nil // another party publishes it
 	}

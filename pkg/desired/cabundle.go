@@ -13,7 +13,7 @@ func HasCAs(bundle, wanted []byte) bool {
 	if bytes.Equal(bundle, wanted) {
 		return true
 	}
-	have, want := certificates(bundle), certificates(wanted)
+	have, want := Certificates(bundle), Certificates(wanted)
 	return len(want) > 0 && !slices.ContainsFunc(want, func(der []byte) bool { return !contains(have, der) })
 }
 
@@ -23,8 +23,8 @@ func OverlapCAs(before, wanted []byte, now time.Time) []byte {
 	if HasCAs(before, wanted) {
 		return wanted
 	}
-	out, have := slices.Clone(wanted), certificates(wanted)
-	for _, der := range certificates(before) {
+	out, have := slices.Clone(wanted), Certificates(wanted)
+	for _, der := range Certificates(before) {
 		cert, err := x509.ParseCertificate(der)
 		if err != nil || now.After(cert.NotAfter) || contains(have, der) {
 			continue
@@ -32,19 +32,19 @@ func OverlapCAs(before, wanted []byte, now time.Time) []byte {
 		if len(out) > 0 && !bytes.HasSuffix(out, []byte("\n")) {
 			out = append(out, '\n')
 		}
-		out = append(out, pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der})...)
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: CertificateBlock, Bytes: der})...)
 		have = append(have, der)
 	}
 	return out
 }
 
-const certificateBlock = "CERTIFICATE"
+const CertificateBlock = "CERTIFICATE"
 
-// certificates are what a PEM bundle holds of them.
-func certificates(bundle []byte) [][]byte {
+// Certificates are what a PEM bundle holds of them.
+func Certificates(bundle []byte) [][]byte {
 	var out [][]byte
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == certificateBlock {
+		if block.Type == CertificateBlock {
 			out = append(out, block.Bytes)
 		}
 	}
@@ -53,7 +53,7 @@ func certificates(bundle []byte) [][]byte {
 
 // canonicalCAs is the same for all bundles of the same certificates. One without any is left as it is.
 func canonicalCAs(bundle []byte) []byte {
-	all := certificates(bundle)
+	all := Certificates(bundle)
 	if len(all) == 0 {
 		return bundle
 	}

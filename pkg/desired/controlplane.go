@@ -196,8 +196,8 @@ func (c ControlPlane) SetOwner(u *unstructured.Unstructured) {
 	}
 }
 
-// hyperShiftDomain is the domain of HyperShift's labels.
-const hyperShiftDomain = "hypershift.openshift.io"
+// HyperShiftDomain is the domain of HyperShift's labels.
+const HyperShiftDomain = "hypershift.openshift.io"
 
 // PodLabels are the labels that the HostedControlPlane gives each pod, but for those that it must not give istiod's: what the Deployment selects by, what
 // HyperShift, Istio and hypergate themselves go by, and what is no label. Each of these is told.
@@ -207,7 +207,7 @@ func (c ControlPlane) PodLabels() (kept map[string]string, withheld []string) {
 		value := c.Labels[key]
 		problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
 		domain, _, _ := strings.Cut(key, "/")
-		reserved := key == "app" || domain == hyperShiftDomain || domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain == "gateway.hypergate.dev"
+		reserved := key == "app" || domain == HyperShiftDomain || domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain == "gateway.hypergate.dev"
 		switch {
 		case len(problems) > 0:
 			withheld = append(withheld, fmt.Sprintf("spec.labels: %s=%s is no label, and istiod's pods do not get it: %s", key, value, strings.Join(problems, "; ")))

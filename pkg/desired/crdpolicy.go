@@ -12,7 +12,7 @@ import (
 
 // CRDPolicyName is the name of the guest's ValidatingAdmissionPolicy that keeps hypergate's CRDs as they are, and of its binding. hypergate's role in the
 // guest goes by it (deploy/rbac/guest).
-func (c Config) CRDPolicyName() string { return "hypergate-crds-" + c.Revision }
+func CRDPolicyName(c Config) string { return "hypergate-crds-" + c.Revision }
 
 // PlatformCRDWriters are the users that are OpenShift's own way to upgrade a cluster, standalone or hosted. They may write CRDs that hypergate
 // manages: what locks them out stops a cluster's upgrade, and hypergate sees what they did and yields.
@@ -74,14 +74,14 @@ func crdPolicy(cfg Config, protected, writers []string) []*unstructured.Unstruct
 		}},
 	})
 	binding := crdPolicyObject("ValidatingAdmissionPolicyBinding", cfg, map[string]any{
-		"policyName": cfg.CRDPolicyName(), "validationActions": []any{"Deny"},
+		"policyName": CRDPolicyName(cfg), "validationActions": []any{"Deny"},
 	})
 	return []*unstructured.Unstructured{policy, binding}
 }
 
 func crdPolicyObject(kind string, cfg Config, spec map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "spec": spec}}
-	u.SetName(cfg.CRDPolicyName())
+	u.SetName(CRDPolicyName(cfg))
 	return u
 }
 

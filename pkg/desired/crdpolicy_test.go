@@ -59,8 +59,8 @@ func TestCRDPolicyIsForTheGuest(t *testing.T) {
 		}
 	}
 	cfg.Revision = strings.Repeat("r", validation.LabelValueMaxLength)
-	if problems := validation.IsDNS1123Subdomain(cfg.CRDPolicyName()); len(problems) > 0 {
-		t.Errorf("%s: %v", cfg.CRDPolicyName(), problems)
+	if problems := validation.IsDNS1123Subdomain(CRDPolicyName(cfg)); len(problems) > 0 {
+		t.Errorf("%s: %v", CRDPolicyName(cfg), problems)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCRDPolicyMatches(t *testing.T) {
 		t.Errorf("want one validation without parameters, and failure policy Fail, got %+v", policy.Spec)
 	}
 	want := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}
-	if diff := cmp.Diff(want, binding.Spec); diff != "" || binding.Name != policyConfig().CRDPolicyName() {
+	if diff := cmp.Diff(want, binding.Spec); diff != "" || binding.Name != CRDPolicyName(policyConfig()) {
 		t.Errorf("binding %s (-want +got):\n%s", binding.Name, diff)
 	}
 }

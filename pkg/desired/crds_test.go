@@ -278,7 +278,7 @@ func TestProtection(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		state := compute(t, cfg, embedded(t), installed(t), mixed())
-		if diff := cmp.Diff([]string{cfg.CRDPolicyName(), cfg.CRDPolicyName()}, keysOf(state.Protection)); diff != "" {
+		if diff := cmp.Diff([]string{desired.CRDPolicyName(cfg), desired.CRDPolicyName(cfg)}, keysOf(state.Protection)); diff != "" {
 			t.Fatalf("%s, -want +got:\n%s", topology, diff)
 		}
 		checkSide(t, anObjects(state.Protection), desired.GuestKinds(), "", cfg.OwnerValue(desired.SideGuest))

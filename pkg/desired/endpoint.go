@@ -45,7 +45,7 @@ func StrategyFor(c Config, plane ControlPlane) (PublishStrategy, error) {
 		return "", errors.New("--publish=auto follows the HostedControlPlane, and there is none: give --xds-address, or another --publish")
 	case slices.Contains([]string{"IBMCloud"}, plane.Platform):
 		return "", fmt.Errorf("--publish=auto knows no way on platform %s, which routes to its control planes by itself: publish port %d of Service %s there, and give --xds-address",
-			plane.Platform, xdsPort, c.IstiodName())
+			plane.Platform, XDSPort, c.IstiodName())
 	}
 	server := serviceOf(plane, "APIServer")
 	if isLinked(plane) || plane.SharedIngress || server.Strategy == "Route" {
@@ -92,8 +92,8 @@ func derivedHost(c ControlPlane) string {
 	return ""
 }
 
-// endpointState is where istiod is published.
-func endpointState(cfg Config, hosted ManagementObservation) EndpointState {
+// EndpointOf is where istiod is published.
+func EndpointOf(cfg Config, hosted ManagementObservation) EndpointState {
 	way, err := StrategyFor(cfg, hosted.ControlPlane)
 	if err != nil {
 		return EndpointUnavailable{err.Error()}
@@ -101,9 +101,9 @@ func endpointState(cfg Config, hosted ManagementObservation) EndpointState {
 	if problem := hosted.Endpoints.Problem; problem != "" {
 		return EndpointUnavailable{problem}
 	}
-	by, known := strategyOf(way)
+	by, known := Find(way)
 	if !known {
-		return EndpointUnavailable{fmt.Sprintf("there is no publish strategy %q: give one of %v, or --xds-address", way, PublishStrategies())}
+		return EndpointUnavailable{fmt.Sprintf("there is no publish strategy %q: give one of %v, or --xds-address", way, Strategies())}
 	}
 	if way == PublishAddress {
 		return by.at(cfg, hosted) // it is checked with the flags
@@ -118,12 +118,12 @@ func validEndpoint(cfg Config, hosted ManagementObservation, out EndpointState) 
 	switch {
 	case !known:
 		return out
-	case !isHost(host):
+	case !IsHost(host):
 		return EndpointUnavailable{fmt.Sprintf("%q, under which istiod would be published, is no host name or address: give --publish-host", host)}
-	case namesNamespace(cfg, host) && hosted.Endpoints.ControlPlaneRoute.Exists:
+	case NamesNamespace(cfg, host) && hosted.Endpoints.ControlPlaneRoute.Exists:
 		return EndpointUnavailable{fmt.Sprintf("%q, the host of Route %s, names the management namespace, and every gateway of the guest shows it: let the HostedControlPlane publish Ignition "+
 			"under a hostname, from which that of the Route follows, or publish istiod yourself and give --xds-address", host, ControlPlaneRoute)}
-	case namesNamespace(cfg, host):
+	case NamesNamespace(cfg, host):
 		return EndpointUnavailable{fmt.Sprintf("%q, under which istiod would be published, names the management namespace, and every gateway of the guest shows it: give --publish-host", host)}
 	}
 	return out
@@ -194,9 +194,9 @@ func loadBalancerEndpoint(cfg Config, hosted ManagementObservation) EndpointStat
 	case hosted.Endpoints.LoadBalancer == "":
 		return EndpointPending{"an address for istiod's load balancer (management side)"}
 	case cfg.Publish.At.Host != "":
-		return EndpointKnown{HostPort{cfg.Publish.At.Host, xdsPort}}
+		return EndpointKnown{HostPort{cfg.Publish.At.Host, XDSPort}}
 	}
-	return EndpointKnown{HostPort{hosted.Endpoints.LoadBalancer, xdsPort}}
+	return EndpointKnown{HostPort{hosted.Endpoints.LoadBalancer, XDSPort}}
 }
 
 func nodePortEndpoint(cfg Config, hosted ManagementObservation) EndpointState {

@@ -15,14 +15,14 @@ import (
 
 // Names that HyperShift gives.
 const (
-	hostedControlPlane    = hyperShiftDomain + "/hosted-control-plane"
-	controlPlane          = hyperShiftDomain + "/control-plane"
-	controlPlaneComponent = hyperShiftDomain + "/control-plane-component"
-	requestServing        = hyperShiftDomain + "/request-serving-component"
-	clusterLabel          = hyperShiftDomain + "/cluster"
-	managedBy             = hyperShiftDomain + "/managed-by"
-	releaseImage          = hyperShiftDomain + "/release-image"
-	restartDate           = hyperShiftDomain + "/restart-date"
+	hostedControlPlane    = HyperShiftDomain + "/hosted-control-plane"
+	controlPlane          = HyperShiftDomain + "/control-plane"
+	controlPlaneComponent = HyperShiftDomain + "/control-plane-component"
+	requestServing        = HyperShiftDomain + "/request-serving-component"
+	clusterLabel          = HyperShiftDomain + "/cluster"
+	managedBy             = HyperShiftDomain + "/managed-by"
+	releaseImage          = HyperShiftDomain + "/release-image"
+	restartDate           = HyperShiftDomain + "/restart-date"
 	releaseVersion        = "release.openshift.io/version"
 	safeToEvict           = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 	controlPlanePriority  = "hypershift-control-plane"

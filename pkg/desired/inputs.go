@@ -96,8 +96,8 @@ const (
 // so that in a standalone cluster the two sides do not.
 func (c Config) OwnerValue(side Side) string { return c.Revision + "." + string(side) }
 
-// istioResources are the IstioResources in their one order, each once.
-func (c Config) istioResources() []IstioResource {
+// SortedIstioResources are the IstioResources in their one order, each once.
+func (c Config) SortedIstioResources() []IstioResource {
 	sorted := slices.SortedFunc(slices.Values(c.IstioResources), func(a, b IstioResource) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
 	})

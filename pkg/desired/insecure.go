@@ -20,9 +20,9 @@ func InsecureSettings(c Config) []string {
 	if c.Topology != TopologyHosted {
 		return out
 	}
-	add(len(c.MgmtNamespace) < shortest, "--namespace=%s: a name of less than %d characters may be part of any word, and is not looked for in what is written to the guest",
-		c.MgmtNamespace, shortest)
-	add(containsWord(c.WebhookHost, c.MgmtNamespace), "--webhook-host=%s: the guest reads the name of the management namespace in the URL of its webhook", c.WebhookHost)
+	add(len(c.MgmtNamespace) < ShortestName, "--namespace=%s: a name of less than %d characters may be part of any word, and is not looked for in what is written to the guest",
+		c.MgmtNamespace, ShortestName)
+	add(ContainsWord(c.WebhookHost, c.MgmtNamespace), "--webhook-host=%s: the guest reads the name of the management namespace in the URL of its webhook", c.WebhookHost)
 	own := c.WebhookHost == c.WebhookService() || strings.HasPrefix(c.WebhookHost, c.WebhookService()+".")
 	add(!own, "--webhook-host=%s: this is no name of the Service %s; where it begins like the name of a Service of the namespace that lacks the label %s, "+
 		"HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks)

@@ -23,8 +23,8 @@ type Object interface {
 	JSON() []byte
 }
 
-// confidential is something that the guest must not be able to read.
-type confidential struct {
+// secretForms is something that the guest must not be able to read.
+type secretForms struct {
 	description string
 	// forms are byte strings that give it away, each alone.
 	forms []string
@@ -32,15 +32,15 @@ type confidential struct {
 	word bool
 }
 
-type confidentials []confidential
+type Secrets []secretForms
 
-// shortest is how long a name must be to be looked for: a shorter one may be part of anything.
-const shortest = 8
+// ShortestName is how long a name must be to be looked for: a shorter one may be part of anything.
+const ShortestName = 8
 
-// secretsOf lists what must not be readable in the guest. The roots of the mesh CA are public: every gateway has them.
-func secretsOf(cfg Config, hosted ManagementObservation, guest GuestObservation) confidentials {
+// SecretsOf lists what must not be readable in the guest. The roots of the mesh CA are public: every gateway has them.
+func SecretsOf(cfg Config, hosted ManagementObservation, guest GuestObservation) Secrets {
 	roots := slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)
-	all := confidentials{
+	all := Secrets{
 		{description: "the private key of the mesh CA", forms: keyForms(hosted.CA.Key)},
 		{description: "the private key of the mesh CA that will issue next", forms: keyForms(hosted.Rotation.Next.Key)},
 		{description: "a certificate of the mesh CA that is no root", forms: certificateForms(nonRoots(hosted.CA), nonRoots(hosted.Rotation.Next))},
@@ -53,7 +53,7 @@ func secretsOf(cfg Config, hosted ManagementObservation, guest GuestObservation)
 		all[i].forms = slices.DeleteFunc(s.forms, func(form string) bool {
 			// Half of an RSA key is in its certificate, and an imported CA may be its own root.
 			inRoot := slices.ContainsFunc(public, func(text string) bool { return strings.Contains(text, form) })
-			return len(form) < shortest || inRoot || s.word && knownToGuest(form, cfg, guest)
+			return len(form) < ShortestName || inRoot || s.word && knownToGuest(form, cfg, guest)
 		})
 	}
 	return all
@@ -93,9 +93,9 @@ func addressForms(server string, cfg Config) []string {
 }
 
 // Refuse returns an error that says where an object of the guest holds a secret.
-func (s confidentials) Refuse(o Object, cfg Config) error {
+func (s Secrets) Refuse(o Object, cfg Config) error {
 	for _, name := range []string{o.Key().Namespace, o.Key().Name} {
-		if what := s.in(name); what != "" {
+		if what := s.Find(name); what != "" {
 			return fmt.Errorf("a %s would tell the guest %s by its name; %s", o.GVK().Kind, what, leakAdvice)
 		}
 	}
@@ -116,11 +116,11 @@ type leak struct{ what, where string }
 
 // walk looks through a JSON value, its keys too, in a fixed order. permitted is what the URL of a webhook may begin with: the one place that
 // may name the management namespace.
-func (s confidentials) walk(value any, at []string, permitted string) *leak {
+func (s Secrets) walk(value any, at []string, permitted string) *leak {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if what := s.in(key); what != "" {
+			if what := s.Find(key); what != "" {
 				return &leak{what, "a key of " + path(at)}
 			}
 			if l := s.walk(value[key], append(slices.Clip(at), key), permitted); l != nil {
@@ -137,7 +137,7 @@ func (s confidentials) walk(value any, at []string, permitted string) *leak {
 		if isWebhookURL(at) {
 			value = strings.TrimPrefix(value, permitted)
 		}
-		if what := s.in(value); what != "" {
+		if what := s.Find(value); what != "" {
 			return &leak{what, path(at)}
 		}
 	}
@@ -166,7 +166,7 @@ func path(at []string) string {
 	return out.String()
 }
 
-// namesNamespace says that a host gives the management namespace away.
-func namesNamespace(cfg Config, host string) bool {
-	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= shortest && containsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, GuestObservation{})
+// NamesNamespace says that a host gives the management namespace away.
+func NamesNamespace(cfg Config, host string) bool {
+	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= ShortestName && ContainsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, GuestObservation{})
 }

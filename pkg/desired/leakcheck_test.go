@@ -65,8 +65,8 @@ func rotating(tb testing.TB) desired.ManagementObservation {
 	return desired.ManagementObservation{CA: ca, Rotation: rotation, Istiod: desired.Available, API: desired.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root}}
 }
 
-// secretsOf is one of each kind, under the words that the refusal must have for it.
-func secretsOf(hosted desired.ManagementObservation) map[string]string {
+// SecretsOf is one of each kind, under the words that the refusal must have for it.
+func SecretsOf(hosted desired.ManagementObservation) map[string]string {
 	return map[string]string{
 		"the private key of the mesh CA":                      string(hosted.CA.Key),
 		"the private key of the mesh CA that will issue next": string(hosted.Rotation.Next.Key),
@@ -145,7 +145,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), hosted, guest); err != nil {
 		t.Fatalf("without a secret: %v", err)
 	}
-	for what, secret := range secretsOf(hosted) {
+	for what, secret := range SecretsOf(hosted) {
 		state, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), hosted, guest)
 		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default", `data["the.file"]`)
 		mustNotTell(t, err, hosted)
@@ -159,7 +159,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 func TestASecretIsFoundInEachEncoding(t *testing.T) {
 	cfg, guest, hosted := config(desired.TopologyHosted), asking("openshift-default"), rotating(t)
 	for how, encoded := range encodings(t) {
-		for what, secret := range secretsOf(hosted) {
+		for what, secret := range SecretsOf(hosted) {
 			if got := desired.FindLeak(cfg, hosted, guest, encoded(secret)); got != what {
 				t.Errorf("%s, %s: found %q", what, how, got)
 			}
@@ -173,7 +173,7 @@ func TestASecretIsFoundInEachEncoding(t *testing.T) {
 // mustNotTell: an error is logged, and may get further than that.
 func mustNotTell(t *testing.T, err error, hosted desired.ManagementObservation) {
 	t.Helper()
-	for _, secret := range secretsOf(hosted) {
+	for _, secret := range SecretsOf(hosted) {
 		for line := range strings.Lines(secret) {
 			if line = strings.TrimSpace(line); len(line) > 8 && strings.Contains(err.Error(), line) {
 				t.Errorf("the refusal tells the secret: %v", err)

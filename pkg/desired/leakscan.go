@@ -21,8 +21,8 @@ const (
 	shortestRun = 11
 )
 
-// in finds a secret in a text, or in what it is an encoding of, and says which it is.
-func (s confidentials) in(text string) string {
+// Find finds a secret in a text, or in what it is an encoding of, and says which it is.
+func (s Secrets) Find(text string) string {
 	for plain := range unwrapped(text, maxUnwrappings) {
 		if what := s.plain(plain); what != "" {
 			return what
@@ -38,7 +38,7 @@ func unwrapped(text string, depth int) iter.Seq[string] {
 }
 
 func unwrap(text string, depth int, yield func(string) bool) bool {
-	if len(text) < shortest {
+	if len(text) < ShortestName {
 		return true
 	}
 	if !yield(text) {
@@ -100,10 +100,10 @@ func unwrapRun(run string, depth int, yield func(string) bool) bool {
 }
 
 // plain finds a secret in a text as it is.
-func (s confidentials) plain(text string) string {
+func (s Secrets) plain(text string) string {
 	for _, c := range s {
 		for _, form := range c.forms {
-			if c.word && containsWord(text, form) || !c.word && strings.Contains(text, form) {
+			if c.word && ContainsWord(text, form) || !c.word && strings.Contains(text, form) {
 				return c.description
 			}
 		}
@@ -111,8 +111,8 @@ func (s confidentials) plain(text string) string {
 	return ""
 }
 
-// containsWord finds a word that no letter or digit precedes or follows.
-func containsWord(text, word string) bool {
+// ContainsWord finds a word that no letter or digit precedes or follows.
+func ContainsWord(text, word string) bool {
 	for from := 0; ; {
 		i := strings.Index(text[from:], word)
 		if i < 0 {
@@ -196,7 +196,7 @@ func writeCode(out *strings.Builder, text string, escape, digits int) int {
 func keyForms(data []byte) []string {
 	var out []string
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == certificateBlock {
+		if block.Type == CertificateBlock {
 			continue
 		}
 		out = append(append(out, pemLines(block)...), secretNumbers(block.Bytes)...)
@@ -211,7 +211,7 @@ func keyForms(data []byte) []string {
 func certificateForms(bundles ...[]byte) []string {
 	var out []string
 	for _, bundle := range bundles {
-		for _, der := range certificates(bundle) {
+		for _, der := range Certificates(bundle) {
 			form := der
 			if cert, err := x509.ParseCertificate(der); err == nil {
 				form = cert.Signature

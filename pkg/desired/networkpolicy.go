@@ -47,7 +47,7 @@ func validatePolicies(c Config, add func(ok bool, flag, format string, args ...a
 }
 
 // networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by strategy) ([]*unstructured.Unstructured, error) {
+func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by Strategy) ([]*unstructured.Unstructured, error) {
 	peers, fenced := cfg.Fence()
 	if !fenced {
 		return nil, nil
@@ -58,11 +58,11 @@ func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by 
 	}
 	in := slices.Concat(
 		allow("from", peers.GuestAPI, port("TCP", webhooksPort)),
-		allow("from", peers.XDS, port("TCP", xdsPort)),
+		allow("from", peers.XDS, port("TCP", XDSPort)),
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
 	if by.IsDirect() {
-		in = append(in, map[string]any{"from": xdsClients(plane), "ports": []any{port("TCP", xdsPort)}})
+		in = append(in, map[string]any{"from": Clients(plane), "ports": []any{port("TCP", XDSPort)}})
 	}
 	out := slices.Concat(
 		allow("to", peers.GuestAPI, port("TCP", server)),
@@ -82,7 +82,7 @@ func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by 
 }
 
 // addNetworkPolicies adds what fences istiod's pod in.
-func (p *draft) addNetworkPolicies(by strategy) error {
+func (p *draft) addNetworkPolicies(by Strategy) error {
 	policies, err := networkPolicies(p.cfg, p.hosted.ControlPlane, p.guest, by)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))

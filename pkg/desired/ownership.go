@@ -17,9 +17,9 @@ type OwnershipLease struct {
 	Name, Purpose string
 }
 
-// LeasesOf returns what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
+// Leases returns what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
 // the controller name, since two would serve the same GatewayClasses, and the revision, which is in the names of all that hypergate makes.
-func LeasesOf(c Config) []OwnershipLease {
+func Leases(c Config) []OwnershipLease {
 	return []OwnershipLease{
 		{Name: "hypergate-claim-controller-" + digest(8, c.ControllerName), Purpose: "the controller name " + c.ControllerName},
 		{Name: "hypergate-claim-revision-" + c.Revision, Purpose: "the revision " + c.Revision},
@@ -78,15 +78,15 @@ func (Owned) isOwnership()            {}
 func (OwnedByOther) isOwnership()     {}
 func (OwnershipUnknown) isOwnership() {}
 
-// OwnershipOf decides to whom a guest belongs. A Lease without a holder is free.
-func OwnershipOf(cfg Config, hosted ManagementObservation, seen ObservedLeases) Ownership {
+// Of decides to whom a guest belongs. A Lease without a holder is free.
+func Of(cfg Config, hosted ManagementObservation, seen ObservedLeases) Ownership {
 	if seen.Unknown != nil {
 		return OwnershipUnknown{seen.Unknown}
 	}
 	holders := Holders(cfg, hosted)
 	var missing []OwnershipLease
 	var taken []LeaseOfOther
-	for _, claim := range LeasesOf(cfg) {
+	for _, claim := range Leases(cfg) {
 		i := slices.IndexFunc(seen.Held, func(h HeldLease) bool { return h.Name == claim.Name && h.Holder != "" })
 		switch {
 		case i < 0:
@@ -109,7 +109,7 @@ func OwnershipOf(cfg Config, hosted ManagementObservation, seen ObservedLeases) 
 func OwnLeases(cfg Config, hosted ManagementObservation, seen ObservedLeases) []HeldLease {
 	holders := Holders(cfg, hosted)
 	return slices.DeleteFunc(slices.Clone(seen.Held), func(h HeldLease) bool {
-		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(LeasesOf(cfg), func(c OwnershipLease) bool { return c.Name == h.Name })
+		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(Leases(cfg), func(c OwnershipLease) bool { return c.Name == h.Name })
 	})
 }
 

@@ -22,7 +22,7 @@ func hostedWithID(clusterID string) desired.ManagementObservation {
 func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
 	base := config(desired.TopologyHosted)
 	leases := func(cfg desired.Config) (out []string) {
-		for _, c := range desired.LeasesOf(cfg) {
+		for _, c := range desired.Leases(cfg) {
 			out = append(out, c.Name)
 		}
 		return out
@@ -91,7 +91,7 @@ func TestHolders(t *testing.T) {
 func TestTenure(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	hosted := hostedWithID("a-cluster")
-	claims, holders := desired.LeasesOf(cfg), desired.Holders(cfg, hosted)
+	claims, holders := desired.Leases(cfg), desired.Holders(cfg, hosted)
 	held := func(i int, holder string) desired.HeldLease {
 		return desired.HeldLease{Name: claims[i].Name, Holder: holder}
 	}
@@ -115,7 +115,7 @@ func TestTenure(t *testing.T) {
 		},
 		"not readable": {desired.ObservedLeases{Unknown: unreadable}, desired.OwnershipUnknown{Err: unreadable}},
 	} {
-		got := desired.OwnershipOf(cfg, hosted, test.seen)
+		got := desired.Of(cfg, hosted, test.seen)
 		if diff := cmp.Diff(test.want, got, cmp.Comparer(errors.Is)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
@@ -125,7 +125,7 @@ func TestTenure(t *testing.T) {
 func TestOwnClaimsAreNobodyElses(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	hosted := hostedWithID("")
-	claims, holder := desired.LeasesOf(cfg), desired.Holders(cfg, hosted)[0]
+	claims, holder := desired.Leases(cfg), desired.Holders(cfg, hosted)[0]
 	ours := desired.HeldLease{Name: claims[1].Name, Holder: holder}
 	seen := desired.ObservedLeases{Held: []desired.HeldLease{
 		{Name: claims[0].Name, Holder: "x"}, ours, {Name: "hypergate-claim-revision-other", Holder: holder},
@@ -139,7 +139,7 @@ func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	cfg := config(desired.TopologyHosted)
 	by := desired.HeldLease{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	err := desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
-		By: []desired.LeaseOfOther{{Claim: desired.LeasesOf(cfg)[0], HeldLease: by}, {Claim: desired.LeasesOf(cfg)[1], HeldLease: by}},
+		By: []desired.LeaseOfOther{{Claim: desired.Leases(cfg)[0], HeldLease: by}, {Claim: desired.Leases(cfg)[1], HeldLease: by}},
 	}}
 	text := err.Error()
 	for _, part := range []string{

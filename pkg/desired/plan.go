@@ -123,7 +123,7 @@ func DecideCRDs(cfg Config, source ChartSource, guest GuestObservation) []crds.C
 	for _, name := range bundle.Names() {
 		add(name, crds.Wanted{Version: bundle.Version(), Channel: bundle.Channel()})
 	}
-	for _, r := range cfg.istioResources() {
+	for _, r := range cfg.SortedIstioResources() {
 		add(r.CRD(), crds.Wanted{Version: source.Version()})
 	}
 	slices.SortFunc(out, func(a, b crds.CRD) int { return cmp.Compare(a.Name, b.Name) })
@@ -301,7 +301,7 @@ func (p *draft) addOwn() error {
 		}
 	}
 	way, err := StrategyFor(p.cfg, p.hosted.ControlPlane)
-	by, _ := strategyOf(way) // without a row, Publication has refused the plan
+	by, _ := Find(way) // without a row, Publication has refused the plan
 	if err := errors.Join(err, p.addNetworkPolicies(by), p.addWebhookService(), p.addRoutes(by, p.plan.Endpoint)); err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (p *Planner) Compute(hosted ManagementObservation, guest GuestObservation) 
 // publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, no istiod is planned; one that is there
 // stays as it is, see State.Publication.
 func (p *draft) publish() error {
-	p.plan.Endpoint = endpointState(p.cfg, p.hosted)
+	p.plan.Endpoint = EndpointOf(p.cfg, p.hosted)
 	switch at := p.plan.Endpoint.(type) {
 	case EndpointKnown:
 		known := *p.Planner

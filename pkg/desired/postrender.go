@@ -163,7 +163,7 @@ func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservat
 // caFiles are the files of the CA that issues, and not those of the one that will.
 func caFiles() []any {
 	out := make([]any, 0, 4)
-	for _, name := range []string{caCertFile, caKeyFile, caChainFile, caRootFile} {
+	for _, name := range []string{CACertFile, CAKeyFile, CAChainFile, CARootFile} {
 		out = append(out, map[string]any{"key": name, "path": name})
 	}
 	return out
@@ -229,7 +229,7 @@ func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ ManagementObserv
 // narrowValidation replaces the chart's rule, all resources of all of Istio's groups, by the resources that this istiod serves.
 func narrowValidation(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
 	byGroup := map[string][]string{}
-	for _, r := range cfg.istioResources() {
+	for _, r := range cfg.SortedIstioResources() {
 		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
 	}
 	rules := make([]any, 0, len(byGroup))

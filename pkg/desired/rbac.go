@@ -21,7 +21,7 @@ func istiodRBAC(cfg Config) []*unstructured.Unstructured {
 		})
 	}
 	return []*unstructured.Unstructured{
-		role("ClusterRole", "", istiodClusterRules(cfg.istioResources())),
+		role("ClusterRole", "", istiodClusterRules(cfg.SortedIstioResources())),
 		binding("ClusterRoleBinding", "ClusterRole", ""),
 		role("Role", cfg.GuestNamespace, []any{
 			// Leader election. istiod's elections that still use ConfigMaps are covered by the cluster-wide rule below.

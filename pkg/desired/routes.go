@@ -14,8 +14,8 @@ const externalDNSHostname = "external-dns.alpha.kubernetes.io/hostname"
 
 // Service returns the Service that leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
 // at it.
-func (s strategy) Service(cfg Config, plane ControlPlane) *unstructured.Unstructured {
-	port := map[string]any{"name": xdsPortName, "port": int64(xdsPort), "targetPort": int64(xdsPort), "protocol": "TCP"}
+func (s Strategy) Service(cfg Config, plane ControlPlane) *unstructured.Unstructured {
+	port := map[string]any{"name": xdsPortName, "port": int64(XDSPort), "targetPort": int64(XDSPort), "protocol": "TCP"}
 	spec := map[string]any{"selector": cfg.IstiodPods(), "ports": []any{port}}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": spec}}
 	u.SetNamespace(cfg.MgmtNamespace)
@@ -57,8 +57,8 @@ func setType(service *unstructured.Unstructured, name string) map[string]any {
 	return spec
 }
 
-// xdsPort is where istiod serves xDS over TLS.
-const xdsPort = 15012
+// XDSPort is where istiod serves xDS over TLS.
+const XDSPort = 15012
 
 const xdsPortName = "tls-xds"
 
@@ -74,7 +74,7 @@ func passthroughRoute(cfg Config, route routeKind, gvk schema.GroupVersionKind, 
 
 // Route returns the route to the Service, for a host, and its kind in the version that the cluster serves. Nil: the
 // strategy has none.
-func (s strategy) Route(cfg Config, version, host string) (*unstructured.Unstructured, []Kind) {
+func (s Strategy) Route(cfg Config, version, host string) (*unstructured.Unstructured, []Kind) {
 	kinds := s.kind(cfg, version)
 	if len(kinds) == 0 {
 		return nil, nil
@@ -84,12 +84,12 @@ func (s strategy) Route(cfg Config, version, host string) (*unstructured.Unstruc
 
 // MakesService reports whether hypergate makes a Service for the strategy. exists reports whether the control plane
 // operator's Route does.
-func (s strategy) MakesService(exists bool) bool {
+func (s Strategy) MakesService(exists bool) bool {
 	return s.expose != nil && !(s.evidence == EvidenceRoutes && exists)
 }
 
 // IsDirect reports whether clients reach istiod's pod without a pod of the cluster in between.
-func (s strategy) IsDirect() bool { return s.direct }
+func (s Strategy) IsDirect() bool { return s.direct }
 
 // routeSpec is that of an OpenShift Route.
 func routeSpec(cfg Config, host string) map[string]any {
@@ -110,13 +110,13 @@ func tlsRouteSpec(cfg Config, host string) map[string]any {
 	return map[string]any{
 		"parentRefs": []any{parent},
 		"hostnames":  []any{host},
-		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": cfg.XDSService(), "port": int64(xdsPort)}}}},
+		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": cfg.XDSService(), "port": int64(XDSPort)}}}},
 	}
 }
 
-// xdsClients are the addresses from which istiod may be reached through a load balancer or a node's port: those that may reach the guest's API server, which are all
+// Clients are the addresses from which istiod may be reached through a load balancer or a node's port: those that may reach the guest's API server, which are all
 // unless the HostedControlPlane says otherwise, as with HyperShift's own policies for such Services (hypershift-operator/controllers/hostedcluster/network_policies.go).
-func xdsClients(plane ControlPlane) []any {
+func Clients(plane ControlPlane) []any {
 	blocks := plane.AllowedCIDRs
 	if len(blocks) == 0 {
 		blocks = []string{"0.0.0.0/0", "::/0"}

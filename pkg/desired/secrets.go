@@ -13,10 +13,10 @@ import (
 
 // The files of the mesh CA, under the names that istiod looks for in /etc/cacerts (security/pkg/pki/ca).
 const (
-	caCertFile  = "ca-cert.pem"
-	caKeyFile   = "ca-key.pem"
-	caChainFile = "cert-chain.pem"
-	caRootFile  = "root-cert.pem"
+	CACertFile  = "ca-cert.pem"
+	CAKeyFile   = "ca-key.pem"
+	CAChainFile = "cert-chain.pem"
+	CARootFile  = "root-cert.pem"
 )
 
 // nextPrefix is before the names of the files of the CA that will issue next. They are in the same Secret, so that a rotation is written in one
@@ -38,9 +38,9 @@ const (
 // CASecret is the mesh CA and where its rotation stands. It stands on the management side only; the guest gets no more than the roots, as a
 // caBundle and in the ConfigMaps that istiod writes for its gateways.
 func CASecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstructured {
-	data := map[string][]byte{caCertFile: ca.Cert, caKeyFile: ca.Key, caChainFile: ca.Chain, caRootFile: ca.Root}
+	data := map[string][]byte{CACertFile: ca.Cert, CAKeyFile: ca.Key, CAChainFile: ca.Chain, CARootFile: ca.Root}
 	next := rotation.Next
-	for name, content := range map[string][]byte{caCertFile: next.Cert, caKeyFile: next.Key, caChainFile: next.Chain, caRootFile: next.Root} {
+	for name, content := range map[string][]byte{CACertFile: next.Cert, CAKeyFile: next.Key, CAChainFile: next.Chain, CARootFile: next.Root} {
 		if len(content) > 0 {
 			data[nextPrefix+name] = content
 		}
@@ -128,7 +128,7 @@ const (
 // CAFromSecret reads back from the Secret that CASecret makes: the CA and where its rotation stands. A Secret that lacks a part is an error:
 // making a new CA in its place would take their trust from running gateways.
 func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA, pki.Rotation, error) {
-	for _, key := range []string{caCertFile, caKeyFile, caChainFile, caRootFile} {
+	for _, key := range []string{CACertFile, CAKeyFile, CAChainFile, CARootFile} {
 		if len(data[key]) == 0 {
 			return pki.CA{}, pki.Rotation{}, fmt.Errorf(
 				"the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", CASecretName, key)
@@ -149,7 +149,7 @@ func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA
 }
 
 func caFrom(data map[string][]byte, prefix string) pki.CA {
-	return pki.CA{Cert: data[prefix+caCertFile], Key: data[prefix+caKeyFile], Chain: data[prefix+caChainFile], Root: data[prefix+caRootFile]}
+	return pki.CA{Cert: data[prefix+CACertFile], Key: data[prefix+CAKeyFile], Chain: data[prefix+CAChainFile], Root: data[prefix+CARootFile]}
 }
 
 // CredentialFromSecret reads back what CredentialSecret made. What lacks a part is an error, so that a new one is made in its place.

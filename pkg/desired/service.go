@@ -46,7 +46,7 @@ func withoutWebhook(u *unstructured.Unstructured, cfg Config, _ ManagementObserv
 	}
 	for _, p := range spec["ports"].([]any) { //nolint:forcetypeassert // removeNamed made it
 		entry, _ := p.(map[string]any)
-		if number := entry["port"]; number != int64(xdsPort) && number != int64(metricsPort) {
+		if number := entry["port"]; number != int64(XDSPort) && number != int64(metricsPort) {
 			return fmt.Errorf("it has a port %v (%v) that this hypergate does not know", entry["name"], number)
 		}
 	}

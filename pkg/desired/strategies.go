@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// strategy is all that hypergate knows of one way to publish istiod. To add a strategy, add a constant and a row of strategies. Nothing else
+// Strategy is all that hypergate knows of one way to publish istiod. To add a strategy, add a constant and a row of strategies. Nothing else
 // distinguishes between them: a strategy without a row is refused by Config.Validate, and publishes nothing.
-type strategy struct {
+type Strategy struct {
 	name PublishStrategy
 	// flag: the user can ask for it by --publish. The others follow from something else.
 	flag bool
@@ -55,9 +55,9 @@ const (
 	EvidenceTLSRoutes
 )
 
-// strategies are all ways to publish istiod.
-func strategies() []strategy {
-	return []strategy{
+// allStrategies are all ways to publish istiod.
+func allStrategies() []Strategy {
+	return []Strategy{
 		{name: PublishAddress, at: func(cfg Config, _ ManagementObservation) EndpointState { return EndpointKnown{cfg.XDS} }},
 		{
 			name: PublishRoute, flag: true, at: routeEndpoint, expose: asClusterIP, evidence: EvidenceRoutes,
@@ -76,19 +76,19 @@ func strategies() []strategy {
 	}
 }
 
-// strategyOf is the row of a way; false if there is none. WayAuto has none: it stands for one of the others.
-func strategyOf(way PublishStrategy) (strategy, bool) {
-	all := strategies()
-	if i := slices.IndexFunc(all, func(s strategy) bool { return s.name == way }); i >= 0 {
+// Find is the row of a way; false if there is none. WayAuto has none: it stands for one of the others.
+func Find(way PublishStrategy) (Strategy, bool) {
+	all := allStrategies()
+	if i := slices.IndexFunc(all, func(s Strategy) bool { return s.name == way }); i >= 0 {
 		return all[i], true
 	}
-	return strategy{}, false
+	return Strategy{}, false
 }
 
-// PublishStrategies are the values of --publish, the default first.
-func PublishStrategies() []PublishStrategy {
+// Strategies are the values of --publish, the default first.
+func Strategies() []PublishStrategy {
 	out := []PublishStrategy{PublishAuto}
-	for _, s := range strategies() {
+	for _, s := range allStrategies() {
 		if s.flag {
 			out = append(out, s.name)
 		}
@@ -98,12 +98,12 @@ func PublishStrategies() []PublishStrategy {
 
 // EvidenceOf returns what of the management cluster the address of istiod is computed from.
 func EvidenceOf(w PublishStrategy) Evidence {
-	s, _ := strategyOf(w)
+	s, _ := Find(w)
 	return s.evidence
 }
 
 // kind is that of the route, in the version that the cluster serves where that decides.
-func (s strategy) kind(cfg Config, version string) []Kind {
+func (s Strategy) kind(cfg Config, version string) []Kind {
 	if s.route.spec == nil {
 		return nil
 	}
@@ -117,14 +117,14 @@ func (s strategy) kind(cfg Config, version string) []Kind {
 // RouteKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
 // MgmtKinds: a management cluster that is asked for another way need not serve them.
 func RouteKinds(c Config, way PublishStrategy, tlsRouteVersion string) []Kind {
-	s, _ := strategyOf(way)
+	s, _ := Find(way)
 	return s.kind(c, tlsRouteVersion)
 }
 
 // OtherRouteKinds are those of all ways but one, in each version that a cluster may serve.
 func OtherRouteKinds(c Config, way PublishStrategy) []Kind {
 	out := []Kind{}
-	for _, s := range strategies() {
+	for _, s := range allStrategies() {
 		switch {
 		case s.name == way:
 		case s.route.gvk.Version != "":

@@ -30,18 +30,18 @@ func TestEachStrategyHasARow(t *testing.T) {
 		t.Fatalf("these constants were found: %q", ways)
 	}
 	for _, way := range ways {
-		if _, found := strategyOf(way); found == (way == PublishAuto) {
+		if _, found := Find(way); found == (way == PublishAuto) {
 			t.Errorf("--publish=%q has a row of strategies: %t", way, found)
 		}
 	}
-	if len(strategies()) != len(ways)-1 {
-		t.Errorf("there are %d rows for %d ways", len(strategies()), len(ways)-1)
+	if len(allStrategies()) != len(ways)-1 {
+		t.Errorf("there are %d rows for %d ways", len(allStrategies()), len(ways)-1)
 	}
 }
 
 // TestEachStrategyIsWhole: each row says where istiod is published, and a route comes with the Service that it leads to.
 func TestEachStrategyIsWhole(t *testing.T) {
-	for _, s := range strategies() {
+	for _, s := range allStrategies() {
 		if s.at == nil {
 			t.Fatalf("--publish=%s is published nowhere", s.name)
 		}
@@ -60,7 +60,7 @@ func TestEachStrategyIsWhole(t *testing.T) {
 
 // TestAWayWithoutAStrategyIsNoAddress.
 func TestAWayWithoutAStrategyIsNoAddress(t *testing.T) {
-	at := endpointState(Config{Topology: TopologyHosted, Publish: Publish{Strategy: "pigeon"}}, ManagementObservation{})
+	at := EndpointOf(Config{Topology: TopologyHosted, Publish: Publish{Strategy: "pigeon"}}, ManagementObservation{})
 	if _, refused := at.(EndpointUnavailable); !refused {
 		t.Errorf("it is published: %#v", at)
 	}

@@ -28,19 +28,19 @@ func Validate(c Config) error {
 		}
 	}
 	add(c.Topology == TopologyHosted || c.Topology == TopologyStandalone, "topology", "%q is neither %q nor %q", c.Topology, TopologyHosted, TopologyStandalone)
-	add(isLabel(c.MgmtNamespace), "namespace", "%q is no namespace name", c.MgmtNamespace)
-	add(isLabel(c.GuestNamespace), "guest-namespace", "%q is no namespace name", c.GuestNamespace)
+	add(IsLabel(c.MgmtNamespace), "namespace", "%q is no namespace name", c.MgmtNamespace)
+	add(IsLabel(c.GuestNamespace), "guest-namespace", "%q is no namespace name", c.GuestNamespace)
 	if c.Topology == TopologyStandalone {
 		add(c.MgmtNamespace == c.GuestNamespace, "namespace", "%q must be the guest namespace %q when standalone: both sides are one cluster", c.MgmtNamespace, c.GuestNamespace)
 	}
 	add(controllerNamePattern.MatchString(c.ControllerName) && len(c.ControllerName) <= maxControllerName, "controller-name", "%q is no controller name such as openshift.io/gateway-controller/v1", c.ControllerName)
 	// The longest that is made of a revision is the owner label's value: <revision>.management.
 	longest := validation.LabelValueMaxLength - len(Config{}.OwnerValue(SideMgmt))
-	add(isLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",
+	add(IsLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",
 		"%q is no revision: lower-case letters, digits and hyphens, at most %d, and not \"default\"", c.Revision, longest)
 	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
 	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
-	validatePublish(c, add)
+	ValidateFlags(c, add)
 	validateHosted(c, add)
 	for _, r := range c.IstioResources {
 		add(slices.Contains(KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
@@ -62,9 +62,9 @@ func validateHosted(c Config, add func(ok bool, flag, format string, args ...any
 	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, byName, "%q is no name of a Secret", c.GuestKubeconfigSecret)
 	add(c.GuestKubeconfigSecret != CASecretName && c.GuestKubeconfigSecret != CredentialSecretName, byName,
 		"the Secret %s is one that hypergate makes itself: name the one that the control plane's provider makes, mostly <cluster>-kubeconfig", c.GuestKubeconfigSecret)
-	add(!namesNamespace(c, c.XDS.Host), "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
+	add(!NamesNamespace(c, c.XDS.Host), "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
 	derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
-	add(isHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
+	add(IsHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
 	add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
 		"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
 }

@@ -6,32 +6,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// validatePublish checks where istiod is published, or how it is to be.
-func validatePublish(c Config, add func(ok bool, flag, format string, args ...any)) {
+// ValidateFlags checks where istiod is published, or how it is to be.
+func ValidateFlags(c Config, add func(ok bool, flag, format string, args ...any)) {
 	way, at, parent := c.Publish.Strategy, c.Publish.At, c.Publish.Gateway
-	by, _ := strategyOf(way)
+	by, _ := Find(way)
 	if c.Topology == TopologyStandalone {
 		add(way == PublishAddress, "publish", "%q: a standalone cluster's gateways reach istiod by its Service", way)
 	}
 	if way == PublishAddress {
-		add(isHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
+		add(IsHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
 		return
 	}
-	add(slices.Contains(PublishStrategies(), way), "publish", "%q is none of %v", way, PublishStrategies())
-	add(at.Host == "" || isHost(at.Host), "publish-host", "%q is no host name or address", at.Host)
+	add(slices.Contains(Strategies(), way), "publish", "%q is none of %v", way, Strategies())
+	add(at.Host == "" || IsHost(at.Host), "publish-host", "%q is no host name or address", at.Host)
 	add(at.Host != "" || !by.host.required, "publish-host", "a %s needs a host name that leads to its Gateway", by.route.gvk.Kind)
-	add(!namesNamespace(c, at.Host), "publish-host", "%q names the management namespace, and every gateway of the guest shows this host: take another", at.Host)
+	add(!NamesNamespace(c, at.Host), "publish-host", "%q names the management namespace, and every gateway of the guest shows this host: take another", at.Host)
 	isAddress := len(validation.IsValidIP(nil, at.Host)) == 0
 	add(!isAddress || by.host.address || way == PublishAuto, "publish-host", "%q is an address, and a %s is found by name", at.Host, way)
 	if by.parent {
-		add(isLabel(parent.Namespace) && isHost(parent.Name), "publish-gateway", "\"%s/%s\" is no <namespace>/<name> of a Gateway on the management cluster", parent.Namespace, parent.Name)
+		add(IsLabel(parent.Namespace) && IsHost(parent.Name), "publish-gateway", "\"%s/%s\" is no <namespace>/<name> of a Gateway on the management cluster", parent.Namespace, parent.Name)
 		return
 	}
 	add(parent == ParentGateway{}, "publish-gateway", "is for --publish=%s only", PublishTLSRoute)
-}
-
-func isLabel(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }
-
-func isHost(s string) bool {
-	return len(validation.IsDNS1123Subdomain(s)) == 0 || len(validation.IsValidIP(nil, s)) == 0
 }

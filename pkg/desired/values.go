@@ -105,7 +105,7 @@ func meshConfig(cfg Config) map[string]any {
 func istiodEnv(cfg Config) map[string]any {
 	ignored := []string{"*.istio.io", "listenersets.gateway.networking.k8s.io"}
 	included := make([]string, 0, len(cfg.IstioResources))
-	for _, r := range cfg.istioResources() {
+	for _, r := range cfg.SortedIstioResources() {
 		included = append(included, r.CRD())
 	}
 	return map[string]any{

@@ -130,7 +130,7 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 		cfg: cfg, conn: conn, budget: budget, objects: objects,
 		core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway,
 	}
-	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), desired.LeasesOf(cfg), budget, func() { c.notify() })
+	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), desired.Leases(cfg), budget, func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }

@@ -152,7 +152,7 @@ func TestAClaimThatIsLostEndsThePass(t *testing.T) {
 	gate := hold(t, g, http.MethodPatch, "/clusterroles/")
 	putClass(g, "demo")
 	eventually(t, "the guest holds back requests", func() bool { n, _ := gate.holds(); return n > 0 })
-	lease := desired.LeasesOf(config())[0].Name
+	lease := desired.Leases(config())[0].Name
 	g.Put("coordination.k8s.io/v1", "leases",
 		"{metadata: {namespace: openshift-ingress, name: "+lease+"}, spec: {holderIdentity: another}}")
 	eventually(t, "the pass ends", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })

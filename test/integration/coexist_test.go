@@ -48,7 +48,7 @@ func (w *world) holders() map[string]string {
 // handOver deletes the ownership Leases, as a refusal's message describes.
 func (w *world) handOver() {
 	w.Helper()
-	for _, claim := range desired.LeasesOf(w.cfg) {
+	for _, claim := range desired.Leases(w.cfg) {
 		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).
 			To(gomega.Succeed())
 	}
@@ -188,7 +188,7 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
-	for _, claim := range desired.LeasesOf(w.cfg) {
+	for _, claim := range desired.Leases(w.cfg) {
 		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Name + `","labels":{"` +
 			desired.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
 		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
@@ -200,8 +200,8 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "OwnedByAnother"),
 		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(`("gone", since 20`),
-			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+desired.LeasesOf(w.cfg)[0].Name+" "+
-				desired.LeasesOf(w.cfg)[1].Name)))))
+			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+desired.Leases(w.cfg)[0].Name+" "+
+				desired.Leases(w.cfg)[1].Name)))))
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/orphan/status")
 	w.handOver()

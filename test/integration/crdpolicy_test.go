@@ -155,7 +155,7 @@ func (g *guarded) established(name string) string {
 func (g *guarded) understood() {
 	policies := g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	g.Eventually(func(e gomega.Gomega) {
-		policy, err := policies.Get(g.Context(), g.cfg.CRDPolicyName(), metav1.GetOptions{})
+		policy, err := policies.Get(g.Context(), desired.CRDPolicyName(g.cfg), metav1.GetOptions{})
 		e.Expect(err).NotTo(gomega.HaveOccurred())
 		e.Expect(policy.Status.ObservedGeneration).To(gomega.Equal(policy.Generation))
 		e.Expect(policy.Status.TypeChecking).NotTo(gomega.BeNil())
@@ -353,7 +353,7 @@ func (g *guarded) notOurs() {
 func (g *guarded) withoutIt() {
 	g.attempt(attempt{user: somebody, crd: guardedCRD, do: deleteOne, refused: true})
 	g.Expect(g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().
-		Delete(g.Context(), g.cfg.CRDPolicyName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+		Delete(g.Context(), desired.CRDPolicyName(g.cfg), metav1.DeleteOptions{})).To(gomega.Succeed())
 	g.Eventually(func() error { return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD) }).Should(gomega.Succeed())
 	g.Expect(deleteOne(g.Context(), g.as(somebody), guardedCRD)).To(gomega.Succeed())
 }

@@ -317,9 +317,9 @@ func (d *deployed) injector() error {
 // protection returns nil if the policy that protects CRDs, or its binding, exists.
 func (d *deployed) protection() error {
 	policies := d.guest.AdmissionregistrationV1()
-	_, err := policies.ValidatingAdmissionPolicies().Get(d.Context(), d.cfg.CRDPolicyName(), metav1.GetOptions{})
+	_, err := policies.ValidatingAdmissionPolicies().Get(d.Context(), desired.CRDPolicyName(d.cfg), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = policies.ValidatingAdmissionPolicyBindings().Get(d.Context(), d.cfg.CRDPolicyName(), metav1.GetOptions{})
+		_, err = policies.ValidatingAdmissionPolicyBindings().Get(d.Context(), desired.CRDPolicyName(d.cfg), metav1.GetOptions{})
 	}
 	return err
 }

@@ -139,7 +139,7 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 	for _, w := range installed {
 		guest := "guest of " + w.cfg.MgmtNamespace + " "
 		parts = append(parts, "mgmt apps/deployments "+w.cfg.MgmtNamespace+"/istiod-fleet", "mgmt /secrets "+w.cfg.MgmtNamespace+"/cacerts",
-			guest+"coordination.k8s.io/leases fleet/"+desired.LeasesOf(w.cfg)[0].Name, guest+
+			guest+"coordination.k8s.io/leases fleet/"+desired.Leases(w.cfg)[0].Name, guest+
 				"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
 	}
 	if err := untouched.Compare(before, f.others(one), parts); err != nil {

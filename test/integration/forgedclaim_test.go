@@ -27,7 +27,7 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.run()
 	w.install("forged")
 	_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
-		Patch(t.Context(), desired.LeasesOf(w.cfg)[0].Name, types.MergePatchType,
+		Patch(t.Context(), desired.Leases(w.cfg)[0].Name, types.MergePatchType,
 			[]byte(`{"spec":{"holderIdentity":"gone"}}`), metav1.PatchOptions{FieldManager: "gone"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring(inUse))
@@ -62,7 +62,7 @@ func TestWhoStandsByNobodyIsDamped(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("looped")
-	lease := desired.LeasesOf(w.cfg)[0].Name
+	lease := desired.Leases(w.cfg)[0].Name
 	w.Eventually(func() string {
 		_ = w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(t.Context(), lease, metav1.DeleteOptions{})
 		return w.log.String()
