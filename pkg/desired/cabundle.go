@@ -51,8 +51,8 @@ func Certificates(bundle []byte) [][]byte {
 	return out
 }
 
-// canonicalCAs is the same for all bundles of the same certificates. One without any is left as it is.
-func canonicalCAs(bundle []byte) []byte {
+// CanonicalCAs is the same for all bundles of the same certificates. One without any is left as it is.
+func CanonicalCAs(bundle []byte) []byte {
 	all := Certificates(bundle)
 	if len(all) == 0 {
 		return bundle

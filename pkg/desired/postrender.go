@@ -176,7 +176,7 @@ func hashCARoot(u *unstructured.Unstructured, _ Config, hosted ManagementObserva
 
 // hashGuestAPI hashes the certificates and not their text: the same ones in another order, or wrapped in another way, mean the same.
 func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ ManagementObservation, guest GuestObservation) error {
-	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), canonicalCAs(guest.API.CABundle)...))
+	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), CanonicalCAs(guest.API.CABundle)...))
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
 }
 
