@@ -1,4 +1,5 @@
-// Command hypergate is a split control-plane controller for the Gateway API: istiod on the management cluster, its gateways in the guest.
+// Command hypergate is a controller that splits the control plane of the Gateway API: istiod runs on the management
+// cluster, and its gateways run in the guest.
 package main
 
 import (

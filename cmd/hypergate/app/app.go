@@ -1,4 +1,5 @@
-// Package app is hypergate's command line: flags become a desired.Config and clients, and each verb calls the packages below.
+// Package app is hypergate's command line. It turns flags into a desired.Config and clients, and each command calls the
+// packages under pkg.
 package app
 
 import (
@@ -21,27 +22,28 @@ var version = "dev"
 const (
 	exitOK    = 0
 	exitError = 1
-	// exitAct says that somebody must act: everything was printed, and something of it is Blocked or Undetermined.
+	// exitAct means that an action is required. The report was printed, and part of it is Blocked or Undetermined.
 	exitAct = 2
 )
 
-// longestError is how much of an error is printed, in bytes: an API server decides what it answers.
+// longestError is the maximum size of a printed error, in bytes. An API server controls the text of its errors.
 const longestError = 8 << 10
 
-// codeError ends the process with this exit code, and says nothing more.
+// codeError ends the process with an exit code, without an error message.
 type codeError int
 
-// Error is never printed.
+// Error returns a text that is never printed.
 func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// Main runs the process's command line, until a signal ends it, and returns the exit code. Call it once.
+// Main runs the process's command line until it ends or a signal arrives, and returns the exit code. Call it once.
 func Main() int {
 	return Execute(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr)
 }
 
-// Execute runs a command line, without the program's name, and returns the exit code. What was asked for goes to out, an error to errOut.
+// Execute runs a command line and returns the exit code. args does not include the program's name. The output of the
+// command goes to out, errors go to errOut.
 func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
-	root := newRoot() //nolint:contextcheck // cobra hands the context to each verb
+	root := newRoot() //nolint:contextcheck // cobra passes the context to each command
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -59,9 +61,13 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hypergate",
-		Short: "Gateway API for hosted clusters: istiod on the management cluster, gateways in the guest",
-		Long: `hypergate installs Istio's control plane split in two: istiod in the namespace of a hosted control plane on the management cluster,
-and what must stand beside the gateways - RBAC, webhooks, CRDs - in the guest. Standalone clusters are both sides at once.`,
+		Short: "Install Istio's Gateway API control plane for hosted clusters",
+		Long: `hypergate installs Istio's control plane for the Gateway API in two parts:
+
+  * istiod, in the namespace of a hosted control plane on the management cluster
+  * RBAC, webhooks and CRDs, in the guest, where the gateways run
+
+A standalone cluster is both the management cluster and the guest.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -72,7 +78,7 @@ and what must stand beside the gateways - RBAC, webhooks, CRDs - in the guest. S
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of hypergate and of the Istio charts that it embeds",
+		Short: "Print the versions of hypergate and of the embedded Istio charts",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source, err := chartSource("")

@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 )
 
-// result is what a command line ended with.
+// result is the result of a command line.
 type result struct {
 	code   int
 	out    string
@@ -25,7 +25,8 @@ func execute(t *testing.T, args ...string) result {
 	return result{code, out.String(), errOut.String()}
 }
 
-// fails checks that a command line ends with code 1, prints nothing but one error, and what that says.
+// fails checks that a command line ends with code 1, prints only one error, and that the error contains all texts in
+// want.
 func fails(t *testing.T, args []string, want ...string) {
 	t.Helper()
 	r := execute(t, args...)
@@ -39,11 +40,13 @@ func fails(t *testing.T, args []string, want ...string) {
 	}
 }
 
-// flags are the flags that must be given, with others after them, which win. One of them without a value counts as not given.
+// flags returns the required flags, followed by other flags, which take precedence. A required flag without a value
+// counts as not set.
 func flags(others ...string) []string {
 	return append([]string{
 		"--namespace=clusters-guest1", "--xds-address=istiod.apps.example.com:443",
-		"--pilot-image=registry.example.com/pilot:" + charts.EmbeddedVersion, "--proxy-image=registry.example.com/proxyv2:" + charts.EmbeddedVersion,
+		"--pilot-image=registry.example.com/pilot:" + charts.EmbeddedVersion,
+		"--proxy-image=registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 	}, others...)
 }
 
@@ -62,43 +65,91 @@ func TestBadFlags(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"unknown flag":           {flags("--frobnicate"), []string{"unknown flag: --frobnicate"}},
-		"an argument":            {flags("guest1"), []string{`unknown command "guest1"`}},
-		"unknown topology":       {flags("--topology=both"), []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
-		"no namespace":           {flags("--namespace="), []string{"--namespace must be given", "such as clusters-guest1"}},
-		"bad namespace":          {flags("--namespace=Clusters_1"), []string{"--namespace", `"Clusters_1"`}},
-		"bad guest namespace":    {flags("--guest-namespace=a.b"), []string{"--guest-namespace", `"a.b"`}},
-		"no images":              {flags("--pilot-image=", "--proxy-image="), []string{"--pilot-image must be given, such as", "--proxy-image must be given, such as"}},
-		"bad image":              {flags("--pilot-image=pilot"), []string{"--pilot-image", `"pilot"`, "registry"}},
-		"no values file":         {flags("--values=/does/not/exist.yaml"), []string{"--values", "/does/not/exist.yaml", "no such file"}},
-		"a value not ours":       {flags("--values=" + file(t, "v.yaml", "meshConfig:\n  rootNamespace: x\n")), []string{"--values", "v.yaml:2:3: meshConfig.rootNamespace is no value that may be given"}},
-		"two publishers":         {flags("--publish=route"), []string{"--xds-address and --publish=route exclude each other"}},
-		"no way":                 {flags("--xds-address=", "--publish="), []string{"--publish", "auto, route, loadbalancer, nodeport, tlsroute"}},
-		"unknown way":            {flags("--xds-address=", "--publish=ingress"), []string{"--publish", `"ingress"`, "route"}},
-		"way standalone":         {flags("--xds-address=", "--topology=standalone", "--namespace=", "--publish=route"), []string{"--publish", "standalone"}},
-		"bad publish host":       {flags("--xds-address=", "--publish=route", "--publish-host=a b"), []string{"--publish-host", `"a b"`}},
-		"address for a Route":    {flags("--xds-address=", "--publish=route", "--publish-host=192.0.2.1"), []string{"--publish-host", "192.0.2.1", "name"}},
-		"host tells namespace":   {flags("--xds-address=", "--publish=route", "--publish-host=istiod-clusters-guest1.example.com"), []string{"--publish-host", "management namespace"}},
-		"port for a Route":       {flags("--xds-address=", "--publish=route", "--publish-node-port=30000"), []string{"--publish-node-port", "nodeport"}},
-		"TLSRoute without host":  {flags("--xds-address=", "--publish=tlsroute", "--publish-gateway=infra/edge"), []string{"--publish-host", "TLSRoute"}},
-		"TLSRoute, no Gateway":   {flags("--xds-address=", "--publish=tlsroute", "--publish-host=a.example.com"), []string{"--publish-gateway", "<namespace>/<name>"}},
-		"Gateway for a Route":    {flags("--xds-address=", "--publish=route", "--publish-gateway=infra/edge"), []string{"--publish-gateway", "tlsroute"}},
-		"xds without a port":     {flags("--xds-address=istiod.example.com"), []string{"--xds-address", `"istiod.example.com"`, "not host:port"}},
-		"xds with a bad port":    {flags("--xds-address=istiod.example.com:https"), []string{"--xds-address", "port between 1 and 65535"}},
-		"xds with port 0":        {flags("--xds-address=istiod.example.com:0"), []string{"--xds-address", "port between 1 and 65535"}},
-		"xds with a big port":    {flags("--xds-address=istiod.example.com:65536"), []string{"--xds-address", "port between 1 and 65535"}},
-		"xds with a scheme":      {flags("--xds-address=https://istiod.example.com:443"), []string{"--xds-address"}},
-		"bad webhook host":       {flags("--webhook-host=istiod:443"), []string{"--webhook-host", `"istiod:443"`}},
-		"bad controller name":    {flags("--controller-name=openshift"), []string{"--controller-name", `"openshift"`, "such as"}},
-		"bad revision":           {flags("--revision=default"), []string{"--revision", `"default"`}},
-		"unknown Istio resource": {flags("--istio-resources=destinationrules,dragons"), []string{"--istio-resources", `"dragons"`, "known are wasmplugins, destinationrules"}},
-		"several":                {flags("--xds-address=a", "--istio-resources=b", "--pilot-image="), []string{"--xds-address", "--istio-resources", "--pilot-image"}},
-		"charts dir not there":   {flags("--charts-dir=" + filepath.Join(t.TempDir(), "charts")), []string{"--charts-dir", "charts", "no such file or directory"}},
-		"charts dir is a file":   {flags("--charts-dir=" + file(t, "charts", "")), []string{"--charts-dir", "is no directory"}},
-		"charts dir is empty":    {flags("--charts-dir=" + t.TempDir()), []string{"--charts-dir", "holds no chart istiod", "istio-control/istio-discovery/Chart.yaml", "pass Istio's manifests/charts"}},
-		"unknown management":     {flags("--crd-management=managed"), []string{"--crd-management", `"managed"`, "Managed", "Unmanaged"}},
-		"writer without a name":  {flags("--crd-writers= me"), []string{"--crd-writers", `" me"`, "such as system:serviceaccount:"}},
-		"writers of no policy":   {flags("--crd-writers=me", "--protect-crds=false"), []string{"--crd-writers", "--protect-crds=false", "leave one of the two out"}},
+		"unknown flag":        {flags("--frobnicate"), []string{"unknown flag: --frobnicate"}},
+		"an argument":         {flags("guest1"), []string{`unknown command "guest1"`}},
+		"unknown topology":    {flags("--topology=both"), []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
+		"no namespace":        {flags("--namespace="), []string{"--namespace is required", "for example clusters-guest1"}},
+		"bad namespace":       {flags("--namespace=Clusters_1"), []string{"--namespace", `"Clusters_1"`}},
+		"bad guest namespace": {flags("--guest-namespace=a.b"), []string{"--guest-namespace", `"a.b"`}},
+		"no images": {
+			flags("--pilot-image=", "--proxy-image="),
+			[]string{"--pilot-image is required, for example", "--proxy-image is required, for example"},
+		},
+		"bad image":      {flags("--pilot-image=pilot"), []string{"--pilot-image", `"pilot"`, "registry"}},
+		"no values file": {flags("--values=/does/not/exist.yaml"), []string{"--values", "/does/not/exist.yaml", "no such file"}},
+		"a value not ours": {
+			flags("--values=" + file(t, "v.yaml", "meshConfig:\n  rootNamespace: x\n")),
+			[]string{"--values", "v.yaml:2:3: meshConfig.rootNamespace is no value that may be given"},
+		},
+		"two publishers": {flags("--publish=route"), []string{"--xds-address and --publish=route are mutually exclusive"}},
+		"no way": {
+			flags("--xds-address=", "--publish="),
+			[]string{"--publish", "auto, route, loadbalancer, nodeport, tlsroute"},
+		},
+		"unknown way": {flags("--xds-address=", "--publish=ingress"), []string{"--publish", `"ingress"`, "route"}},
+		"way standalone": {
+			flags("--xds-address=", "--topology=standalone", "--namespace=", "--publish=route"),
+			[]string{"--publish", "standalone"},
+		},
+		"bad publish host": {flags("--xds-address=", "--publish=route", "--publish-host=a b"), []string{"--publish-host", `"a b"`}},
+		"address for a Route": {
+			flags("--xds-address=", "--publish=route", "--publish-host=192.0.2.1"),
+			[]string{"--publish-host", "192.0.2.1", "name"},
+		},
+		"host tells namespace": {
+			flags("--xds-address=", "--publish=route", "--publish-host=istiod-clusters-guest1.example.com"),
+			[]string{"--publish-host", "management namespace"},
+		},
+		"port for a Route": {
+			flags("--xds-address=", "--publish=route", "--publish-node-port=30000"),
+			[]string{"--publish-node-port", "nodeport"},
+		},
+		"TLSRoute without host": {
+			flags("--xds-address=", "--publish=tlsroute", "--publish-gateway=infra/edge"),
+			[]string{"--publish-host", "TLSRoute"},
+		},
+		"TLSRoute, no Gateway": {
+			flags("--xds-address=", "--publish=tlsroute", "--publish-host=a.example.com"),
+			[]string{"--publish-gateway", "<namespace>/<name>"},
+		},
+		"Gateway for a Route": {
+			flags("--xds-address=", "--publish=route", "--publish-gateway=infra/edge"),
+			[]string{"--publish-gateway", "tlsroute"},
+		},
+		"xds without a port": {
+			flags("--xds-address=istiod.example.com"),
+			[]string{"--xds-address", `"istiod.example.com"`, "not host:port"},
+		},
+		"xds with a bad port": {flags("--xds-address=istiod.example.com:https"), []string{"--xds-address", "port between 1 and 65535"}},
+		"xds with port 0":     {flags("--xds-address=istiod.example.com:0"), []string{"--xds-address", "port between 1 and 65535"}},
+		"xds with a big port": {flags("--xds-address=istiod.example.com:65536"), []string{"--xds-address", "port between 1 and 65535"}},
+		"xds with a scheme":   {flags("--xds-address=https://istiod.example.com:443"), []string{"--xds-address"}},
+		"bad webhook host":    {flags("--webhook-host=istiod:443"), []string{"--webhook-host", `"istiod:443"`}},
+		"bad controller name": {flags("--controller-name=openshift"), []string{"--controller-name", `"openshift"`, "such as"}},
+		"bad revision":        {flags("--revision=default"), []string{"--revision", `"default"`}},
+		"unknown Istio resource": {
+			flags("--istio-resources=destinationrules,dragons"),
+			[]string{"--istio-resources", `"dragons"`, "supported resources are wasmplugins, destinationrules"},
+		},
+		"several": {
+			flags("--xds-address=a", "--istio-resources=b", "--pilot-image="),
+			[]string{"--xds-address", "--istio-resources", "--pilot-image"},
+		},
+		"charts dir not there": {
+			flags("--charts-dir=" + filepath.Join(t.TempDir(), "charts")),
+			[]string{"--charts-dir", "charts", "no such file or directory"},
+		},
+		"charts dir is a file": {flags("--charts-dir=" + file(t, "charts", "")), []string{"--charts-dir", "is not a directory"}},
+		"charts dir is empty": {
+			flags("--charts-dir=" + t.TempDir()),
+			[]string{"--charts-dir", "holds no chart istiod", "istio-control/istio-discovery/Chart.yaml", "pass Istio's manifests/charts"},
+		},
+		"unknown management":    {flags("--crd-management=managed"), []string{"--crd-management", `"managed"`, "Managed", "Unmanaged"}},
+		"writer without a name": {flags("--crd-writers= me"), []string{"--crd-writers", `" me"`, "such as system:serviceaccount:"}},
+		"writers of no policy": {
+			flags("--crd-writers=me", "--protect-crds=false"),
+			[]string{"--crd-writers", "--protect-crds=false", "remove one of the two"},
+		},
 	} {
 		for _, verb := range []string{"run", "render"} {
 			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want...) })
@@ -112,21 +163,37 @@ func TestBadFlagsOfRender(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"side":                {flags("--side=left"), []string{"--side", `"left"`, "management, guest, dropped, all"}},
-		"output":              {flags("-o", "xml"), []string{"--output", `"xml"`, "yaml nor json"}},
-		"no address":          {flags("--xds-address="), []string{"--publish=auto follows the HostedControlPlane", "give --xds-address"}},
-		"no address yet":      {flags("--xds-address=", "--publish=loadbalancer"), []string{"for the management cluster to say", "give --xds-address"}},
-		"no CA bundle":        {flags("--ca-bundle=/does/not/exist"), []string{"--ca-bundle", "/does/not/exist", "no such file or directory"}},
-		"empty CA bundle":     {flags("--ca-bundle=" + file(t, "ca", "")), []string{"--ca-bundle", "no certificate in it", "give the mesh root"}},
-		"a key for a bundle":  {flags("--ca-bundle=" + file(t, "ca", key)), []string{"--ca-bundle", "EC PRIVATE KEY", "certificates only"}},
-		"standalone, a key":   {flags("--topology=standalone", "--namespace=", "--ca-bundle="+file(t, "ca", key)), []string{"--ca-bundle", "EC PRIVATE KEY"}},
-		"a certificate of no": {flags("--ca-bundle=" + file(t, "ca", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")), []string{"--ca-bundle", "cannot be read"}},
+		"side":       {flags("--side=left"), []string{"--side", `"left"`, "management, guest, dropped, all"}},
+		"output":     {flags("-o", "xml"), []string{"--output", `"xml"`, "yaml, json"}},
+		"no address": {flags("--xds-address="), []string{"--publish=auto follows the HostedControlPlane", "give --xds-address"}},
+		"no address yet": {
+			flags("--xds-address=", "--publish=loadbalancer"),
+			[]string{"depends on the management cluster", "use --xds-address"},
+		},
+		"no CA bundle": {
+			flags("--ca-bundle=/does/not/exist"),
+			[]string{"--ca-bundle", "/does/not/exist", "no such file or directory"},
+		},
+		"empty CA bundle": {
+			flags("--ca-bundle=" + file(t, "ca", "")),
+			[]string{"--ca-bundle", "contains no certificate", "use a PEM file with the mesh root"},
+		},
+		"a key for a bundle": {flags("--ca-bundle=" + file(t, "ca", key)), []string{"--ca-bundle", "EC PRIVATE KEY", "only certificates"}},
+		"standalone, a key": {
+			flags("--topology=standalone", "--namespace=", "--ca-bundle="+file(t, "ca", key)),
+			[]string{"--ca-bundle", "EC PRIVATE KEY"},
+		},
+		"a certificate of no": {
+			flags("--ca-bundle=" + file(t, "ca", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")),
+			[]string{"--ca-bundle", "invalid certificate"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, append([]string{"render"}, tc.flags...), tc.want...) })
 	}
 }
 
-const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.crt}}],
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
+	clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.crt}}],
 	contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
 
 func TestBadKubeconfigs(t *testing.T) {
@@ -134,28 +201,41 @@ func TestBadKubeconfigs(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":               {"", []string{"is empty", "key of the Secret"}},
-		"blank":               {"\n \n", []string{"is empty", "key of the Secret"}},
-		"not YAML":            {"{", []string{"is no kubeconfig"}},
-		"another object":      {"apiVersion: v1\nkind: Secret\ndata: {}\n", []string{"is no kubeconfig"}},
-		"base64":              {"YXBpVmVyc2lvbjogdjEK", []string{"is no kubeconfig"}},
-		"no context":          {"apiVersion: v1\nkind: Config\n", []string{"cannot be used", `current-context is ""`}},
-		"context not there":   {strings.Replace(kubeconfig, "current-context: c", "current-context: d", 1), []string{"cannot be used", `current-context is "d"`}},
-		"no server":           {strings.Replace(kubeconfig, "https://127.0.0.1:1", "", 1), []string{"cannot be used", `cluster "c" has no server`}},
-		"cluster not there":   {strings.Replace(kubeconfig, "clusters: [{name: c,", "clusters: [{name: d,", 1), []string{"cannot be used", `cluster "c"`}},
-		"user not there":      {strings.Replace(kubeconfig, "users: [{name: u,", "users: [{name: v,", 1), []string{"cannot be used", `user "u"`}},
+		"empty":          {"", []string{"is empty", "key of the mounted Secret"}},
+		"blank":          {"\n \n", []string{"is empty", "key of the mounted Secret"}},
+		"not YAML":       {"{", []string{"is not a kubeconfig"}},
+		"another object": {"apiVersion: v1\nkind: Secret\ndata: {}\n", []string{"is not a kubeconfig"}},
+		"base64":         {"YXBpVmVyc2lvbjogdjEK", []string{"is not a kubeconfig"}},
+		"no context":     {"apiVersion: v1\nkind: Config\n", []string{"cannot be used", `current-context is ""`}},
+		"context not there": {
+			strings.Replace(kubeconfig, "current-context: c", "current-context: d", 1),
+			[]string{"cannot be used", `current-context is "d"`},
+		},
+		"no server": {
+			strings.Replace(kubeconfig, "https://127.0.0.1:1", "", 1),
+			[]string{"cannot be used", `cluster "c" has no server`},
+		},
+		"cluster not there": {
+			strings.Replace(kubeconfig, "clusters: [{name: c,", "clusters: [{name: d,", 1),
+			[]string{"cannot be used", `cluster "c"`},
+		},
+		"user not there": {
+			strings.Replace(kubeconfig, "users: [{name: u,", "users: [{name: v,", 1),
+			[]string{"cannot be used", `user "u"`},
+		},
 		"a CA that is a file": {kubeconfig, []string{"cannot be used", "ca.crt"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := file(t, "kubeconfig", tc.text)
-			fails(t, append([]string{"run"}, flags("--management-kubeconfig="+path)...), append(tc.want, "--management-kubeconfig", path)...)
-			good := goodKubeconfig(t)
-			fails(t, append([]string{"run"}, flags("--management-kubeconfig="+good, "--guest-kubeconfig="+path)...), append(tc.want, "--guest-kubeconfig", path)...)
+			management := flags("--management-kubeconfig=" + path)
+			fails(t, append([]string{"run"}, management...), append(tc.want, "--management-kubeconfig", path)...)
+			guest := flags("--management-kubeconfig="+goodKubeconfig(t), "--guest-kubeconfig="+path)
+			fails(t, append([]string{"run"}, guest...), append(tc.want, "--guest-kubeconfig", path)...)
 		})
 	}
 }
 
-// goodKubeconfig names a file beside it.
+// goodKubeconfig returns the path of a valid kubeconfig. The kubeconfig names a file in the same directory.
 func goodKubeconfig(t *testing.T) string {
 	t.Helper()
 	path := file(t, "kubeconfig", kubeconfig)
@@ -171,24 +251,57 @@ func TestBadFlagsOfRun(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"not in a pod":          {flags(), []string{"finding the management cluster", "outside a pod, give --management-kubeconfig"}},
-		"no guest":              {flags("--management-kubeconfig=" + good), []string{"--guest-kubeconfig must be given", "--guest-kubeconfig-secret"}},
-		"management not there":  {flags("--management-kubeconfig=/does/not/exist"), []string{"--management-kubeconfig", "there is no file /does/not/exist", "volume"}},
-		"guest not there":       {flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"), []string{"--guest-kubeconfig", "there is no file /does/not/exist", "volume"}},
-		"guest is a folder":     {flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()), []string{"--guest-kubeconfig", "neither a file kubeconfig", "nor value", "check the Secret's keys"}},
-		"guest of a standalone": {flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good), []string{"--guest-kubeconfig", "standalone", "--topology hosted"}},
+		"not in a pod": {flags(), []string{"finding the management cluster", "outside a pod, set --management-kubeconfig"}},
+		"no guest": {
+			flags("--management-kubeconfig=" + good),
+			[]string{"--guest-kubeconfig or --guest-kubeconfig-secret is required"},
+		},
+		"management not there": {
+			flags("--management-kubeconfig=/does/not/exist"),
+			[]string{"--management-kubeconfig", "file /does/not/exist does not exist", "volume"},
+		},
+		"guest not there": {
+			flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"),
+			[]string{"--guest-kubeconfig", "file /does/not/exist does not exist", "volume"},
+		},
+		"guest is a folder": {
+			flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()),
+			[]string{"--guest-kubeconfig", "neither the file kubeconfig", "nor the file value", "check the keys of the Secret"},
+		},
+		"guest of a standalone": {
+			flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good),
+			[]string{"--guest-kubeconfig", "standalone", "--topology hosted"},
+		},
 		"two guests": {
 			flags("--management-kubeconfig="+good, "--guest-kubeconfig="+good, "--guest-kubeconfig-secret=guest1-kubeconfig"),
-			[]string{"--guest-kubeconfig and --guest-kubeconfig-secret", "leave one out"},
+			[]string{"--guest-kubeconfig and --guest-kubeconfig-secret", "mutually exclusive", "remove one of the two"},
 		},
-		"a Secret that is none":    {flags("--guest-kubeconfig-secret=Guest_1"), []string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`}},
-		"a Secret, standalone":     {flags("--topology=standalone", "--namespace=", "--guest-kubeconfig-secret=guest1-kubeconfig"), []string{"--guest-kubeconfig-secret", "standalone", "--topology hosted"}},
-		"standalone apart":         {flags("--topology=standalone"), []string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"}},
-		"a token too short":        {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
-		"a token of no time":       {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},
-		"a server that is no URL":  {flags("--istiod-guest-server=kube-apiserver:6443"), []string{"--istiod-guest-server", `"kube-apiserver:6443"`, "https://kube-apiserver:6443"}},
-		"a server by http":         {flags("--istiod-guest-server=http://kube-apiserver:6443"), []string{"--istiod-guest-server", "https://"}},
-		"a server with a password": {flags("--istiod-guest-server=https://me:secret@kube-apiserver:6443"), []string{"--istiod-guest-server"}},
+		"a Secret that is none": {
+			flags("--guest-kubeconfig-secret=Guest_1"),
+			[]string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`},
+		},
+		"a Secret, standalone": {
+			flags("--topology=standalone", "--namespace=", "--guest-kubeconfig-secret=guest1-kubeconfig"),
+			[]string{"--guest-kubeconfig-secret", "standalone", "--topology hosted"},
+		},
+		"standalone apart": {
+			flags("--topology=standalone"),
+			[]string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"},
+		},
+		"a token too short":  {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
+		"a token of no time": {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},
+		"a server that is no URL": {
+			flags("--istiod-guest-server=kube-apiserver:6443"),
+			[]string{"--istiod-guest-server", `"kube-apiserver:6443"`, "https://kube-apiserver:6443"},
+		},
+		"a server by http": {
+			flags("--istiod-guest-server=http://kube-apiserver:6443"),
+			[]string{"--istiod-guest-server", "https://"},
+		},
+		"a server with a password": {
+			flags("--istiod-guest-server=https://me:secret@kube-apiserver:6443"),
+			[]string{"--istiod-guest-server"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, append([]string{"run"}, tc.flags...), tc.want...) })
 	}
@@ -201,9 +314,18 @@ func TestHelp(t *testing.T) {
 	}{
 		"nothing": {nil, []string{"Usage:", "run ", "render ", "version "}},
 		"root":    {[]string{"--help"}, []string{"istiod", "management cluster", "guest", "run ", "render ", "version "}},
-		"run":     {[]string{"run", "--help"}, []string{"Examples:", "hypergate run --namespace", "--guest-kubeconfig", "--topology standalone", "default \"openshift.io/gateway-controller/v1\""}},
-		"render":  {[]string{"render", "--help"}, []string{"Examples:", "hypergate render --side management", "--side dropped"}},
-		"crds":    {[]string{"crds", "--help"}, []string{"Examples:", "hypergate crds --guest-kubeconfig", "--dry-run adopt", "Exit codes:", "2  somebody must act"}},
+		"run": {
+			[]string{"run", "--help"},
+			[]string{
+				"Examples:", "hypergate run --namespace", "--guest-kubeconfig", "--topology standalone",
+				"default \"openshift.io/gateway-controller/v1\"",
+			},
+		},
+		"render": {[]string{"render", "--help"}, []string{"Examples:", "hypergate render --side management", "--side dropped"}},
+		"crds": {
+			[]string{"crds", "--help"},
+			[]string{"Examples:", "hypergate crds --guest-kubeconfig", "--dry-run adopt", "Exit codes:", "2  An action is required"},
+		},
 		"version": {[]string{"version"}, []string{"hypergate ", "(Istio " + charts.EmbeddedVersion + ")"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +343,7 @@ func TestHelp(t *testing.T) {
 	fails(t, []string{"install"}, `unknown command "install"`)
 }
 
-// TestEveryFlagIsExplained: a flag without a usage is a riddle.
+// TestEveryFlagIsExplained checks that each flag has a usage text.
 func TestEveryFlagIsExplained(t *testing.T) {
 	for _, verb := range []string{"run", "render", "crds"} {
 		for line := range strings.Lines(execute(t, verb, "--help").out) {

@@ -18,16 +18,18 @@ import (
 	"github.com/hypergate/hypergate/pkg/guest"
 )
 
-// askAPIServer asks the guest's API server, by a dry run, whether it would let each CRD be taken over that hypergate would take over. It judges
-// by who asks: the user of the kubeconfig.
-func askAPIServer(ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration, takeovers []takeover) error {
+// askAPIServer sends a dry-run request for each CRD that hypergate would take over, and records the response of the
+// guest's API server in takeovers. The response depends on the permissions of the kubeconfig's user.
+func askAPIServer(
+	ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration, takeovers []takeover,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	config = rest.CopyConfig(config)
 	config.Wrap(guest.Limit())
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("connecting to the guest: %w", err)
+		return fmt.Errorf("creating a client for the guest: %w", err)
 	}
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	for i, t := range takeovers {
@@ -39,13 +41,14 @@ func askAPIServer(ctx context.Context, config *rest.Config, cfg desired.Config, 
 			return err
 		}
 		wanted.SetLabels(map[string]string{desired.OwnerLabel: cfg.OwnerValue(desired.SideGuest)})
-		_, err = client.Resource(gvr).Apply(ctx, t.Name, wanted, metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+		options := metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}}
+		_, err = client.Resource(gvr).Apply(ctx, t.Name, wanted, options)
 		takeovers[i].APIServer = answerOf(err, gvr.GroupResource())
 	}
 	return nil
 }
 
-// wantedCRD is the CRD that hypergate installs.
+// wantedCRD returns the CRD that hypergate installs under a name.
 func wantedCRD(source *charts.Source, name string) (*unstructured.Unstructured, error) {
 	if bundle := crds.GatewayAPI(); bundle.Has(name) {
 		return bundle.Object(name)
@@ -57,7 +60,8 @@ func wantedCRD(source *charts.Source, name string) (*unstructured.Unstructured, 
 	return list[0], nil
 }
 
-// answerOf is what a dry run ended with. Who may not write CRDs may not ask either, and learns nothing about hypergate.
+// answerOf returns the answer for the result of a dry run. A user who is not allowed to write CRDs cannot send a dry
+// run either. This result says nothing about hypergate's own permissions, so it is NotAsked.
 func answerOf(err error, resource schema.GroupResource) answer {
 	if err == nil {
 		return answer{Result: accepted}

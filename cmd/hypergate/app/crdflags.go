@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// crdOptions are the flags about the guest's CRDs.
+// crdOptions holds the flags for the guest's CRDs.
 type crdOptions struct {
 	management string
 	adopt      bool
@@ -21,26 +21,37 @@ type crdOptions struct {
 }
 
 func (o *crdOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.management, "crd-management", string(crds.Managed), "Managed: hypergate looks after the guest's CRDs and the installation; Unmanaged: istiod, its webhooks and the CRDs' protection are removed, "+
-		"and CRDs, GatewayClasses, Gateways and proxies stay as they are. Where the guest has ingresses.operator.openshift.io cluster, its spec.gatewayAPI.managementMode goes first")
-	flags.BoolVar(&o.adopt, "adopt-crds", false, "take over CRDs that somebody else installed, where nothing is lost by it, and unless the annotation "+crds.ManageAnnotation+"=false on the CRD says no. "+
-		"Without the flag each CRD needs that annotation with the value true. A live OLM operator's are never taken over")
+	flags.StringVar(&o.management, "crd-management", string(crds.Managed), "Management mode of the guest's CRDs. One of: (Managed, "+
+		"Unmanaged). "+
+		"Managed: hypergate manages the CRDs and the installation. "+
+		"Unmanaged: hypergate removes istiod, its webhooks and the protection of the CRDs; CRDs, GatewayClasses, "+
+		"Gateways and proxies stay as they are. "+
+		"If the guest has the object cluster of ingresses.operator.openshift.io, its field spec.gatewayAPI.managementMode takes "+
+		"precedence.")
+	flags.BoolVar(&o.adopt, "adopt-crds", false, "If true, take over CRDs that another client installed, if nothing is lost and "+
+		"the CRD does not have the annotation "+crds.ManageAnnotation+"=false. If false, each CRD needs this annotation with the "+
+		"value true. "+
+		"CRDs of an installed OLM operator are never taken over.")
 }
 
-// addProtectionFlags adds the flags that only matter to who writes CRDs.
+// addProtectionFlags adds the flags that only concern commands that write CRDs.
 func (o *crdOptions) addProtectionFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.protect, "protect-crds", true, "a ValidatingAdmissionPolicy in the guest keeps others from changing or deleting hypergate's CRDs by accident; the platform's own operators are let by")
-	flags.StringSliceVar(&o.writers, "crd-writers", nil, "further users of the guest's API whom that policy lets by, such as system:serviceaccount:argocd:argocd-application-controller")
+	flags.BoolVar(&o.protect, "protect-crds", true, "If true, install a ValidatingAdmissionPolicy in the guest that prevents other "+
+		"clients from changing "+
+		"or deleting hypergate's CRDs by accident. The policy admits the platform's own operators.")
+	flags.StringSliceVar(&o.writers, "crd-writers", nil, "Additional users of the guest's API that the policy of --protect-crds admits, "+
+		"for example system:serviceaccount:argocd:argocd-application-controller.")
 }
 
-// into puts the flags into a Config. The error joins all that is wrong.
+// into writes the flags into a Config. The returned error joins all invalid flags.
 func (o *crdOptions) into(cfg *desired.Config) error {
 	var errs []error
 	switch mode := crds.Mode(o.management); mode {
 	case crds.Managed, crds.Unmanaged:
 		cfg.CRDs.Mode = mode
 	default:
-		errs = append(errs, fmt.Errorf("--crd-management: %q is neither %s nor %s", o.management, crds.Managed, crds.Unmanaged))
+		errs = append(errs, fmt.Errorf("--crd-management: unsupported value %q: supported values are %s, %s",
+			o.management, crds.Managed, crds.Unmanaged))
 	}
 	if o.adopt {
 		cfg.CRDs.Consent = crds.Given
@@ -48,12 +59,13 @@ func (o *crdOptions) into(cfg *desired.Config) error {
 	if !o.protect {
 		cfg.CRDProtection = desired.LeaveCRDsOpen
 		if len(o.writers) > 0 {
-			errs = append(errs, errors.New("--crd-writers: with --protect-crds=false there is nothing that they need to be let by; leave one of the two out"))
+			errs = append(errs, errors.New("--crd-writers has no effect with --protect-crds=false: remove one of the two flags"))
 		}
 	}
 	for _, user := range o.writers {
 		if user == "" || user != strings.TrimSpace(user) || strings.ContainsFunc(user, unicode.IsControl) {
-			errs = append(errs, fmt.Errorf("--crd-writers: %q is no user name of the guest's API, such as system:serviceaccount:argocd:argocd-application-controller", user))
+			errs = append(errs, fmt.Errorf("--crd-writers: %q is not a valid user name: use a user name of the guest's API, "+
+				"such as system:serviceaccount:argocd:argocd-application-controller", user))
 		}
 	}
 	cfg.CRDWriters = o.writers

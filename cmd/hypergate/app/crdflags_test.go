@@ -6,16 +6,20 @@ import (
 	"testing"
 )
 
-// TestCRDFlags: the guest's part of the plan follows them.
+// TestCRDFlags checks that the guest's part of the plan follows the CRD flags.
 func TestCRDFlags(t *testing.T) {
 	const policy, crd = "kind: ValidatingAdmissionPolicy\n", "kind: CustomResourceDefinition\n"
 	for name, tc := range map[string]struct {
 		flags       []string
 		has, hasNot []string
 	}{
-		"as it is":   {nil, []string{policy, crd, "kind: ValidatingAdmissionPolicyBinding"}, []string{"argocd"}},
-		"open":       {[]string{"--protect-crds=false"}, []string{crd}, []string{"ValidatingAdmissionPolicy"}},
-		"a writer":   {[]string{"--crd-writers=system:serviceaccount:argocd:sync"}, []string{policy, "system:serviceaccount:argocd:sync"}, nil},
+		"as it is": {nil, []string{policy, crd, "kind: ValidatingAdmissionPolicyBinding"}, []string{"argocd"}},
+		"open":     {[]string{"--protect-crds=false"}, []string{crd}, []string{"ValidatingAdmissionPolicy"}},
+		"a writer": {
+			[]string{"--crd-writers=system:serviceaccount:argocd:sync"},
+			[]string{policy, "system:serviceaccount:argocd:sync"},
+			nil,
+		},
 		"unmanaged":  {[]string{"--crd-management=Unmanaged"}, nil, []string{policy, crd, "kind: ClusterRole"}},
 		"adopted":    {[]string{"--adopt-crds"}, []string{policy, crd}, nil},
 		"without":    {[]string{"--crds=false"}, []string{"kind: ClusterRole"}, []string{policy, crd}},
@@ -47,24 +51,51 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"an argument":            {[]string{good, "httproutes"}, []string{`unknown command "httproutes"`}},
-		"output":                 {[]string{good, "-o", "wide"}, []string{"--output", `"wide"`, "table, json, yaml"}},
-		"dry run":                {[]string{good, "--dry-run=client"}, []string{"--dry-run", `"client"`, "give adopt"}},
-		"no guest":               {nil, []string{"--guest-kubeconfig must be given", "or --guest-kubeconfig-secret"}},
-		"guest not there":        {[]string{"--guest-kubeconfig=" + filepath.Join(t.TempDir(), "guest")}, []string{"--guest-kubeconfig", "there is no file"}},
-		"standalone, not in one": {[]string{"--topology=standalone"}, []string{"outside a pod, give --guest-kubeconfig"}},
-		"two ways to the guest":  {[]string{good, "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"}, []string{"--guest-kubeconfig and --guest-kubeconfig-secret", "leave one out"}},
-		"a Secret of nowhere":    {[]string{"--guest-kubeconfig-secret=guest1-kubeconfig"}, []string{"--namespace must be given with --guest-kubeconfig-secret"}},
-		"no Secret's name":       {[]string{"--guest-kubeconfig-secret=Guest_1", "--namespace=clusters"}, []string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`}},
-		"a Secret, standalone":   {[]string{"--topology=standalone", "--guest-kubeconfig-secret=guest1-kubeconfig"}, []string{"--guest-kubeconfig-secret", "leave the flag out"}},
-		"a Secret, not in a pod": {[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"}, []string{"outside a pod, give --management-kubeconfig"}},
-		"a namespace for naught": {[]string{good, "--namespace=clusters"}, []string{"--namespace", "--guest-kubeconfig-secret", "or leave them out"}},
-		"management not there":   {[]string{"--guest-kubeconfig-secret=g", "--namespace=c", "--management-kubeconfig=" + filepath.Join(t.TempDir(), "mgmt")}, []string{"--management-kubeconfig", "there is no file"}},
+		"an argument": {[]string{good, "httproutes"}, []string{`unknown command "httproutes"`}},
+		"output":      {[]string{good, "-o", "wide"}, []string{"--output", `"wide"`, "table, json, yaml"}},
+		"dry run":     {[]string{good, "--dry-run=client"}, []string{"--dry-run", `"client"`, "use adopt"}},
+		"no guest":    {nil, []string{"--guest-kubeconfig or --guest-kubeconfig-secret is required"}},
+		"guest not there": {
+			[]string{"--guest-kubeconfig=" + filepath.Join(t.TempDir(), "guest")},
+			[]string{"--guest-kubeconfig", "does not exist"},
+		},
+		"standalone, not in one": {[]string{"--topology=standalone"}, []string{"outside a pod, set --guest-kubeconfig"}},
+		"two ways to the guest": {
+			[]string{good, "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
+			[]string{"--guest-kubeconfig and --guest-kubeconfig-secret", "mutually exclusive", "remove one of the two"},
+		},
+		"a Secret of nowhere": {
+			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig"},
+			[]string{"--namespace is required with --guest-kubeconfig-secret"},
+		},
+		"no Secret's name": {
+			[]string{"--guest-kubeconfig-secret=Guest_1", "--namespace=clusters"},
+			[]string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`},
+		},
+		"a Secret, standalone": {
+			[]string{"--topology=standalone", "--guest-kubeconfig-secret=guest1-kubeconfig"},
+			[]string{"--guest-kubeconfig-secret", "leave the flag out"},
+		},
+		"a Secret, not in a pod": {
+			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
+			[]string{"outside a pod, set --management-kubeconfig"},
+		},
+		"a namespace for naught": {
+			[]string{good, "--namespace=clusters"},
+			[]string{"--namespace", "--guest-kubeconfig-secret", "or omit them"},
+		},
+		"management not there": {
+			[]string{"--guest-kubeconfig-secret=g", "--namespace=c", "--management-kubeconfig=" + filepath.Join(t.TempDir(), "mgmt")},
+			[]string{"--management-kubeconfig", "does not exist"},
+		},
 		"unknown Istio resource": {[]string{good, "--istio-resources=dragons"}, []string{"--istio-resources", `"dragons"`}},
 		"bad revision":           {[]string{good, "--revision=default"}, []string{"--revision", `"default"`}},
 		"unknown management":     {[]string{good, "--crd-management=no"}, []string{"--crd-management", `"no"`}},
 		"a flag of run":          {[]string{good, "--pilot-image=x"}, []string{"unknown flag: --pilot-image"}},
-		"nobody answers":         {[]string{closed, "--timeout=300ms"}, []string{"looking at the guest for 300ms", "waiting for customresourcedefinitions"}},
+		"nobody answers": {
+			[]string{closed, "--timeout=300ms"},
+			[]string{"timed out reading the guest after 300ms", "waiting for customresourcedefinitions"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, append([]string{"crds"}, tc.flags...), tc.want...) })
 	}

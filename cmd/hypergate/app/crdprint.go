@@ -13,13 +13,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// report is what crds prints: as a table, or as it is.
+// report is the output of the command crds: a table for people, or the value itself as JSON or YAML.
 type report interface {
 	table(out io.Writer)
 	code() int
 }
 
-// printed prints a report, and ends with its exit code.
+// printed prints a report in a format, and returns its exit code as a codeError. The result is nil for exit code 0.
 func printed(out io.Writer, format string, r report) error {
 	var rendered strings.Builder
 	switch format {
@@ -48,7 +48,7 @@ func printed(out io.Writer, format string, r report) error {
 	return nil
 }
 
-// columns prints rows as kubectl does.
+// columns prints rows in aligned columns, as kubectl does.
 func columns(out io.Writer, rows ...[]string) {
 	w := tabwriter.NewWriter(out, 6, 4, 3, ' ', 0)
 	for _, row := range rows {
@@ -60,46 +60,49 @@ func columns(out io.Writer, rows ...[]string) {
 	_ = w.Flush() // into memory
 }
 
-// oneLine is a text of the guest's as one cell of a table.
+// oneLine returns a text from the guest as one cell of a table, without control characters.
 func oneLine(theirs string) string { return text.Line(theirs, longestCell) }
 
-// longestCell is the longest text in a table, in bytes: more than the longest that is of use, the differences of two CRDs.
+// longestCell is the maximum size of a cell in a table, in bytes. The longest useful text, the differences of two CRDs,
+// is shorter.
 const longestCell = 64 << 10
 
-// table is the report for people.
+// table prints the report as a table for people.
 func (r crdReport) table(out io.Writer) {
 	rows := append(make([][]string, 0, 1+len(r.CRDs)), []string{"CRD", "OWNER", "INSTALLED", "WANTED", "VERDICT", "NEXT STEP"})
 	var why [][]string
 	for _, line := range r.CRDs {
-		rows = append(rows, []string{line.Name, line.Owner.short(), line.installed(), line.Wanted.String(), line.Verdict, orNothing(line.NextStep)})
+		rows = append(rows, []string{
+			line.Name, line.Owner.short(), line.installed(), line.Wanted.String(), line.Verdict, orNothing(line.NextStep),
+		})
 		if line.stuck() || line.Verdict == string(crds.Wait) || line.Verdict == string(crds.Keep) && line.Content == different {
 			why = append(why, []string{"  " + line.Name, line.Message})
 		}
 	}
 	columns(out, rows...)
 	if r.ManagementMode != string(crds.Managed) {
-		fmt.Fprintf(out, "\nThe management mode is %s: nothing is written, and istiod does not run.\n", oneLine(r.ManagementMode))
+		fmt.Fprintf(out, "\nThe management mode is %s: hypergate writes nothing, and istiod does not run.\n", oneLine(r.ManagementMode))
 	}
 	if len(why) > 0 {
-		fmt.Fprintln(out, "\nWhy:")
+		fmt.Fprintln(out, "\nReasons:")
 		columns(out, why...)
 	}
 	if len(r.ObjectsInUse) > 0 {
-		fmt.Fprintf(out, "\nObjects that use what istiod %s ignores:\n", r.IstioVersion)
+		fmt.Fprintf(out, "\nObjects that use fields or kinds that istiod %s ignores:\n", r.IstioVersion)
 		columns(out, objectRows(r.ObjectsInUse)...)
 	}
 	if len(r.UnknownKinds) > 0 {
-		fmt.Fprintf(out, "\nKinds that are served and that istiod %s does not know: %s\n", r.IstioVersion, oneLine(strings.Join(r.UnknownKinds, ", ")))
+		fmt.Fprintf(out, "\nServed kinds that istiod %s does not know: %s\n", r.IstioVersion, oneLine(strings.Join(r.UnknownKinds, ", ")))
 	}
 }
 
-// objectRows are objects with one row for each field.
+// objectRows returns the rows of a list of objects, with one row for each field.
 func objectRows(list []objectLine) [][]string {
 	var rows [][]string
 	for _, o := range list {
 		name := "  " + o.CRD + " " + strings.TrimPrefix(o.Namespace+"/", "/") + o.Name
 		if len(o.Fields) == 0 {
-			rows = append(rows, []string{name, "all of it"})
+			rows = append(rows, []string{name, "the whole object"})
 		}
 		for i, f := range o.Fields {
 			if i > 0 {
@@ -111,14 +114,14 @@ func objectRows(list []objectLine) [][]string {
 	return rows
 }
 
-// table is the report for people.
+// table prints the report as a list for people.
 func (r takeoverReport) table(out io.Writer) {
 	if len(r.Takeovers) == 0 {
-		fmt.Fprintln(out, "There is nothing to take over: each CRD is hypergate's, or is not there.")
+		fmt.Fprintln(out, "No CRDs to take over: each CRD belongs to hypergate or does not exist.")
 		return
 	}
 	if r.ManagementMode != string(crds.Managed) {
-		fmt.Fprintf(out, "The management mode is %s: this is what would happen in mode Managed.\n", oneLine(r.ManagementMode))
+		fmt.Fprintf(out, "The management mode is %s: this report shows what would happen in mode Managed.\n", oneLine(r.ManagementMode))
 	}
 	for i, t := range r.Takeovers {
 		if i > 0 {
@@ -153,10 +156,10 @@ func (t takeover) print(out io.Writer) {
 	add("  stored versions lost", t.StoredVersionsLost)
 	columns(out, rows...)
 	if t.Content == "Same" {
-		fmt.Fprintln(out, "  Both are the same to every client.")
+		fmt.Fprintln(out, "  The installed and the wanted CRD are equivalent for every client.")
 	}
 	if len(t.ObjectsInUse) > 0 {
-		fmt.Fprintln(out, "  Objects that use what would vanish:")
+		fmt.Fprintln(out, "  Objects that use fields that would be removed:")
 		columns(out, objectRows(t.ObjectsInUse)...)
 	}
 }
@@ -169,7 +172,7 @@ func fieldTexts(list []fieldLine) []string {
 	return out
 }
 
-// String is the field with its versions, and a mark where it may be what keeps somebody out.
+// String returns the field with its versions, and a mark if the field may restrict access.
 func (f fieldLine) String() string {
 	text := crds.Field{Path: f.Path, Versions: f.Versions}.String()
 	if f.Security != "" {
@@ -178,7 +181,7 @@ func (f fieldLine) String() string {
 	return text
 }
 
-// String is the owner as people read it.
+// String returns the owner as text for people.
 func (o ownerLine) String() string {
 	if o.Kind == "none" {
 		return orNothing("")
@@ -186,7 +189,7 @@ func (o ownerLine) String() string {
 	return crds.Owner{Kind: crds.OwnerKind(o.Kind), Name: o.Name, Namespace: o.Namespace}.String()
 }
 
-// short is the owner in a table. Of an unknown one the name is a sentence.
+// short returns the owner as a cell of a table. It omits the name of an unknown owner, because that is a sentence.
 func (o ownerLine) short() string {
 	if o.Kind == string(crds.Unknown) {
 		return o.Kind
@@ -194,7 +197,7 @@ func (o ownerLine) short() string {
 	return o.String()
 }
 
-// String is the version and the channel.
+// String returns the version and the channel.
 func (r releaseLine) String() string {
 	if r.Version == "" && r.Channel == "" {
 		return "no version"
@@ -202,32 +205,33 @@ func (r releaseLine) String() string {
 	return strings.TrimSpace(r.Version + " " + r.Channel)
 }
 
-// String is the answer in words.
+// String returns the answer as text for people.
 func (a answer) String() string {
 	switch a.Result {
 	case accepted:
-		return "accepts it"
+		return "accepts the takeover"
 	case refused:
-		return "refuses it: " + a.Message
+		return "rejects the takeover: " + a.Message
 	default:
-		return "was not asked: " + a.Message
+		return "not asked: " + a.Message
 	}
 }
 
-// installed is the version that is there, and whether it is what it claims to be.
+// installed returns the version of the installed CRD. It adds "modified" if the CRD claims the wanted version, but has
+// other content.
 func (l crdLine) installed() string {
 	switch l.Content {
 	case "Absent":
 		return orNothing("")
 	case different:
 		if l.Installed == l.Wanted {
-			return l.Installed.String() + ", altered"
+			return l.Installed.String() + ", modified"
 		}
 	}
 	return l.Installed.String()
 }
 
-// orNothing is a text, or what kubectl prints where there is none.
+// orNothing returns a text, or <none> for an empty text, as kubectl prints it.
 func orNothing(text string) string {
 	if text == "" {
 		return "<none>"

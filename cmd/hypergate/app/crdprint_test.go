@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// findings are a guest in which about everything is wrong.
+// findings returns the findings of a guest in which almost everything is wrong.
 func findings() crdFindings {
 	fields := func(paths ...string) []crds.Field {
 		var out []crds.Field
@@ -36,41 +36,56 @@ func findings() crdFindings {
 		crds: []crds.CRD{
 			decided("backendtlspolicies.gateway.networking.k8s.io", standard, crds.Fact{}),
 			decided("destinationrules.networking.istio.io", crds.Wanted{Version: "1.20.3"}, crds.Fact{
-				Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "openshift-operators"}, Content: crds.Read, Definition: served,
+				Owner:   crds.Owner{Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "openshift-operators"},
+				Content: crds.Read, Definition: served,
 				Difference: crds.Difference{Gained: fields("spec.trafficPolicy.retryBudget")},
 			}),
 			decided("envoyfilters.networking.istio.io", crds.Wanted{Version: "1.20.3"}, crds.Fact{
 				Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "servicemesh.openshift-operators"}, Content: crds.Read, Definition: served,
 			}),
 			decided("gatewayclasses.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard", Membership: crds.Member}, Content: crds.Read, Definition: served,
+				Owner:    crds.Owner{Kind: crds.Ours},
+				Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard", Membership: crds.Member},
+				Content:  crds.Read, Definition: served,
 			}),
-			decided("gateways.gateway.networking.k8s.io", standard, crds.Fact{Owner: third, Metadata: marks, Content: crds.Read, Definition: served}),
+			decided("gateways.gateway.networking.k8s.io", standard, crds.Fact{
+				Owner: third, Metadata: marks, Content: crds.Read, Definition: served,
+			}),
 			decided("grpcroutes.gateway.networking.k8s.io", standard, crds.Fact{
 				Owner: third, Metadata: marks, Content: crds.Read, Definition: served, Use: crds.Unused,
-				Difference: crds.Difference{Lost: fields("spec.rules[].retry"), Changed: fields("spec.rules"), Other: []string{"spec.names.shortNames"}},
+				Difference: crds.Difference{
+					Lost: fields("spec.rules[].retry"), Changed: fields("spec.rules"), Other: []string{"spec.names.shortNames"},
+				},
 			}),
 			decided("httproutes.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner: third, Metadata: crds.Metadata{Version: "v1.4.0", Channel: "experimental"}, Content: crds.Read, Definition: served, Use: crds.Used,
+				Owner: third, Metadata: crds.Metadata{Version: "v1.4.0", Channel: "experimental"},
+				Content: crds.Read, Definition: served, Use: crds.Used,
 				Difference: crds.Difference{
-					Lost: fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry"), Gained: fields("spec.new"), Changed: fields("spec.rules"),
+					Lost:   fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry"),
+					Gained: fields("spec.new"), Changed: fields("spec.rules"),
 					Fixed: []string{"spec.scope"}, Unkept: []string{"v1alpha2"},
 				},
 			}),
 			decided("referencegrants.gateway.networking.k8s.io", standard, crds.Fact{
-				Owner:   crds.Owner{Kind: crds.Unknown, Name: "whether OLM's mesh.operators is installed: not allowed to list subscriptions.operators.coreos.com (RBAC)"},
+				Owner: crds.Owner{
+					Kind: crds.Unknown,
+					Name: "whether OLM's mesh.operators is installed: may not list subscriptions.operators.coreos.com",
+				},
 				Content: crds.Read, Definition: served,
 			}),
 		},
 		unserved: []string{"xmeshes.gateway.networking.x-k8s.io"},
 		inUse: []crds.InUse{
-			{CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "login", Fields: fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry")},
+			{
+				CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "login",
+				Fields: fields("spec.rules[].filters[].externalAuth", "spec.rules[].retry"),
+			},
 			{CRD: "xmeshes.gateway.networking.x-k8s.io", Name: "mesh"},
 		},
 	}
 }
 
-// clean is a guest in which all is well.
+// clean returns the findings of a guest in which no action is required.
 func clean() crdFindings {
 	out := findings()
 	out.crds, out.unserved, out.inUse = out.crds[3:5], nil, nil
@@ -106,7 +121,7 @@ func TestCRDReports(t *testing.T) {
 	}
 }
 
-// golden compares with a file in testdata, and writes it with UPDATE=1.
+// golden compares a text with a file in testdata. With UPDATE=1, it writes the file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -124,7 +139,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestExitCodes: what somebody must act on is 2, and nothing else is.
+// TestExitCodes checks that the exit code is 2 if an action is required, and only then.
 func TestExitCodes(t *testing.T) {
 	for verdict, want := range map[crds.Verdict]int{
 		crds.Install: 0, crds.Update: 0, crds.Adopt: 0, crds.Wait: 0, crds.Keep: 0, crds.Blocked: 2, crds.Undetermined: 2,
@@ -143,7 +158,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestTheGuestDoesNotMoveTheCursor of who looks at a table.
+// TestTheGuestDoesNotMoveTheCursor checks that a table contains no control characters from the guest.
 func TestTheGuestDoesNotMoveTheCursor(t *testing.T) {
 	evil := crdFindings{crds: []crds.CRD{{Name: "a", Fact: crds.Fact{
 		Owner: crds.Owner{Kind: crds.ThirdParty, Name: "me\x1b[2J\nb"}, Metadata: crds.Metadata{Version: "v1\t\u009b1"},
@@ -167,15 +182,22 @@ func TestWhatIsStillUnknown(t *testing.T) {
 		{Name: "read", Fact: crds.Fact{Owner: owner, Content: crds.Read}},
 		{Name: "searched", Fact: crds.Fact{Owner: owner, Content: crds.Read, Difference: lost, Use: crds.Unused}},
 		{Name: "unsearched", Fact: crds.Fact{Owner: owner, Content: crds.Read, Difference: lost}},
-		{Name: "looked for", Fact: crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.b is installed"}, Content: crds.Read}},
-		{Name: "looked for in vain", Fact: crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.b is installed: forbidden"}, Content: crds.Read}},
+		{
+			Name: "looked for",
+			Fact: crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.b is installed"}, Content: crds.Read},
+		},
+		{
+			Name: "looked for in vain",
+			Fact: crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether OLM's a.b is installed: forbidden"}, Content: crds.Read},
+		},
 	})
 	if diff := cmp.Diff([][]string{{"unread"}, {"unsearched", "looked for"}}, [][]string{unread, unsure}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-// TestWhatTheGuestSaysIsPrintable: whatever is in the names, versions and paths of a guest, a terminal shows it, and does nothing else.
+// TestWhatTheGuestSaysIsPrintable checks that names, versions and paths from the guest contain only printable
+// characters in all output formats, so that they cannot control a terminal.
 func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
 	t.Parallel()
 	const evil = "x\x1b]0;title\x07\r\n\u202egnp\u2066\u200b\u0085"
@@ -187,8 +209,12 @@ func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
 			Lost: fields, Gained: fields, Changed: fields, Other: []string{evil}, Unkept: []string{evil}, Fixed: []string{evil},
 		},
 	}
-	found := crdFindings{istio: "1.20.3", mode: crds.Mode(evil), unserved: []string{evil}, inUse: []crds.InUse{{CRD: evil, Namespace: evil, Name: evil, Fields: fields}}}
-	found.crds = []crds.CRD{{Name: "httproutes.gateway.networking.k8s.io", Fact: fact, Decision: crds.Decide(fact, crds.Wanted{}, crds.Policy{Mode: crds.Managed})}}
+	found := crdFindings{
+		istio: "1.20.3", mode: crds.Mode(evil), unserved: []string{evil},
+		inUse: []crds.InUse{{CRD: evil, Namespace: evil, Name: evil, Fields: fields}},
+	}
+	decision := crds.Decide(fact, crds.Wanted{}, crds.Policy{Mode: crds.Managed})
+	found.crds = []crds.CRD{{Name: "httproutes.gateway.networking.k8s.io", Fact: fact, Decision: decision}}
 	takeovers := found.takeovers()
 	takeovers.Takeovers[0].APIServer = answer{Result: refused, Message: evil}
 	for _, format := range []string{"table", "json", "yaml"} {
@@ -207,7 +233,7 @@ func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
 	}
 }
 
-// TestErrorsAreShortAndPrintable, whatever was given.
+// TestErrorsAreShortAndPrintable checks that errors are short and printable for any arguments.
 func TestErrorsAreShortAndPrintable(t *testing.T) {
 	t.Parallel()
 	var errOut strings.Builder

@@ -7,7 +7,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// crdFindings are what is known of a guest's CRDs: what the reports are made from.
+// crdFindings is what is known about a guest's CRDs. The reports are made from it.
 type crdFindings struct {
 	istio    string
 	mode     crds.Mode
@@ -16,40 +16,44 @@ type crdFindings struct {
 	inUse    []crds.InUse
 }
 
-// crdReport is what crds prints. Its JSON is an interface: fields may be added, and none is renamed or removed.
+// crdReport is the output of the command crds. Its JSON is an interface: fields can be added, but existing fields are
+// never renamed or removed.
 type crdReport struct {
 	// ManagementMode is Managed or Unmanaged.
 	ManagementMode string `json:"managementMode"`
-	// IstioVersion is that of the istiod which ignores what is listed below.
+	// IstioVersion is the version of the istiod that ignores ObjectsInUse and UnknownKinds.
 	IstioVersion string `json:"istioVersion"`
-	// CRDs are all that hypergate might install, sorted by name.
+	// CRDs lists all CRDs that hypergate can install, sorted by name.
 	CRDs []crdLine `json:"crds"`
-	// ObjectsInUse are objects that use what is served and istiod ignores, what may be relevant to security first; at most a hundred.
+	// ObjectsInUse lists objects that use served fields or kinds that istiod ignores, at most 100. Objects whose
+	// fields may be relevant to security come first.
 	ObjectsInUse []objectLine `json:"objectsInUse"`
-	// UnknownKinds are the CRDs of the Gateway API's groups that are served and that istiod does not know.
+	// UnknownKinds lists the served CRDs of the Gateway API's groups that istiod does not know.
 	UnknownKinds []string `json:"unknownKinds"`
 }
 
-// crdLine is one CRD.
+// crdLine is one CRD in a report.
 type crdLine struct {
 	Name  string    `json:"name"`
 	Owner ownerLine `json:"owner"`
-	// Installed and Wanted are the versions and channels; the installed ones are what the CRD claims to be.
+	// Installed and Wanted are the versions and channels. Installed is what the CRD claims to be.
 	Installed releaseLine `json:"installed"`
 	Wanted    releaseLine `json:"wanted"`
-	// Content is how the installed CRD compares with the wanted one: Absent, Same, Different, Unread or Unreadable.
+	// Content compares the installed CRD with the wanted one: Absent, Same, Different, Unread or Unreadable.
 	Content string `json:"content"`
-	// NotServed is why the API server does not serve it, and will not before somebody acts; empty where it does.
+	// NotServed is the reason why the API server does not serve the CRD until an action is taken. It is empty if the
+	// API server serves the CRD.
 	NotServed string `json:"notServed,omitempty"`
 	// Verdict and Reason are the decision: see docs/crds.md.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason"`
-	// Message is the same in words, and NextStep what a person can do about it, a command where there is one.
+	// Message is the decision as text. NextStep is what a person can do: a command if there is one.
 	Message  string `json:"message"`
 	NextStep string `json:"nextStep,omitempty"`
 }
 
-// ownerLine is the owner of a CRD: its kind is none, hypergate, OLM, OLM (gone), ingress-operator, third party or unknown.
+// ownerLine is the owner of a CRD. Its kind is none, hypergate, OLM, OLM (gone), ingress-operator, third party or
+// unknown.
 type ownerLine struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name,omitempty"`
@@ -61,7 +65,7 @@ type releaseLine struct {
 	Channel string `json:"channel,omitempty"`
 }
 
-// objectLine is an object, and which of its fields istiod ignores; without fields it ignores the whole object.
+// objectLine is an object with the fields that istiod ignores. Without fields, istiod ignores the whole object.
 type objectLine struct {
 	CRD       string      `json:"crd"`
 	Namespace string      `json:"namespace,omitempty"`
@@ -72,38 +76,39 @@ type objectLine struct {
 type fieldLine struct {
 	Path     string   `json:"path"`
 	Versions []string `json:"versions"`
-	// Security is Relevant where a field may be what keeps somebody out.
+	// Security is Relevant if the field may restrict access.
 	Security string `json:"security,omitempty"`
 }
 
-// takeoverReport is what crds --dry-run adopt prints; for its JSON the same holds.
+// takeoverReport is the output of crds --dry-run adopt. Its JSON is an interface, like that of crdReport.
 type takeoverReport struct {
 	ManagementMode string `json:"managementMode"`
 	IstioVersion   string `json:"istioVersion"`
-	// Takeovers are the CRDs that are there and not hypergate's, sorted by name.
+	// Takeovers lists the existing CRDs that do not belong to hypergate, sorted by name.
 	Takeovers []takeover `json:"takeovers"`
 }
 
-// takeover is what putting hypergate's CRD in the place of one would mean.
+// takeover is the effect of replacing a CRD with hypergate's.
 type takeover struct {
 	crdLine
-	// Lost are the fields that would vanish, Gained those that would come, Changed those that would have other rules.
+	// Lost lists the fields that would be removed, Gained the fields that would be added, and Changed the fields whose
+	// rules would change.
 	Lost    []fieldLine `json:"lost"`
 	Gained  []fieldLine `json:"gained"`
 	Changed []fieldLine `json:"changed"`
-	// Other is what else differs: names, the version in which objects are stored, subresources, versions that are not served. Unchangeable is what
-	// differs and what the API server lets nobody change.
+	// Other lists all other differences: names, the storage version, subresources, versions that are not served.
+	// Unchangeable lists differences that the API server does not allow any client to change.
 	Other        []string `json:"other"`
 	Unchangeable []string `json:"unchangeable"`
-	// StoredVersionsLost are versions in which objects may be stored and that hypergate's CRD does not have.
+	// StoredVersionsLost lists versions in which objects may be stored and that hypergate's CRD does not have.
 	StoredVersionsLost []string `json:"storedVersionsLost"`
-	// ObjectsInUse are the objects that use what would vanish.
+	// ObjectsInUse lists the objects that use fields that would be removed.
 	ObjectsInUse []objectLine `json:"objectsInUse"`
-	// APIServer is what the guest's API server says to it.
+	// APIServer is the response of the guest's API server to a dry run.
 	APIServer answer `json:"apiServer"`
 }
 
-// answer is that of a dry run: the result is Accepted, Refused, or NotAsked.
+// answer is the response of an API server to a dry run. Result is Accepted, Refused or NotAsked.
 type answer struct {
 	Result  string `json:"result"`
 	Message string `json:"message,omitempty"`
@@ -117,14 +122,18 @@ const (
 )
 
 func (f crdFindings) report() crdReport {
-	out := crdReport{ManagementMode: string(f.mode), IstioVersion: f.istio, CRDs: []crdLine{}, ObjectsInUse: objectLines(f.inUse), UnknownKinds: append([]string{}, f.unserved...)}
+	out := crdReport{
+		ManagementMode: string(f.mode), IstioVersion: f.istio, CRDs: []crdLine{},
+		ObjectsInUse: objectLines(f.inUse), UnknownKinds: append([]string{}, f.unserved...),
+	}
 	for _, crd := range f.crds {
 		out.CRDs = append(out.CRDs, lineOf(crd))
 	}
 	return out
 }
 
-// takeovers decides about each CRD that is there and not ours as if everybody who was not asked had consented.
+// takeovers decides on each existing CRD that does not belong to hypergate. It assumes consent for each CRD without a
+// setting of its own.
 func (f crdFindings) takeovers() takeoverReport {
 	out := takeoverReport{ManagementMode: string(f.mode), IstioVersion: f.istio, Takeovers: []takeover{}}
 	for _, crd := range f.crds {
@@ -134,26 +143,30 @@ func (f crdFindings) takeovers() takeoverReport {
 		crd.Decision = crds.Decide(crd.Fact, crd.Wanted, crds.Policy{Mode: crds.Managed, Consent: crds.Given})
 		line := lineOf(crd)
 		if crd.Verdict == crds.Adopt {
-			line.Message, line.NextStep = "nothing stands in its way", "kubectl annotate --overwrite crd "+crd.Name+" "+crds.ManageAnnotation+"=true"
+			line.Message = "nothing prevents it"
+			line.NextStep = "kubectl annotate --overwrite crd " + crd.Name + " " + crds.ManageAnnotation + "=true"
 			if crd.Reason == crds.HasNoOwner || crd.Metadata.Consent == crds.Given {
-				line.Message, line.NextStep = "hypergate run does it by itself: "+crd.Explain(), ""
+				line.Message, line.NextStep = "hypergate run does it automatically: "+crd.Explain(), ""
 			}
 		}
+		inUse := slices.DeleteFunc(slices.Clone(f.inUse), func(use crds.InUse) bool { return use.CRD != crd.Name })
 		out.Takeovers = append(out.Takeovers, takeover{
-			crdLine: line, Lost: fieldLines(crd.Difference.Lost), Gained: fieldLines(crd.Difference.Gained), Changed: fieldLines(crd.Difference.Changed),
-			Other: append([]string{}, crd.Difference.Other...), Unchangeable: append([]string{}, crd.Difference.Fixed...),
+			crdLine: line,
+			Lost:    fieldLines(crd.Difference.Lost), Gained: fieldLines(crd.Difference.Gained),
+			Changed: fieldLines(crd.Difference.Changed), Other: append([]string{}, crd.Difference.Other...),
+			Unchangeable:       append([]string{}, crd.Difference.Fixed...),
 			StoredVersionsLost: append([]string{}, crd.Difference.Unkept...),
-			ObjectsInUse:       objectLines(slices.DeleteFunc(slices.Clone(f.inUse), func(use crds.InUse) bool { return use.CRD != crd.Name })),
+			ObjectsInUse:       objectLines(inUse),
 			APIServer:          unasked(crd.Verdict),
 		})
 	}
 	return out
 }
 
-// unasked is the answer of an API server that was not asked.
+// unasked returns the answer for a CRD for which no dry run was sent.
 func unasked(verdict crds.Verdict) answer {
 	if verdict == crds.Adopt {
-		return answer{Result: notAsked, Message: "there was no time"}
+		return answer{Result: notAsked, Message: "no time was left for a dry run"}
 	}
 	return answer{Result: notAsked, Message: "hypergate would not try"}
 }
@@ -161,21 +174,21 @@ func unasked(verdict crds.Verdict) answer {
 func lineOf(crd crds.CRD) crdLine {
 	reason := crd.Explain()
 	if crd.Verdict == crds.Keep && contentOf(crd) == different {
-		reason += ", and another one than ours: " + crd.Difference.String()
+		reason += ", and its content differs from hypergate's: " + crd.Difference.String()
 	}
 	notServed := ""
 	if crd.Definition.State == crds.Rejected {
-		notServed = cmp.Or(crd.Definition.Why, "its names are not accepted")
+		notServed = cmp.Or(crd.Definition.Why, "the API server does not accept its names")
 	}
 	return crdLine{
 		NotServed: notServed,
 		Name:      crd.Name, Owner: ownerLine{cmp.Or(string(crd.Owner.Kind), "none"), crd.Owner.Name, crd.Owner.Namespace},
-		Installed: releaseLine{crd.Metadata.Version, crd.Metadata.Channel}, Wanted: releaseLine{crd.Wanted.Version, crd.Wanted.Channel}, Content: contentOf(crd),
-		Verdict: string(crd.Verdict), Reason: string(crd.Reason), Message: reason, NextStep: crd.NextStep(),
+		Installed: releaseLine{crd.Metadata.Version, crd.Metadata.Channel}, Wanted: releaseLine{crd.Wanted.Version, crd.Wanted.Channel},
+		Content: contentOf(crd), Verdict: string(crd.Verdict), Reason: string(crd.Reason), Message: reason, NextStep: crd.NextStep(),
 	}
 }
 
-// different is the content of a CRD that is there, and another one.
+// different is the Content of an installed CRD that differs from the wanted one.
 const different = "Different"
 
 func contentOf(crd crds.CRD) string {
@@ -217,7 +230,7 @@ func fieldLines(list []crds.Field) []fieldLine {
 	return out
 }
 
-// code is the exit code that a report asks for.
+// code returns the exit code of a report.
 func (r crdReport) code() int {
 	if slices.ContainsFunc(r.CRDs, crdLine.stuck) {
 		return exitAct
@@ -226,13 +239,14 @@ func (r crdReport) code() int {
 }
 
 func (r takeoverReport) code() int {
-	if slices.ContainsFunc(r.Takeovers, func(t takeover) bool { return t.Verdict != string(crds.Adopt) || t.APIServer.Result == refused }) {
+	fails := func(t takeover) bool { return t.Verdict != string(crds.Adopt) || t.APIServer.Result == refused }
+	if slices.ContainsFunc(r.Takeovers, fails) {
 		return exitAct
 	}
 	return exitOK
 }
 
-// stuck says that somebody must act.
+// stuck reports whether the CRD requires an action.
 func (l crdLine) stuck() bool {
 	return l.Verdict == string(crds.Blocked) || l.Verdict == string(crds.Undetermined) || l.NotServed != ""
 }

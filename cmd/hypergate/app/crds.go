@@ -21,7 +21,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
-// crdsOptions are the flags of crds.
+// crdsOptions holds the flags of the command crds.
 type crdsOptions struct {
 	planOptions
 	guest          guestAccess
@@ -29,58 +29,77 @@ type crdsOptions struct {
 	timeout        time.Duration
 }
 
+const crdsLong = `Show the CRDs of the Gateway API and of Istio in the guest, with their owners and the next steps.
+
+The command makes the same decision on each CRD as "hypergate run". It needs only the guest's kubeconfig, or the Secret
+on the management cluster that contains it. Set --revision, --istio-resources, --crd-management and --adopt-crds to the
+same values as for "hypergate run": they decide which CRDs belong to hypergate, and which ones it can take over.
+
+The command changes nothing. Without --dry-run, it only reads. The verdicts Update and Install are what "hypergate run"
+does next. They do not mean that an admission policy allows it. The condition CRDsReady of the GatewayClasses and
+hypergate's log report whether the API server accepts the change.
+
+With --dry-run=adopt, the command prints for each CRD that does not belong to hypergate:
+
+  * what a takeover would change, field by field. Fields that are relevant to security come first.
+  * whether hypergate would take the CRD over with consent
+  * which objects use fields that would be removed
+  * the response of the guest's API server to a dry run
+
+Exit codes:
+  0  No action is required.
+  1  An error occurred, for example an invalid flag, a missing kubeconfig, no response, or a missing permission.
+  2  An action is required: a verdict is Blocked or Undetermined, or the API server does not serve a CRD.
+     With --dry-run=adopt: a CRD cannot be taken over.`
+
+const crdsExample = `  # Show the owners of the CRDs and the next steps
+  hypergate crds --guest-kubeconfig guest.kubeconfig
+
+  # Show the same in hypergate's pod
+  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --guest-kubeconfig /etc/kubernetes
+
+  # With Cluster API, read the guest's kubeconfig from its Secret, as the controller does: in hypergate's pod
+  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds \
+    --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
+
+  # With Cluster API, read the guest's kubeconfig from its Secret, with a kubeconfig of the management cluster
+  hypergate crds --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
+
+  # List the CRDs that require an action, for use in a script
+  hypergate crds --guest-kubeconfig guest.kubeconfig -o json \
+    | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "Undetermined" or .notServed) | .name'
+
+  # Show what would change if hypergate took over the CRDs of other owners
+  hypergate crds --guest-kubeconfig guest.kubeconfig --dry-run adopt`
+
 func newCRDs() *cobra.Command {
 	o := &crdsOptions{}
 	cmd := &cobra.Command{
-		Use:   "crds",
-		Short: "Print who owns the guest's CRDs, whether they are right, and what to do; changes nothing",
-		Long: `crds looks at the CRDs of the Gateway API and of Istio in the guest, decides about each as hypergate run would, and prints that. It needs
-the guest's kubeconfig alone, or the Secret of the management cluster that holds it. Give it the flags that hypergate run has (--revision, --istio-resources, --crd-management, --adopt-crds): they decide
-what is hypergate's own, and what it may take over.
-
-It reads, and asks the API server nothing else: Update and Install say what hypergate run does next, not that an admission policy lets it. Whether it
-is let, the condition CRDsReady of the GatewayClasses says, and hypergate's log.
-
-With --dry-run adopt it prints, for each CRD that is not hypergate's, what a takeover would change, field by field, what is relevant to security
-first, whether hypergate would do it with consent, which objects use what would vanish, and what the guest's API server says to it.
-
-Exit codes:
-  0  there is nothing to do for anybody
-  1  an error: a flag, no kubeconfig, no answer, a missing permission
-  2  somebody must act: a verdict is Blocked or Undetermined, or the API server does not serve a CRD (with --dry-run adopt: something could not be taken over)`,
-		Example: `  # Who owns the CRDs, and what is to be done?
-  hypergate crds --guest-kubeconfig guest.kubeconfig
-
-  # In hypergate's pod
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --guest-kubeconfig /etc/kubernetes
-
-  # With Cluster API, in hypergate's pod or with a kubeconfig of the management cluster: the same way to the guest as the controller
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
-  hypergate crds --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
-
-  # In a script: the CRDs that somebody must look at
-  hypergate crds --guest-kubeconfig guest.kubeconfig -o json | jq -r '.crds[] | select(.verdict == "Blocked" or .verdict == "Undetermined" or .notServed) | .name'
-
-  # What would happen if hypergate took over the CRDs of others?
-  hypergate crds --guest-kubeconfig guest.kubeconfig --dry-run adopt`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+		Use:     "crds",
+		Short:   "Show the owners of the guest's CRDs, and what to do about each CRD",
+		Long:    crdsLong,
+		Example: crdsExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
 	o.addGuestFlags(flags)
 	o.guest.addFlags(flags)
-	flags.StringVarP(&o.output, "output", "o", "table", "table, json or yaml; json and yaml keep their shape: fields may be added, and none is renamed or removed")
-	flags.StringVar(&o.dryRun, "dry-run", "", "adopt: print what a takeover of the CRDs of others would change, and write nothing")
-	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the guest, and before that for the Secret with its kubeconfig")
+	flags.StringVarP(&o.output, "output", "o", "table", "Output format. One of: (table, json, yaml). "+
+		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	flags.StringVar(&o.dryRun, "dry-run", "", `Must be "adopt". Print what a takeover of the CRDs of other owners would change, `+
+		"without changing anything.")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "The length of time to wait for the guest, "+
+		"and before that for the Secret with its kubeconfig.")
 	return cmd
 }
 
 func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if !slices.Contains([]string{"table", "json", "yaml"}, o.output) {
-		return fmt.Errorf("--output: %q is none of table, json, yaml", o.output)
+		return fmt.Errorf("--output: unsupported value %q: supported values are table, json, yaml", o.output)
 	}
 	if o.dryRun != "" && o.dryRun != "adopt" {
-		return fmt.Errorf("--dry-run: %q is not known: give adopt, or leave the flag out (nothing is ever written)", o.dryRun)
+		return fmt.Errorf("--dry-run: unsupported value %q: use adopt, or omit the flag (the command never changes anything)", o.dryRun)
 	}
 	cfg, err := o.guestOnly()
 	if err != nil {
@@ -98,7 +117,10 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	found := crdFindings{istio: source.Version(), mode: seen.ModeOr(cfg), crds: desired.DecideCRDs(cfg, source, seen), unserved: seen.Unserved, inUse: seen.InUse}
+	found := crdFindings{
+		istio: source.Version(), mode: seen.ModeOr(cfg), crds: desired.DecideCRDs(cfg, source, seen),
+		unserved: seen.Unserved, inUse: seen.InUse,
+	}
 	if o.dryRun == "" {
 		return printed(out, o.output, found.report())
 	}
@@ -110,7 +132,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	return printed(out, o.output, report)
 }
 
-// guestOnly is the Config without what only the management side needs.
+// guestOnly returns the Config for the guest. It has placeholders for settings that only the management side needs.
 func (o *crdsOptions) guestOnly() (desired.Config, error) {
 	plan := o.planOptions
 	plan.pilotImage, plan.proxyImage = "unused.invalid/pilot", "unused.invalid/proxyv2"
@@ -127,14 +149,16 @@ func (o *crdsOptions) guestOnly() (desired.Config, error) {
 	return cfg, desired.Validate(cfg)
 }
 
-// quietTime is for how long nothing of the guest must have become known before all is taken to be: searches for objects end one by one.
+// quietTime is the time without a change of the observation after which the observation counts as complete. Searches
+// for objects end one after another.
 const quietTime = 500 * time.Millisecond
 
-// observeGuest watches the guest until all that is asked for is known. It is what is seen then, and which objects would lose something by a takeover.
+// observeGuest watches the guest until the state of its CRDs is known. It returns the observation, and the objects that
+// would lose fields in a takeover.
 func observeGuest(
 	ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration,
 ) (seen desired.GuestObservation, losing []crds.InUse, err error) {
-	// Watches try again by themselves, and what keeps them from it is in the error.
+	// Nothing is logged: watches retry automatically, and the returned error has the cause of their failure.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
 	config = rest.CopyConfig(config)
@@ -170,30 +194,33 @@ func observeGuest(
 	}
 }
 
-// unknownCRDs are the names of CRDs that were not read yet, and of those about which something is still looked for. What cannot be found out, and
-// why, is known.
+// unknownCRDs returns the names of the CRDs that are not read yet, and of those for which a search still runs. A CRD
+// whose search failed is in neither list, because the cause of the failure is known.
 func unknownCRDs(decided []crds.CRD) (unread, unsure []string) {
 	for _, crd := range decided {
 		switch {
 		case crd.Owner.Kind == crds.Unowned:
 		case crd.Content == crds.Unread:
 			unread = append(unread, crd.Name)
-		case crd.Use == crds.Unsearched && len(crd.Difference.Lost) > 0, crd.Owner.Kind == crds.Unknown && !strings.Contains(crd.Owner.Name, ": "):
+		case crd.Use == crds.Unsearched && len(crd.Difference.Lost) > 0,
+			crd.Owner.Kind == crds.Unknown && !strings.Contains(crd.Owner.Name, ": "):
 			unsure = append(unsure, crd.Name)
 		}
 	}
 	return unread, unsure
 }
 
-// notKnown says what is missing when the time is up; nil when that is nothing without which there is nothing to print.
+// notKnown returns an error that names what is missing at the end of the timeout. The result is nil if a report can be
+// printed anyway.
 func notKnown(ctx context.Context, timeout time.Duration, err error, unread []string) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("looking at the guest: %w", ctx.Err())
+		return fmt.Errorf("reading the guest: %w", ctx.Err())
 	case err != nil:
-		return fmt.Errorf("looking at the guest for %s: %w", timeout, err)
+		return fmt.Errorf("timed out reading the guest after %s: %w", timeout, err)
 	case len(unread) > 0:
-		return fmt.Errorf("looking at the guest for %s: not read yet: %s; is the API server slow? --timeout gives it more time", timeout, strings.Join(unread, ", "))
+		return fmt.Errorf("timed out reading the guest after %s: not read yet: %s; if the API server is slow, increase --timeout",
+			timeout, strings.Join(unread, ", "))
 	default:
 		return nil
 	}

@@ -16,23 +16,27 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
-// crdsUserAgent is who asks, in both clusters' audit logs.
+// crdsUserAgent identifies the command crds in the audit logs of both clusters.
 const crdsUserAgent = "hypergate-crds"
 
-// errTwoKubeconfigs is for who names two ways to the guest.
-var errTwoKubeconfigs = errors.New("--guest-kubeconfig and --guest-kubeconfig-secret are both given: leave one out")
+// errTwoKubeconfigs is the error for two sources of the guest's kubeconfig.
+var errTwoKubeconfigs = errors.New("--guest-kubeconfig and --guest-kubeconfig-secret are mutually exclusive: remove one of the two flags")
 
-// guestAccess are the ways of a command that looks once to the guest: those that hypergate run has.
+// guestAccess holds the flags of a command that reads the guest once. They are the same as for hypergate run.
 type guestAccess struct{ kubeconfig, secret, namespace, mgmtKubeconfig string }
 
 func (a *guestAccess) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&a.kubeconfig, "guest-kubeconfig", "", "kubeconfig of the guest: a file, or a folder that a Secret is mounted to (standalone: the pod's own service account, if not given)")
-	flags.StringVar(&a.secret, "guest-kubeconfig-secret", "", "in place of --guest-kubeconfig: the Secret in --namespace that holds it, under the key value (Cluster API's contract: <cluster>-kubeconfig) or kubeconfig")
-	flags.StringVarP(&a.namespace, "namespace", "n", "", "namespace of --guest-kubeconfig-secret on the management cluster")
-	flags.StringVar(&a.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster, to read --guest-kubeconfig-secret with (default: the pod's own service account; KUBECONFIG is not read)")
+	flags.StringVar(&a.kubeconfig, "guest-kubeconfig", "", "Path to the guest's kubeconfig: a file, "+
+		"or a directory to which a Secret is mounted. "+
+		"With --topology=standalone, defaults to the pod's own service account.")
+	flags.StringVar(&a.secret, "guest-kubeconfig-secret", "", "Name of the Secret in --namespace that contains the guest's kubeconfig, "+
+		"with the key value (Cluster API's contract, <cluster>-kubeconfig) or kubeconfig. Use it instead of --guest-kubeconfig.")
+	flags.StringVarP(&a.namespace, "namespace", "n", "", "Namespace of --guest-kubeconfig-secret on the management cluster.")
+	flags.StringVar(&a.mgmtKubeconfig, "management-kubeconfig", "", "Path to the kubeconfig of the management cluster, with which to read "+
+		"--guest-kubeconfig-secret. Defaults to the pod's own service account. The environment variable KUBECONFIG is ignored.")
 }
 
-// config is how to reach the guest.
+// config returns a client configuration for the guest.
 func (a *guestAccess) config(ctx context.Context, topology desired.Topology, timeout time.Duration) (*rest.Config, error) {
 	switch {
 	case a.kubeconfig != "" && a.secret != "":
@@ -40,24 +44,26 @@ func (a *guestAccess) config(ctx context.Context, topology desired.Topology, tim
 	case a.secret != "":
 		return a.fromSecret(ctx, timeout)
 	case a.namespace != "" || a.mgmtKubeconfig != "":
-		return nil, errors.New("--namespace and --management-kubeconfig say where --guest-kubeconfig-secret is: give that as well, or leave them out")
+		return nil, errors.New("--namespace and --management-kubeconfig require --guest-kubeconfig-secret: set it, or omit them")
 	case a.kubeconfig != "":
 		return loadGuestKubeconfig(a.kubeconfig)
 	case topology != desired.TopologyStandalone:
-		return nil, errors.New("--guest-kubeconfig must be given: a kubeconfig of the guest; in hypergate's pod it is what hypergate run has; " +
-			"or --guest-kubeconfig-secret, the Secret that holds it, such as Cluster API's <cluster>-kubeconfig")
+		return nil, errors.New("--guest-kubeconfig or --guest-kubeconfig-secret is required: the path to the guest's kubeconfig " +
+			"(in hypergate's pod, the same as for hypergate run), or the Secret that contains it, " +
+			"for example Cluster API's <cluster>-kubeconfig")
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("finding the cluster: %w; outside a pod, give --guest-kubeconfig", err)
+		return nil, fmt.Errorf("finding the cluster: %w; outside a pod, set --guest-kubeconfig", err)
 	}
 	return config, nil
 }
 
-// fromSecret reads the guest's kubeconfig from the management cluster. It must stand for itself, as the controller asks of it.
+// fromSecret reads the guest's kubeconfig from the management cluster. As for the controller, the kubeconfig must be
+// self-contained.
 func (a *guestAccess) fromSecret(ctx context.Context, timeout time.Duration) (*rest.Config, error) {
 	if a.namespace == "" {
-		return nil, errors.New("--namespace must be given with --guest-kubeconfig-secret: the namespace that the Secret is in")
+		return nil, errors.New("--namespace is required with --guest-kubeconfig-secret: the namespace of the Secret")
 	}
 	config, err := mgmtConfig(a.mgmtKubeconfig)
 	if err != nil {
@@ -66,7 +72,7 @@ func (a *guestAccess) fromSecret(ctx context.Context, timeout time.Duration) (*r
 	config.UserAgent = crdsUserAgent
 	client, err := coreclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+		return nil, fmt.Errorf("creating a client for the management cluster: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

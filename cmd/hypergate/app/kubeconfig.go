@@ -13,8 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
-// loadGuestKubeconfig is loadKubeconfig of a file or a folder. The config holds what the files that it names hold, so that two readings of the
-// same can be compared and a change is noticed.
+// loadGuestKubeconfig reads the guest's kubeconfig from a file or a directory. The returned config contains the content
+// of the files that the kubeconfig names, so that two configs can be compared to detect a change.
 func loadGuestKubeconfig(path string) (*rest.Config, error) {
 	const flag = "--guest-kubeconfig"
 	path, err := kubeconfigIn(flag, path)
@@ -33,11 +33,12 @@ func loadGuestKubeconfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// kubeconfigIn is the kubeconfig in a folder that a Secret is mounted to; a file is itself.
+// kubeconfigIn returns the path of the kubeconfig in a directory to which a Secret is mounted. It returns any other
+// path unchanged.
 func kubeconfigIn(flag, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return path, nil //nolint:nilerr // whoever reads it says what is wrong
+		return path, nil //nolint:nilerr // reading the file returns the error
 	}
 	for _, key := range []string{"kubeconfig", "value"} {
 		file := filepath.Join(path, key)
@@ -45,24 +46,27 @@ func kubeconfigIn(flag, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%s: the folder %s has neither a file kubeconfig (as HyperShift calls it) nor value (as Cluster API does): "+
-		"check the Secret's keys, and the volume that mounts it", flag, path)
+	return "", fmt.Errorf("%s: directory %s contains neither the file kubeconfig (HyperShift) nor the file value (Cluster API): "+
+		"check the keys of the Secret, and the volume that mounts it", flag, path)
 }
 
-// loadKubeconfig reads a kubeconfig file and says in plain words what is wrong with it. Files that it names are beside it, as kubectl has it.
+// loadKubeconfig reads a kubeconfig file. Its errors name the cause and what to check. As for kubectl, relative paths
+// in the file are relative to its directory.
 func loadKubeconfig(flag, path string) (*rest.Config, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%s: there is no file %s: check the Secret's name and key, and the volume that mounts it", flag, path)
+		return nil, fmt.Errorf("%s: file %s does not exist: check the name and the key of the Secret, "+
+			"and the volume that mounts it", flag, path)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	case len(bytes.TrimSpace(data)) == 0:
-		return nil, fmt.Errorf("%s: %s is empty: check the key of the Secret that it is mounted from (HyperShift writes kubeconfig, Cluster API value)", flag, path)
+		return nil, fmt.Errorf("%s: %s is empty: check the key of the mounted Secret (HyperShift uses kubeconfig, "+
+			"Cluster API uses value)", flag, path)
 	}
 	raw, err := clientcmd.LoadFromFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s is no kubeconfig: %w", flag, path, err)
+		return nil, fmt.Errorf("%s: %s is not a kubeconfig: %w", flag, path, err)
 	}
 	if err := guestconn.CheckContext(raw); err != nil {
 		return nil, fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)

@@ -10,20 +10,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const guestKubeconfig = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.crt}}],
+const guestKubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
+	clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority: ca.crt}}],
 	contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
 
-// TestTheGuestKubeconfigInASecret: HyperShift and Cluster API call the key differently.
+// TestTheGuestKubeconfigInASecret checks both keys of the Secret: HyperShift and Cluster API use different ones.
 func TestTheGuestKubeconfigInASecret(t *testing.T) {
 	named := func(server string) string { return strings.Replace(guestKubeconfig, "https://127.0.0.1:1", server, 1) }
 	for name, tc := range map[string]struct {
 		files map[string]string
 		want  string
 	}{
-		"HyperShift's":                {map[string]string{"kubeconfig": named("https://hypershift:1")}, "https://hypershift:1"},
-		"Cluster API's":               {map[string]string{"value": named("https://capi:1")}, "https://capi:1"},
-		"both":                        {map[string]string{"kubeconfig": named("https://hypershift:1"), "value": named("https://capi:1")}, "https://hypershift:1"},
-		"the one is empty, not asked": {map[string]string{"kubeconfig": named("https://hypershift:1"), "value": ""}, "https://hypershift:1"},
+		"HyperShift's":  {map[string]string{"kubeconfig": named("https://hypershift:1")}, "https://hypershift:1"},
+		"Cluster API's": {map[string]string{"value": named("https://capi:1")}, "https://capi:1"},
+		"both": {
+			map[string]string{"kubeconfig": named("https://hypershift:1"), "value": named("https://capi:1")},
+			"https://hypershift:1",
+		},
+		"the one is empty, not asked": {
+			map[string]string{"kubeconfig": named("https://hypershift:1"), "value": ""},
+			"https://hypershift:1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.files["ca.crt"] = "a CA"
@@ -38,10 +45,14 @@ func TestTheGuestKubeconfigInASecret(t *testing.T) {
 	}
 }
 
-// TestTheGuestKubeconfigHoldsWhatItsFilesHold, so that a change of one of them makes it another.
+// TestTheGuestKubeconfigHoldsWhatItsFilesHold checks that the config contains the content of the files that the
+// kubeconfig names. A change of one of these files then changes the config.
 func TestTheGuestKubeconfigHoldsWhatItsFilesHold(t *testing.T) {
-	text := strings.Replace(guestKubeconfig, "user: {token: t}", "user: {tokenFile: token, client-certificate: tls.crt, client-key: tls.key}", 1)
-	dir := mounted(t, map[string]string{"value": text, "ca.crt": "a CA", "token": "a token", "tls.crt": "a certificate", "tls.key": "a key"})
+	text := strings.Replace(guestKubeconfig, "user: {token: t}", "user: {tokenFile: token, client-certificate: tls.crt, client-key: "+
+		"tls.key}", 1)
+	dir := mounted(t, map[string]string{
+		"value": text, "ca.crt": "a CA", "token": "a token", "tls.crt": "a certificate", "tls.key": "a key",
+	})
 	load := func() *rest.Config {
 		config, err := loadGuestKubeconfig(dir)
 		if err != nil {
@@ -57,13 +68,16 @@ func TestTheGuestKubeconfigHoldsWhatItsFilesHold(t *testing.T) {
 	if first.BearerToken != "a token" || first.BearerTokenFile != "" {
 		t.Errorf("token %q in %q", first.BearerToken, first.BearerTokenFile)
 	}
-	swap(t, dir, map[string]string{"value": text, "ca.crt": "a CA", "token": "another token", "tls.crt": "a certificate", "tls.key": "a key"})
+	swap(t, dir, map[string]string{
+		"value": text, "ca.crt": "a CA", "token": "another token", "tls.crt": "a certificate", "tls.key": "a key",
+	})
 	if second := load(); second.BearerToken != "another token" {
 		t.Errorf("the token is still %q", second.BearerToken)
 	}
 }
 
-// mounted is a folder as the kubelet makes one of a Secret: its files are links into a link that is replaced in one piece.
+// mounted returns a directory like the kubelet's mount of a Secret: its files are symlinks through the symlink ..data,
+// which is replaced atomically.
 func mounted(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/values"
 )
 
-// planOptions are the flags that decide what is computed: run and render have them in common.
+// planOptions holds the flags that decide the plan. The commands run and render have them in common.
 type planOptions struct {
 	topology, namespace, guestNamespace string
 	controllerName, revision            string
@@ -31,30 +31,43 @@ type planOptions struct {
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	o.addGuestFlags(flags)
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of the hosted control plane on the management cluster (standalone: the guest namespace)")
-	flags.StringVar(&o.pilotImage, "pilot-image", "", "istiod's image, from the control plane's release payload")
-	flags.StringVar(&o.proxyImage, "proxy-image", "", "the gateways' image, from the guest's release payload")
+	flags.StringVar(&o.namespace, "namespace", "", "Namespace of the hosted control plane on the management cluster. "+
+		"With --topology=standalone, defaults to --guest-namespace.")
+	flags.StringVar(&o.pilotImage, "pilot-image", "", "Image of istiod, from the release payload of the control plane.")
+	flags.StringVar(&o.proxyImage, "proxy-image", "", "Image of the gateways, from the release payload of the guest.")
 	o.publish.addFlags(flags)
-	flags.StringVar(&o.webhookHost, "webhook-host", "", "host at which the guest's kube-apiserver calls istiod's webhooks, on port 443 (default: the short name of its Service, "+
-		"which the kube-apiserver pod resolves in its own namespace and which tells the guest nothing). On a management cluster with a proxy, "+
-		"give gw-webhook-<revision>.<namespace>.svc (the guest then sees the namespace), or add the short name to NO_PROXY")
-	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "add the pod-mutating webhook that injects sidecars")
+	flags.StringVar(&o.webhookHost, "webhook-host", "", "Host at which the guest's kube-apiserver calls istiod's webhooks, on port 443. "+
+		"Defaults to the short name of istiod's webhook Service: the kube-apiserver pod resolves it in its own namespace, "+
+		"and it reveals nothing to the guest. On a management cluster with a proxy, "+
+		"use gw-webhook-<revision>.<namespace>.svc (which reveals the namespace to the guest), or add the short name to NO_PROXY.")
+	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "If true, add the mutating webhook that injects sidecars into pods.")
 	o.networkPolicies.addFlags(flags)
-	flags.StringVar(&o.releaseVersion, "release-version", "", "version of the OpenShift release that hypergate and istiod's image came with, for those that wait until istiod is of a release (default: what the HostedControlPlane says, "+
-		"which during an upgrade may be ahead of the images)")
-	flags.StringVar(&o.valuesFile, "values", "", "file with values for Istio's charts, of those that may be given: resources, global.logging.level, global.logAsJson, meshConfig's access log, and gatewayClasses "+
-		"with the replicas and the disruption budget of each class's gateways. It is checked before anything is done, and read once")
+	flags.StringVar(&o.releaseVersion, "release-version", "", "OpenShift release that contains hypergate and istiod's image. "+
+		"Other components wait until istiod has the version of a release. "+
+		"Defaults to the version in the HostedControlPlane, which can be ahead of the images during an upgrade.")
+	flags.StringVar(&o.valuesFile, "values", "", "Path to a file with values for Istio's charts. Supported values: resources, "+
+		"global.logging.level, global.logAsJson, the access log and the proxies' concurrency in meshConfig, "+
+		"and gatewayClasses with the replicas and the disruption budget of each class's gateways. "+
+		"hypergate reads the file once, and validates it before it does anything else.")
 	o.crds.addProtectionFlags(flags)
 }
 
-// addGuestFlags adds the flags by which a guest's CRDs are judged.
+// addGuestFlags adds the flags on which the decisions about a guest's CRDs depend.
 func (o *planOptions) addGuestFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.topology, "topology", string(desired.TopologyHosted), "hosted: istiod on the management cluster, gateways in the guest; standalone: one cluster is both")
-	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "istiod's system namespace in the guest")
-	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "spec.controllerName of the GatewayClasses to serve")
-	flags.StringVar(&o.revision, "revision", "openshift-gateway", "istiod's revision: in its object names and in the label istio.io/rev")
-	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, as resource or resource.group; an empty value means none (the webhook is proven with a DestinationRule, and stays at Ignore without)")
-	flags.StringVar(&o.chartsDir, "charts-dir", "", "take Istio's charts from this directory (Istio's manifests/charts or sail-operator's resources/<version>/charts) and not the embedded ones")
+	flags.StringVar(&o.topology, "topology", string(desired.TopologyHosted), "Topology of the installation. One of: (hosted, standalone). "+
+		"hosted: istiod runs on the management cluster, the gateways run in the guest. standalone: one cluster is both.")
+	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
+	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "Value of spec.controllerName of the "+
+		"GatewayClasses to serve.")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the names of istiod's objects, "+
+		"and the value of the label istio.io/rev.")
+	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that istiod serves, "+
+		"as <resource> or <resource>.<group>. "+
+		"An empty value means none. The webhook probe uses a DestinationRule: without destinationrules, "+
+		"the failure policy of istiod's webhook stays Ignore.")
+	flags.StringVar(&o.chartsDir, "charts-dir", "", "Path to a directory with Istio's charts: Istio's manifests/charts, "+
+		"or sail-operator's resources/<version>/charts. "+
+		"Defaults to the embedded charts.")
 	o.crds.addFlags(flags)
 }
 
@@ -67,7 +80,7 @@ func defaultIstioResources() []string {
 	return out
 }
 
-// config turns flags into a checked Config. The error joins all that is wrong.
+// config returns a valid Config from the flags. The returned error joins all invalid flags.
 func (o *planOptions) config() (desired.Config, error) {
 	cfg := desired.Config{
 		Topology:         desired.Topology(o.topology),
@@ -107,11 +120,11 @@ func (o *planOptions) missing() error {
 		{"--proxy-image", o.proxyImage, "registry.example.com/proxyv2:" + charts.EmbeddedVersion},
 	} {
 		if f.value == "" {
-			errs = append(errs, fmt.Errorf("%s must be given, such as %s", f.flag, f.example))
+			errs = append(errs, fmt.Errorf("%s is required, for example %s", f.flag, f.example))
 		}
 	}
 	if o.namespace == "" && o.topology != string(desired.TopologyStandalone) {
-		errs = append(errs, errors.New("--namespace must be given: the namespace of the hosted control plane, such as clusters-guest1"))
+		errs = append(errs, errors.New("--namespace is required: the namespace of the hosted control plane, for example clusters-guest1"))
 	}
 	return errors.Join(errs...)
 }
@@ -120,11 +133,13 @@ func parseIstioResources(names []string) ([]desired.IstioResource, error) {
 	var out []desired.IstioResource
 	for _, name := range names {
 		name = strings.TrimSpace(name)
-		i := slices.IndexFunc(desired.KnownIstioResources(), func(r desired.IstioResource) bool { return name == r.Resource || name == r.CRD() })
+		i := slices.IndexFunc(desired.KnownIstioResources(), func(r desired.IstioResource) bool {
+			return name == r.Resource || name == r.CRD()
+		})
 		switch {
 		case name == "":
 		case i < 0:
-			return nil, fmt.Errorf("--istio-resources: %q is no resource of Istio's API; known are %s", name, knownResources())
+			return nil, fmt.Errorf("--istio-resources: unsupported resource %q: supported resources are %s", name, knownResources())
 		default:
 			out = append(out, desired.KnownIstioResources()[i])
 		}
@@ -141,7 +156,7 @@ func knownResources() string {
 	return strings.Join(out, ", ")
 }
 
-// readValues are the user's values; none without a file.
+// readValues returns the user's values from a file. Without a file, there are none.
 func readValues(file string) (values.Values, error) {
 	if file == "" {
 		return values.Values{}, nil
@@ -157,7 +172,7 @@ func readValues(file string) (values.Values, error) {
 	return out, nil
 }
 
-// chartSource is the embedded charts, or those of a directory.
+// chartSource returns the charts of a directory. Without a directory, it returns the embedded charts.
 func chartSource(dir string) (*charts.Source, error) {
 	if dir == "" {
 		return charts.Embedded()
@@ -167,7 +182,7 @@ func chartSource(dir string) (*charts.Source, error) {
 		return nil, fmt.Errorf("--charts-dir: %w", err)
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("--charts-dir: %s is no directory", dir)
+		return nil, fmt.Errorf("--charts-dir: %s is not a directory", dir)
 	}
 	source, err := charts.FromFS(os.DirFS(dir), dir)
 	if err != nil {

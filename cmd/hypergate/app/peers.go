@@ -9,7 +9,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// peerOptions are the flags about network policies.
+// peerOptions holds the flags for network policies.
 type peerOptions struct {
 	on                          bool
 	guestAPI, xds, metrics, dns []string
@@ -17,18 +17,33 @@ type peerOptions struct {
 
 func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
 	usual := desired.HyperShiftPeers()
-	flags.BoolVar(&o.on, "network-policies", true, "hosted: fence istiod's pod in. With false, the kind is not touched at all (for a role that may not), and a policy of an earlier run stays")
+	flags.BoolVar(&o.on, "network-policies", true, "If true, restrict the traffic of istiod's pod with a NetworkPolicy. "+
+		"Only for --topology=hosted. "+
+		"If false, hypergate does not access NetworkPolicies, so its role does not need that permission, "+
+		"and a policy of an earlier run stays.")
 	for _, f := range []struct {
 		into  *[]string
 		name  string
 		usual []desired.Peer
 		usage string
 	}{
-		{&o.guestAPI, "guest-api-peers", usual.GuestAPI, "who the guest's kube-apiserver is, in the network policy of istiod's pod: it calls the webhook, and istiod calls it. " +
-			"Each is pods:<label>=<value> (of istiod's namespace), namespaces:<label>=<value> or an address or a block of addresses (CIDR)"},
-		{&o.xds, "xds-peers", usual.XDS, "who passes the guest's gateways on to istiod, in the network policy; the same forms"},
-		{&o.metrics, "metrics-peers", usual.Metrics, "who collects istiod's metrics, in the network policy; the same forms; an empty value means nobody"},
-		{&o.dns, "dns-peers", usual.DNS, "who resolves names for istiod's pod, in the network policy; the same forms"},
+		{
+			&o.guestAPI, "guest-api-peers", usual.GuestAPI, "Peers of the network policy that are the guest's kube-apiserver. " +
+				"It calls istiod's webhooks, " +
+				"and istiod calls it. Each peer is pods:<label>=<value> (in istiod's namespace), namespaces:<label>=<value>, " +
+				"an IP address, or a CIDR block.",
+		},
+		{
+			&o.xds, "xds-peers", usual.XDS, "Peers of the network policy that forward the connections of the guest's gateways to istiod. " +
+				"Same format as --guest-api-peers.",
+		},
+		{
+			&o.metrics, "metrics-peers", usual.Metrics, "Peers of the network policy that collect istiod's metrics. " +
+				"Same format as --guest-api-peers. " +
+				"An empty value means none.",
+		},
+		{&o.dns, "dns-peers", usual.DNS, "Peers of the network policy that resolve DNS names for istiod's pod. " +
+			"Same format as --guest-api-peers."},
 	} {
 		texts := make([]string, 0, len(f.usual))
 		for _, p := range f.usual {
@@ -38,7 +53,7 @@ func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// config turns the flags into what is planned. The error joins all that is wrong.
+// config returns the network policies of the Config. The returned error joins all invalid flags.
 func (o *peerOptions) config() (desired.NetworkPolicies, error) {
 	if !o.on {
 		return desired.NoPolicies{}, nil

@@ -5,15 +5,26 @@ import (
 	"testing"
 )
 
-// TestNetworkPolicyFlags: the policy follows its flags. Each case is what the management side has of it and what not.
+// TestNetworkPolicyFlags checks that the network policy follows its flags. Each case lists texts that the management
+// side has, and texts that it does not have.
 func TestNetworkPolicyFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flags       []string
 		has, hasNot []string
 	}{
-		"as it is": {nil, []string{"kind: NetworkPolicy", "app: kube-apiserver", "app: private-router", "policy-group: monitoring", "port: 15014\n      protocol"}, []string{"ipBlock"}},
+		"as it is": {
+			nil,
+			[]string{
+				"kind: NetworkPolicy", "app: kube-apiserver", "app: private-router", "policy-group: monitoring",
+				"port: 15014\n      protocol",
+			},
+			[]string{"ipBlock"},
+		},
 		"other peers": {
-			[]string{"--xds-peers=192.0.2.0/24,pods:app=router", "--dns-peers=169.254.20.10", "--metrics-peers=", "--guest-api-peers=namespaces:guest=one"},
+			[]string{
+				"--xds-peers=192.0.2.0/24,pods:app=router", "--dns-peers=169.254.20.10", "--metrics-peers=",
+				"--guest-api-peers=namespaces:guest=one",
+			},
 			[]string{"cidr: 192.0.2.0/24", "app: router", "cidr: 169.254.20.10/32", "guest: one"},
 			[]string{"private-router", "openshift-dns", "port: 15014\n      protocol", "app: kube-apiserver"},
 		},
@@ -37,6 +48,7 @@ func TestNetworkPolicyFlags(t *testing.T) {
 			}
 		})
 	}
-	fails(t, append([]string{"render"}, flags("--xds-peers=everybody", "--dns-peers=10.0.0")...), "--xds-peers", `"everybody"`, "--dns-peers", `"10.0.0"`)
+	fails(t, append([]string{"render"}, flags("--xds-peers=everybody", "--dns-peers=10.0.0")...),
+		"--xds-peers", `"everybody"`, "--dns-peers", `"10.0.0"`)
 	fails(t, append([]string{"render"}, flags("--guest-api-peers=")...), "--guest-api-peers", "--network-policies=false")
 }

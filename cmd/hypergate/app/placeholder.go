@@ -1,6 +1,7 @@
 package app
 
-// placeholderRoot is a CA certificate (PEM, base64) whose key was thrown away. render shows it where run shows the mesh root.
+// placeholderRoot is a CA certificate (base64 of PEM) whose key was discarded. The command render prints it in place of
+// the mesh root.
 const placeholderRoot = "" +
 	"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJsekNDQVQyZ0F3SUJBZ0lRQUlFb0szRWV3eVJmR29mMzVsTmhoVEFLQmdncWhrak9QUV" +
 	"FEQWpBcU1SWXcKRkFZRFZRUUtFdzFqYkhWemRHVnlMbXh2WTJGc01SQXdEZ1lEVlFRREV3ZHliMjkwSUVOQk1CNFhEVEkxTVRJegpNVEl6TlRV" +

@@ -13,29 +13,40 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// publishOptions are the flags about how the guest's nodes reach istiod.
+// publishOptions holds the flags that define how the guest's nodes reach istiod.
 type publishOptions struct {
 	xdsAddress, way, host, gateway string
 	nodePort                       uint16
 }
 
 func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.xdsAddress, "xds-address", "", "host:port at which the guest's gateways reach istiod, where somebody else publishes it (standalone: istiod's Service)")
-	flags.StringVar(&o.way, "publish", string(desired.PublishAuto), "how istiod is published to the guest's nodes, unless --xds-address says where that is done: route, loadbalancer, nodeport, tlsroute, "+
-		"or auto, the way in which the HostedControlPlane publishes the guest's API server; where the guest's nodes come by a private link or HyperShift's shared ingress, only by the control-plane-operator's Route istiod")
-	flags.StringVar(&o.host, "publish-host", "", "host name of the Route, TLSRoute or load balancer, or address of the nodes (default: beside the hosts that the HostedControlPlane names, or what the load balancer gets)")
-	flags.Uint16Var(&o.nodePort, "publish-node-port", 0, "port on the nodes, with --publish=nodeport (default: one that the cluster hands out)")
-	flags.StringVar(&o.gateway, "publish-gateway", "", "<namespace>/<name>[/<listener>] of the management cluster's Gateway, with --publish=tlsroute")
+	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the guest's gateways reach istiod, "+
+		"if another party publishes istiod. "+
+		"With --topology=standalone, defaults to istiod's Service.")
+	flags.StringVar(&o.way, "publish", string(desired.PublishAuto), "How to publish istiod to the guest's nodes, "+
+		"unless --xds-address is set. "+
+		"One of: (auto, route, loadbalancer, nodeport, tlsroute). "+
+		"auto uses the strategy with which the HostedControlPlane publishes the guest's API server. "+
+		"If the guest's nodes use a private link or HyperShift's shared ingress, auto only uses the Route istiod of the "+
+		"control-plane-operator.")
+	flags.StringVar(&o.host, "publish-host", "", "Host name of the Route, TLSRoute or load balancer, or address of the nodes. "+
+		"Defaults to a name in the domain of the hosts in the HostedControlPlane, or to the address of the load balancer.")
+	flags.Uint16Var(&o.nodePort, "publish-node-port", 0, "Port on the nodes, for --publish=nodeport. "+
+		"Defaults to a port that the management cluster allocates.")
+	flags.StringVar(&o.gateway, "publish-gateway", "", "Gateway of the management cluster, as <namespace>/<name>[/<listener>], "+
+		"for --publish=tlsroute.")
 }
 
-// into turns the flags into what is planned.
+// into writes the flags into a Config.
 func (o *publishOptions) into(cfg *desired.Config) (err error) {
 	way := desired.PublishStrategy(o.way)
 	switch {
 	case o.way == "":
-		return errors.New("--publish: an empty value is no way; give auto, route, loadbalancer, nodeport, tlsroute, or --xds-address")
+		return errors.New("--publish: unsupported value \"\": supported values are auto, route, loadbalancer, nodeport, tlsroute; " +
+			"or set --xds-address")
 	case o.xdsAddress != "" && way != desired.PublishAuto:
-		return fmt.Errorf("--xds-address and --publish=%s exclude each other: either somebody else publishes istiod, or hypergate does", way)
+		return fmt.Errorf("--xds-address and --publish=%s are mutually exclusive: either another party publishes istiod, "+
+			"or hypergate does", way)
 	case o.xdsAddress != "":
 		cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress)
 		return err
@@ -43,7 +54,7 @@ func (o *publishOptions) into(cfg *desired.Config) (err error) {
 		cfg.XDS = desired.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
 		return nil
 	case o.nodePort != 0 && way != desired.PublishNodePort:
-		return fmt.Errorf("--publish-node-port is for --publish=%s only", desired.PublishNodePort)
+		return fmt.Errorf("--publish-node-port is only supported with --publish=%s", desired.PublishNodePort)
 	}
 	cfg.Publish = desired.Publish{Strategy: way, At: desired.HostPort{Host: o.host, Port: o.nodePort}}
 	if o.gateway != "" {
@@ -61,15 +72,15 @@ func parseHostPort(flag, s string) (desired.HostPort, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return desired.HostPort{}, fmt.Errorf("%s: %q has no port between 1 and 65535", flag, s)
+		return desired.HostPort{}, fmt.Errorf("%s: %q must have a port between 1 and 65535", flag, s)
 	}
 	return desired.HostPort{Host: host, Port: uint16(number)}, nil
 }
 
-// probeOff is the value of --publish-probe with which nobody looks.
+// probeOff is the value of --publish-probe that disables the endpoint probe.
 const probeOff = "off"
 
-// probe is how it is proven that istiod answers where it is published.
+// probe returns the settings of the endpoint probe, which proves that istiod answers at the published address.
 func probe(topology desired.Topology, flag string) (controller.Probe, error) {
 	switch {
 	case topology == desired.TopologyStandalone, flag == probeOff:

@@ -17,12 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// renderOptions are what render needs beside the plan's flags: it has no cluster to observe.
+// renderOptions holds the flags of the command render. They include values that only a cluster could provide.
 type renderOptions struct {
 	planOptions
 	side, output, caBundle string
@@ -34,34 +33,43 @@ func newRender() *cobra.Command {
 	o := &renderOptions{}
 	cmd := &cobra.Command{
 		Use:   "render",
-		Short: "Print what run would apply to each side, and what it drops and why; no cluster needed",
-		Example: `  # What an installation looks like, with example images and addresses
+		Short: "Print the objects that hypergate installs in each cluster",
+		Long: `Print the objects that "hypergate run" applies to the management cluster and to the guest.
+
+With --side=dropped, print the objects of Istio's charts that hypergate does not apply, each with the reason.
+
+The command does not access any cluster. It uses example values for required flags that are not set, and lists them on
+stderr.`,
+		Example: `  # Print an installation with example images and addresses
   hypergate render
 
-  # What goes to the management cluster
+  # Print the objects of the management cluster
   hypergate render --side management --namespace clusters-guest1 --xds-address istiod.apps.example.com:443 \
-    --pilot-image registry.example.com/pilot:` + charts.EmbeddedVersion + ` --proxy-image registry.example.com/proxyv2:` + charts.EmbeddedVersion + `
+    ` + exampleImages + `
 
-  # What goes nowhere, and why
+  # Print the objects of Istio's charts that are not applied, with the reasons
   hypergate render --side dropped --topology standalone --pilot-image ... --proxy-image ...`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&o.side, "side", "all", "management, guest, dropped or all")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
-	cmd.Flags().StringVar(&o.caBundle, "ca-bundle", "", "PEM file with the mesh root that webhooks are to trust (default: a placeholder; run makes the real one)")
-	cmd.Flags().StringSliceVar(&o.classes, "gateway-class", []string{"openshift-default"}, "names of the GatewayClasses that ask; an empty value shows the plan without any")
-	cmd.Flags().BoolVar(&o.crds, "crds", true, "with the CRDs")
+	cmd.Flags().StringVar(&o.side, "side", "all", "Objects to print. One of: (management, guest, dropped, all).")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "yaml", "Output format. One of: (yaml, json).")
+	cmd.Flags().StringVar(&o.caBundle, "ca-bundle", "", "Path to a PEM file with the mesh root for the webhooks' caBundle. "+
+		"Defaults to a placeholder. hypergate run creates the actual root.")
+	cmd.Flags().StringSliceVar(&o.classes, "gateway-class", []string{"openshift-default"}, "Names of the GatewayClasses to assume in "+
+		"the guest. "+
+		"An empty value prints the plan without a GatewayClass.")
+	cmd.Flags().BoolVar(&o.crds, "crds", true, "If true, include the CRDs.")
 	return cmd
 }
 
 func (o *renderOptions) run(cmd *cobra.Command) error {
 	if !slices.Contains([]string{"management", "guest", "dropped", "all"}, o.side) {
-		return fmt.Errorf("--side: %q is none of management, guest, dropped, all", o.side)
+		return fmt.Errorf("--side: unsupported value %q: supported values are management, guest, dropped, all", o.side)
 	}
 	if o.output != "yaml" && o.output != "json" {
-		return fmt.Errorf("--output: %q is neither yaml nor json", o.output)
+		return fmt.Errorf("--output: unsupported value %q: supported values are yaml, json", o.output)
 	}
 	source, sourceErr := chartSource(o.chartsDir)
 	if sourceErr == nil {
@@ -97,7 +105,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	return o.print(cmd.OutOrStdout(), objects)
 }
 
-// fillIn sets the flags that run requires and that were not given to examples, and says so on stderr.
+// fillIn sets each flag that the command run requires and that is not set to an example value. It lists them on stderr.
 func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 	hosted := o.topology != string(desired.TopologyStandalone)
 	var filled []string
@@ -118,24 +126,26 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 		}
 	}
 	if len(filled) > 0 {
-		cmd.PrintErrln("hypergate: using examples for flags that were not given: " + strings.Join(filled, " "))
+		cmd.PrintErrln("hypergate: using example values for flags that are not set: " + strings.Join(filled, " "))
 	}
 }
 
-// credentialOf is istiod's guest kubeconfig, which is no part of a plan because only a guest can give its token. There is none without istiod.
+// credentialOf returns the Secret with istiod's kubeconfig for the guest. It is not part of a plan, because only a
+// guest can issue its token. Without istiod, the result is empty.
 func credentialOf(cfg desired.Config, state desired.Plan) ([]desired.MgmtObject, error) {
 	if !state.Installed {
 		return nil, nil
 	}
 	if _, known := state.Endpoint.(desired.EndpointKnown); !known {
-		return nil, errors.New("where istiod will be published is for the management cluster to say, which render does not ask: in place of --publish give --xds-address " +
-			"(what publishes it is not shown then)")
+		return nil, errors.New("the address of istiod depends on the management cluster, which render does not access: " +
+			"use --xds-address instead of --publish (the objects that publish istiod are then omitted)")
 	}
-	secret, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())})
+	credential := desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())}
+	secret, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, credential)
 	return []desired.MgmtObject{secret}, err
 }
 
-// objects are the documents to print, in the order of applying.
+// objects returns the documents to print, in the order in which hypergate applies them.
 func (o *renderOptions) objects(state desired.Plan, credential []desired.MgmtObject) ([]any, error) {
 	out := []any{}
 	var errs []error
@@ -188,15 +198,15 @@ func (o *renderOptions) print(out io.Writer, objects []any) error {
 	return err
 }
 
-// guestAPI stands for the way to a guest's API server.
+// guestAPI returns a placeholder for the address of a guest's API server.
 func guestAPI() desired.GuestAPI {
 	return desired.GuestAPI{Server: "https://guest.invalid:6443", CABundle: redacted()}
 }
 
-// redacted stands for a value that only a cluster has.
-func redacted() []byte { return []byte("redacted: made by hypergate run\n") }
+// redacted returns a placeholder for a value that only exists in a cluster.
+func redacted() []byte { return []byte("redacted: created by hypergate run\n") }
 
-// root is the mesh root to show in caBundles.
+// root returns the mesh root to print in caBundles.
 func (o *renderOptions) root() ([]byte, error) {
 	if o.caBundle == "" {
 		return base64.StdEncoding.DecodeString(placeholderRoot)
@@ -207,26 +217,26 @@ func (o *renderOptions) root() ([]byte, error) {
 	}
 	root, err := certificates(data)
 	if err != nil {
-		return nil, fmt.Errorf("--ca-bundle: %s: %w; give the mesh root, in PEM", o.caBundle, err)
+		return nil, fmt.Errorf("--ca-bundle: %s %w: use a PEM file with the mesh root", o.caBundle, err)
 	}
 	return root, nil
 }
 
-// certificates are the certificates of a PEM file and nothing else of it: a key, whole or damaged, would be printed as part of an object for
-// the guest.
+// certificates returns the certificates of a PEM file. It rejects files with other blocks, because a key, even a
+// damaged one, would be printed in an object for the guest.
 func certificates(data []byte) ([]byte, error) {
 	var out []byte
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("it has a block %s in it, and must have certificates only", block.Type)
+			return nil, fmt.Errorf("contains a PEM block %s, but only certificates are allowed", block.Type)
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return nil, fmt.Errorf("a certificate in it cannot be read: %w", err)
+			return nil, fmt.Errorf("contains an invalid certificate: %w", err)
 		}
 		out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("it has no certificate in it")
+		return nil, errors.New("contains no certificate")
 	}
 	return out, nil
 }

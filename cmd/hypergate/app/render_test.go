@@ -18,7 +18,7 @@ import (
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
-// render runs "hypergate render" and returns what it prints, as YAML documents.
+// render runs "hypergate render" and returns its output as YAML documents.
 func render(t *testing.T, args ...string) []map[string]any {
 	t.Helper()
 	r := execute(t, append([]string{"render"}, args...)...)
@@ -38,7 +38,7 @@ func render(t *testing.T, args ...string) []map[string]any {
 	}
 }
 
-// describe is the kind, the namespace and the name of each object.
+// describe returns the kind, the namespace and the name of each object.
 func describe(objects []map[string]any) []string {
 	out := []string{}
 	for _, o := range objects {
@@ -94,12 +94,16 @@ func TestRenderSides(t *testing.T) {
 	}
 }
 
-// TestRenderFillsInExamples for flags that were not given, and names them on stderr.
+// TestRenderFillsInExamples checks that render uses example values for flags that are not set, and lists them on
+// stderr.
 func TestRenderFillsInExamples(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given, filled []string
 	}{
-		"no flags":    {nil, []string{"--namespace=clusters-guest1", "--xds-address=istiod.apps.example.com:443", "--pilot-image=", "--proxy-image="}},
+		"no flags": {
+			nil,
+			[]string{"--namespace=clusters-guest1", "--xds-address=istiod.apps.example.com:443", "--pilot-image=", "--proxy-image="},
+		},
 		"one flag":    {[]string{"--namespace=clusters-guest2"}, []string{"--xds-address=", "--pilot-image=", "--proxy-image="}},
 		"standalone":  {[]string{"--topology=standalone"}, []string{"--pilot-image=", "--proxy-image="}},
 		"an address":  {[]string{"--xds-address=a.example.com:443"}, []string{"--namespace=", "--pilot-image=", "--proxy-image="}},
@@ -107,7 +111,7 @@ func TestRenderFillsInExamples(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, append([]string{"render", "--side=management"}, tc.given...)...)
-			_, filled, said := strings.Cut(r.errOut, "hypergate: using examples for flags that were not given: ")
+			_, filled, said := strings.Cut(r.errOut, "hypergate: using example values for flags that are not set: ")
 			if r.code != 0 || !said || !strings.Contains(r.out, "kind: Deployment") {
 				t.Fatalf("code %d, error %q", r.code, r.errOut)
 			}
@@ -130,7 +134,10 @@ func TestRenderCRDs(t *testing.T) {
 	if diff := cmp.Diff(without, with[len(crds):]); diff != "" {
 		t.Errorf("the rest differs: %s", diff)
 	}
-	want := []string{"CustomResourceDefinition destinationrules.networking.istio.io", "CustomResourceDefinition gatewayclasses.gateway.networking.k8s.io"}
+	want := []string{
+		"CustomResourceDefinition destinationrules.networking.istio.io",
+		"CustomResourceDefinition gatewayclasses.gateway.networking.k8s.io",
+	}
 	for _, w := range want {
 		if !slices.Contains(crds, w) {
 			t.Errorf("there is no %s in %q", w, crds)
@@ -157,7 +164,7 @@ func TestRenderDropped(t *testing.T) {
 	}
 }
 
-// TestRenderJSON: the same objects as one List, also when there are none.
+// TestRenderJSON checks that the JSON output is one List of the same objects, also if there are none.
 func TestRenderJSON(t *testing.T) {
 	for name, more := range map[string][]string{
 		"objects": {"--crds=false"}, "dropped": {"--side=dropped"}, "nothing": {"--gateway-class=", "--side=management"},
@@ -199,30 +206,49 @@ func TestRenderStandalone(t *testing.T) {
 			t.Errorf("%s is in another namespace", o)
 		}
 	}
-	if want := len(guestObjects()) + len(mgmtObjects()) - 3; len(got) != want { // one service account and one Service serve both, and nothing is fenced in
+	// Both sides share one ServiceAccount and one Service, and there is no NetworkPolicy.
+	if want := len(guestObjects()) + len(mgmtObjects()) - 3; len(got) != want {
 		t.Errorf("%d objects, want %d: %q", len(got), want, got)
 	}
 }
 
-// TestRenderOtherFlags: each flag that decides what is computed reaches the plan.
+// TestRenderOtherFlags checks that each flag on which the plan depends reaches the plan.
 func TestRenderOtherFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flags []string
 		want  []string
 	}{
-		"revision":            {[]string{"--revision=blue", "--side=management"}, []string{"name: istiod-blue"}},
-		"guest namespace":     {[]string{"--guest-namespace=gateways", "--side=guest"}, []string{"namespace: gateways"}},
-		"controller name":     {[]string{"--controller-name=example.com/mine", "--side=management"}, []string{"value: example.com/mine"}},
-		"images":              {[]string{"--pilot-image=example.com/p:1", "--proxy-image=example.com/q:2", "--side=management"}, []string{"image: example.com/p:1", "example.com/q:2"}},
-		"xds address":         {[]string{"--xds-address=[2001:db8::1]:8443", "--side=management"}, []string{"discoveryAddress: '[2001:db8::1]:8443'"}},
-		"webhook host":        {[]string{"--webhook-host=hooks.example.com", "--side=guest"}, []string{"url: https://hooks.example.com:443/validate"}},
-		"webhook host unset":  {[]string{"--revision=blue", "--side=guest"}, []string{"url: https://gw-webhook-blue:443/validate"}},
-		"sidecar injection":   {[]string{"--sidecar-injection", "--side=guest"}, []string{"kind: MutatingWebhookConfiguration"}},
-		"Istio resources":     {[]string{"--istio-resources=telemetries, virtualservices.networking.istio.io", "--side=guest"}, []string{"- telemetries", "- virtualservices"}},
-		"no Istio resources":  {[]string{"--istio-resources=", "--side=dropped"}, []string{"nothing to validate"}},
-		"gateway classes":     {[]string{"--gateway-class=one,two", "--side=guest"}, []string{"gatewayclass-one", "gatewayclass-two"}},
-		"charts of 1.28":      {[]string{"--charts-dir=" + testcharts.Dir1282(t), "--side=management"}, []string{"helm.sh/chart: istiod-1.28"}},
-		"charts, from above":  {[]string{"--charts-dir=" + filepath.Dir(filepath.Dir(testcharts.Dir1282(t))), "--side=management"}, []string{"helm.sh/chart: istiod-1.28"}},
+		"revision":        {[]string{"--revision=blue", "--side=management"}, []string{"name: istiod-blue"}},
+		"guest namespace": {[]string{"--guest-namespace=gateways", "--side=guest"}, []string{"namespace: gateways"}},
+		"controller name": {[]string{"--controller-name=example.com/mine", "--side=management"}, []string{"value: example.com/mine"}},
+		"images": {
+			[]string{"--pilot-image=example.com/p:1", "--proxy-image=example.com/q:2", "--side=management"},
+			[]string{"image: example.com/p:1", "example.com/q:2"},
+		},
+		"xds address": {
+			[]string{"--xds-address=[2001:db8::1]:8443", "--side=management"},
+			[]string{"discoveryAddress: '[2001:db8::1]:8443'"},
+		},
+		"webhook host": {
+			[]string{"--webhook-host=hooks.example.com", "--side=guest"},
+			[]string{"url: https://hooks.example.com:443/validate"},
+		},
+		"webhook host unset": {[]string{"--revision=blue", "--side=guest"}, []string{"url: https://gw-webhook-blue:443/validate"}},
+		"sidecar injection":  {[]string{"--sidecar-injection", "--side=guest"}, []string{"kind: MutatingWebhookConfiguration"}},
+		"Istio resources": {
+			[]string{"--istio-resources=telemetries, virtualservices.networking.istio.io", "--side=guest"},
+			[]string{"- telemetries", "- virtualservices"},
+		},
+		"no Istio resources": {[]string{"--istio-resources=", "--side=dropped"}, []string{"nothing to validate"}},
+		"gateway classes":    {[]string{"--gateway-class=one,two", "--side=guest"}, []string{"gatewayclass-one", "gatewayclass-two"}},
+		"charts of 1.28": {
+			[]string{"--charts-dir=" + testcharts.Dir1282(t), "--side=management"},
+			[]string{"helm.sh/chart: istiod-1.28"},
+		},
+		"charts, from above": {
+			[]string{"--charts-dir=" + filepath.Dir(filepath.Dir(testcharts.Dir1282(t))), "--side=management"},
+			[]string{"helm.sh/chart: istiod-1.28"},
+		},
 		"a resource and none": {[]string{"--istio-resources=destinationrules,", "--side=guest"}, []string{"- destinationrules"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +265,8 @@ func TestRenderOtherFlags(t *testing.T) {
 	}
 }
 
-// TestRenderShowsNoKey: what only a cluster has is redacted, and so a rendering can be shown to anybody.
+// TestRenderShowsNoKey checks that values that only exist in a cluster are redacted. The output of render is therefore
+// not confidential.
 func TestRenderShowsNoKey(t *testing.T) {
 	seen := 0
 	for _, o := range render(t, flags("--crds=false")...) {
@@ -278,7 +305,7 @@ func TestRenderShowsNoKey(t *testing.T) {
 	}
 }
 
-// TestRenderShowsTheGivenRoot and nothing else of the file.
+// TestRenderShowsTheGivenRoot checks that render prints the certificate in --ca-bundle, and nothing else of that file.
 func TestRenderShowsTheGivenRoot(t *testing.T) {
 	for _, topology := range [][]string{{"--topology=hosted"}, {"--topology=standalone", "--namespace="}} {
 		placeholder := bundle(t, topology...)
@@ -292,7 +319,7 @@ func TestRenderShowsTheGivenRoot(t *testing.T) {
 	}
 }
 
-// bundle is the CA bundle of the webhook in the guest.
+// bundle returns the CA bundle of the webhook in the guest.
 func bundle(t *testing.T, more ...string) string {
 	t.Helper()
 	all := render(t, flags(append(more, "--side=guest", "--crds=false")...)...)

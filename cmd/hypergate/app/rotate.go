@@ -18,36 +18,44 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// rotateOptions are rotate-ca's flags.
+// rotateOptions holds the flags of the command rotate-ca.
 type rotateOptions struct{ mgmtKubeconfig, namespace string }
 
 func newRotateCA() *cobra.Command {
 	o := &rotateOptions{}
 	cmd := &cobra.Command{
 		Use:   "rotate-ca",
-		Short: "Ask for a rotation of the mesh CA; the controller carries it out, and goes on with it whatever happens",
-		Long: `rotate-ca asks for a new mesh CA, root and all. The controller first makes everybody trust the new root beside the old one, then lets
-the new CA issue, then drops the old root; each phase lasts for --ca-overlap of hypergate run. What is asked for is written to an annotation of
-the Secret ` + desired.CASecretName + `, and so is the phase: nothing is lost when the controller restarts.`,
-		Example: `  # In hypergate's pod, with its own rights
+		Short: "Request a rotation of the mesh CA",
+		Long: `Request a new mesh CA with a new root.
+
+The controller carries out the rotation in phases:
+
+  1. All clients trust the new root in addition to the old one. The old CA still issues certificates.
+  2. The new CA issues certificates. All clients still trust the old root.
+  3. The old root is removed.
+
+Each of the first two phases lasts as long as --ca-overlap of "hypergate run". The request and the current phase are
+annotations of the Secret ` + desired.CASecretName + `, so the rotation continues after a restart of the controller.`,
+		Example: `  # Rotate the mesh CA, in hypergate's pod with its own permissions
   kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate rotate-ca --namespace clusters-guest1
 
-  # Anywhere else
+  # Rotate the mesh CA with a kubeconfig of the management cluster
   hypergate rotate-ca --namespace clusters-guest1 --management-kubeconfig mgmt.kubeconfig
 
-  # How far it is
+  # Show the progress of the rotation
   kubectl -n clusters-guest1 get secret ` + desired.CASecretName + ` -o jsonpath='{.metadata.annotations}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout(), time.Now()) },
 	}
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the hosted control plane on the management cluster")
-	cmd.Flags().StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster (default: the pod's own service account; KUBECONFIG is not read)")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. Required.")
+	cmd.Flags().StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
+		"Defaults to the pod's own service account. The environment variable KUBECONFIG is ignored.")
 	return cmd
 }
 
 func (o *rotateOptions) run(ctx context.Context, out io.Writer, now time.Time) error {
 	if o.namespace == "" {
-		return fmt.Errorf("--namespace must be given: the namespace of the hosted control plane on the management cluster")
+		return fmt.Errorf("--namespace is required: the namespace of the hosted control plane on the management cluster")
 	}
 	config, err := mgmtConfig(o.mgmtKubeconfig)
 	if err != nil {
@@ -59,19 +67,23 @@ func (o *rotateOptions) run(ctx context.Context, out io.Writer, now time.Time) e
 func requestRotation(ctx context.Context, config *rest.Config, namespace string, now time.Time, out io.Writer) error {
 	client, err := coreclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("connecting to the management cluster: %w", err)
+		return fmt.Errorf("creating a client for the management cluster: %w", err)
 	}
 	secrets := client.Secrets(namespace)
 	secret, err := secrets.Get(ctx, desired.CASecretName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("namespace %s has no Secret %s: there is no mesh CA to rotate; one is made when a GatewayClass asks for hypergate", namespace, desired.CASecretName)
+		return fmt.Errorf("no mesh CA to rotate: Secret %s does not exist in namespace %s; "+
+			"hypergate creates it with the first GatewayClass that it serves",
+			desired.CASecretName, namespace)
 	case err != nil:
 		return fmt.Errorf("reading the mesh CA: %w", err)
 	case secret.Labels[desired.OwnerLabel] == "":
-		return fmt.Errorf("the Secret %s in namespace %s is not hypergate's: whoever made it rotates it", desired.CASecretName, namespace)
+		return fmt.Errorf("the Secret %s in namespace %s does not belong to hypergate: rotate the CA with the tool that created it",
+			desired.CASecretName, namespace)
 	case secret.Annotations[desired.PhaseAnnotation] != "":
-		return fmt.Errorf("a rotation is under way: %s since %s", secret.Annotations[desired.PhaseAnnotation], secret.Annotations[desired.PhaseSinceAnnotation])
+		return fmt.Errorf("a rotation is already in progress: in phase %s since %s",
+			secret.Annotations[desired.PhaseAnnotation], secret.Annotations[desired.PhaseSinceAnnotation])
 	}
 	return patchRequest(ctx, secrets, secret, now, out)
 }
@@ -83,11 +95,12 @@ func patchRequest(ctx context.Context, secrets coreclient.SecretInterface, secre
 		"annotations":     map[string]string{desired.RotateAnnotation: request},
 	}})
 	if err != nil {
-		return fmt.Errorf("asking for a rotation: %w", err)
+		return fmt.Errorf("requesting a rotation: %w", err)
 	}
-	if _, err := secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "hypergate-rotate-ca"}); err != nil {
-		return fmt.Errorf("asking for a rotation: %w", err)
+	options := metav1.PatchOptions{FieldManager: "hypergate-rotate-ca"}
+	if _, err := secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, options); err != nil {
+		return fmt.Errorf("requesting a rotation: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "secret/%s: rotation asked for at %s\n", secret.Name, request)
+	_, err = fmt.Fprintf(out, "secret/%s: rotation requested at %s\n", secret.Name, request)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,7 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/logs"
 )
 
-// runOptions are run's flags.
+// runOptions holds the flags of the command run.
 type runOptions struct {
 	planOptions
 	mgmtKubeconfig, guestKubeconfig, guestSecret, istiodGuestServer string
@@ -32,52 +33,78 @@ type runOptions struct {
 	publishProbe                                                    string
 }
 
+// exampleImages is the part of the examples that sets the images.
+const exampleImages = "--pilot-image registry.example.com/pilot:" + charts.EmbeddedVersion +
+	" --proxy-image registry.example.com/proxyv2:" + charts.EmbeddedVersion
+
 func newRun() *cobra.Command {
 	o := &runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the controller",
-		Example: `  # In a hosted control plane's namespace, as HyperShift deploys it
-  hypergate run --namespace clusters-guest1 --guest-kubeconfig /etc/kubernetes \
-    --pilot-image registry.example.com/pilot:` + charts.EmbeddedVersion + ` --proxy-image registry.example.com/proxyv2:` + charts.EmbeddedVersion + `
+		Long: `Run the controller.
 
-  # Standalone
-  hypergate run --topology standalone --pilot-image registry.example.com/pilot:` + charts.EmbeddedVersion + ` --proxy-image registry.example.com/proxyv2:` + charts.EmbeddedVersion,
+The controller runs next to the hosted control plane on the management cluster. It installs istiod there, and RBAC,
+webhooks and CRDs in the guest, while a GatewayClass of the guest names its controller.`,
+		Example: `  # Run in the namespace of a hosted control plane, as HyperShift deploys it
+  hypergate run --namespace clusters-guest1 --guest-kubeconfig /etc/kubernetes \
+    ` + exampleImages + `
+
+  # Run on a standalone cluster
+  hypergate run --topology standalone \
+    ` + exampleImages,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	o.addFlags(cmd.Flags())
 	flags := cmd.Flags()
-	flags.StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster (default: the pod's own service account)")
-	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "kubeconfig of the guest, which may be replaced at any time: a file, or a folder "+
-		"that a Secret is mounted to and that holds it under the key kubeconfig (HyperShift's) or value (Cluster API's); not used when standalone")
-	flags.StringVar(&o.guestSecret, "guest-kubeconfig-secret", "", "in place of --guest-kubeconfig: the Secret in --namespace that holds the guest's kubeconfig, under the key value "+
-		"(Cluster API's contract: <cluster>-kubeconfig) or kubeconfig. It is waited for, and may be replaced at any time; the Cluster that it belongs to is followed")
-	flags.StringVar(&o.istiodGuestServer, "istiod-guest-server", "", "URL of the guest's kube-apiserver as istiod's pod reaches it (default: the server in --guest-kubeconfig)")
-	flags.DurationVar(&o.tokenLifetime, "token-lifetime", time.Hour, "life of istiod's guest token; it is renewed after 80 % of it")
-	flags.DurationVar(&o.caOverlap, "ca-overlap", 24*time.Hour, "how long old and new root are both trusted before and after the switch of a rotation of the mesh CA; "+
-		"a gateway's certificate lives 24h, and one that hears of the new root too late loses istiod")
-	flags.StringVar(&o.publishProbe, "publish-probe", "", "host:port to connect to for the proof that istiod answers where it is published, by the published name; "+probeOff+
-		": no proof is asked for, as where the management side cannot reach what the guest's nodes can (default: the published address, or for a name of HyperShift's private link its router)")
-	flags.BoolVar(&o.leaderElect, "leader-elect", true, "hold a Lease in --namespace while working")
-	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "tell the HostedControlPlane of the namespace, where there is one, how things stand, in conditions of its status")
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 switches it off")
-	flags.IntVarP(&o.verbosity, "v", "v", 0, "log level: 0 says what is done, 1 why")
+	o.addFlags(flags)
+	o.addAccessFlags(flags)
+	flags.DurationVar(&o.tokenLifetime, "token-lifetime", time.Hour, "Lifetime of istiod's token in the guest. "+
+		"hypergate renews the token after 80% of its lifetime. The minimum is 10m.")
+	flags.DurationVar(&o.caOverlap, "ca-overlap", 24*time.Hour, "How long a rotation of the mesh CA keeps both roots trusted, "+
+		"before and after the switch to the new CA. A gateway's certificate is valid for 24h. "+
+		"A gateway that receives the new root too late loses its connection to istiod.")
+	flags.StringVar(&o.publishProbe, "publish-probe", "", "Address (host:port) to which the endpoint probe connects. "+
+		"The probe verifies that istiod answers "+
+		"at the published name. Set it to "+probeOff+" to disable the probe, "+
+		"for example if the management cluster cannot reach the address that the guest's nodes use. "+
+		"Defaults to the published address, or to HyperShift's router for a name of its private link.")
+	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
+	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "If true, report the state in conditions of the HostedControlPlane in "+
+		"--namespace, if there is one.")
+	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz.")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "Address at which to serve /metrics. 0 disables it.")
+	flags.IntVarP(&o.verbosity, "v", "v", 0, "Log level. 0 logs the actions, 1 also logs their reasons.")
 	return cmd
 }
 
-// run is a flat list: flags, clients, controller, start.
+// addAccessFlags adds the flags that define how to reach the two clusters.
+func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
+		"Defaults to the pod's own service account.")
+	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "Path to the guest's kubeconfig: a file, "+
+		"or a directory to which a Secret is mounted, "+
+		"with the key kubeconfig (HyperShift) or value (Cluster API). The file can be replaced at any time. "+
+		"Not supported with --topology=standalone.")
+	flags.StringVar(&o.guestSecret, "guest-kubeconfig-secret", "", "Name of the Secret in --namespace that contains the guest's "+
+		"kubeconfig, "+
+		"with the key value (Cluster API's contract, <cluster>-kubeconfig) or kubeconfig. Use it instead of --guest-kubeconfig. "+
+		"hypergate waits for the Secret, which can be replaced at any time, and follows the state of the Cluster that owns it.")
+	flags.StringVar(&o.istiodGuestServer, "istiod-guest-server", "", "URL at which istiod's pod reaches the guest's kube-apiserver. "+
+		"Defaults to the server in the guest's kubeconfig.")
+}
+
+// run checks the flags, creates the clients, and runs the controller.
 func (o *runOptions) run(ctx context.Context) error {
 	cfg, err := o.config()
 	if err != nil {
 		return err
 	}
 	if o.tokenLifetime < 10*time.Minute {
-		return fmt.Errorf("--token-lifetime: %s is less than 10m, the shortest that Kubernetes grants", o.tokenLifetime)
+		return fmt.Errorf("--token-lifetime: %s is less than 10m, the minimum that Kubernetes supports", o.tokenLifetime)
 	}
 	if o.caOverlap <= 0 {
-		return fmt.Errorf("--ca-overlap: %s is no time for anybody to hear of a new root", o.caOverlap)
+		return fmt.Errorf("--ca-overlap: %s must be greater than 0, because clients need time to receive a new root", o.caOverlap)
 	}
 	if err := checkServer(o.istiodGuestServer); err != nil {
 		return fmt.Errorf("--istiod-guest-server: %w", err)
@@ -103,7 +130,7 @@ func (o *runOptions) run(ctx context.Context) error {
 		return err
 	}
 	handler := logs.Handler(os.Stderr, o.verbosity)
-	slog.SetDefault(slog.New(handler)) // and of package log, which net/http writes to
+	slog.SetDefault(slog.New(handler)) // also for package log, to which net/http writes
 	log := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
@@ -130,23 +157,25 @@ func (o *runOptions) reporting() controller.Reporting {
 	return controller.ReportNothing
 }
 
-// mgmtConfig is how to reach the management cluster: by a kubeconfig, or as the pod that this is.
+// mgmtConfig returns a client configuration for the management cluster: from a kubeconfig, or from the pod's service
+// account.
 func mgmtConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return loadKubeconfig("--management-kubeconfig", kubeconfig)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("finding the management cluster: %w; outside a pod, give --management-kubeconfig", err)
+		return nil, fmt.Errorf("finding the management cluster: %w; outside a pod, set --management-kubeconfig", err)
 	}
 	return config, nil
 }
 
-// guestConfig is how to reach the guest, and how to learn that again, where it may change. It is neither where a Secret of the management cluster says it.
+// guestConfig returns a client configuration for the guest. If it can change, guestConfig also returns a function that
+// reads it again. Both are nil if a Secret on the management cluster has the guest's kubeconfig.
 func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*rest.Config, func() (*rest.Config, error), error) {
 	switch {
 	case cfg.Topology == desired.TopologyStandalone && o.guestKubeconfig != "":
-		return nil, nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
+		return nil, nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest: omit the flag, or use --topology hosted")
 	case cfg.Topology == desired.TopologyStandalone:
 		return rest.CopyConfig(mgmtConfig), nil, nil
 	case o.guestKubeconfig != "" && o.guestSecret != "":
@@ -154,22 +183,24 @@ func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*
 	case o.guestSecret != "":
 		return nil, nil, nil
 	case o.guestKubeconfig == "":
-		return nil, nil, errors.New("--guest-kubeconfig must be given: the folder, or the file, that HyperShift mounts from the Secret of a service account's kubeconfig; " +
-			"or --guest-kubeconfig-secret, the Secret itself, such as Cluster API's <cluster>-kubeconfig")
+		return nil, nil, errors.New("--guest-kubeconfig or --guest-kubeconfig-secret is required: " +
+			"the directory or file that HyperShift mounts " +
+			"from the Secret with a service account's kubeconfig, or the name of a Secret, for example Cluster API's <cluster>-kubeconfig")
 	}
 	load := func() (*rest.Config, error) { return loadGuestKubeconfig(o.guestKubeconfig) }
 	config, err := load()
 	return config, load, err
 }
 
-// checkServer checks what istiod's kubeconfig gets as the guest's API server: with anything else istiod would run and never become ready.
+// checkServer returns an error if a URL cannot be the guest's API server in istiod's kubeconfig. With an invalid URL,
+// istiod would run, but never become ready.
 func checkServer(server string) error {
 	if server == "" {
 		return nil
 	}
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is no URL of an API server: give https://host:port, such as https://kube-apiserver:6443", server)
+		return fmt.Errorf("%q is not a valid URL of an API server: use https://host:port, for example https://kube-apiserver:6443", server)
 	}
 	return nil
 }
