@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Fails if `make generate` would change a file, and names the files.
+# Fails if `make generate` changes a file, and names the files.
 #
-# It compares the checkout before and after, not with the last commit: work in progress is not an error.
+# It compares the checkout before and after `make generate`, not with the last commit. Uncommitted work is not an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# One line per file that is or could be committed. A file that is deleted but still in git's index gives a complaint instead of a line.
+# state prints one line for each file that is or could be committed. For a file that is deleted but still in git's
+# index, sha256sum prints an error instead of a line.
 state() { git ls-files -z --cached --others --exclude-standard | xargs -0 sha256sum 2>/dev/null || true; }
 
 before=$(state)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests that need a real node, and so root and some Debian packages.
+# Runs the tests that need a real node, and therefore root and some Debian packages.
 #
 #   e2e.sh PACKAGE ...
 #
-# Without root nothing can run: it says so and fails, because a green that left out the main stories would mislead. ALLOW_NO_ROOT=1 turns
-# that failure into a success, for those who know what they left out.
+# Without root, no test can run. The script then fails, because a success without the main tests would be misleading.
+# ALLOW_NO_ROOT=1 turns this failure into a success.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,5 +24,6 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit
 fi
 hack/system-packages.sh
-# One package at a time: the stories start two management clusters at once already, and more want more than a small machine has.
+# Run one package at a time: the tests already start two management clusters at once, and a small machine cannot run
+# more.
 exec go test -count=1 -p 1 -timeout 40m "$@"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs every fuzz test of the module for a while, one after the other: `go test -fuzz` takes just one at a time. Prints how often each was
-# executed, and the sum. A test that finds something ends the run, and go test says in which file under testdata/fuzz it is.
+# Runs every fuzz test of the module, one after the other, because `go test -fuzz` accepts only one at a time. Prints
+# the number of executions of each test, and the total. A failure ends the run, and go test prints the file under
+# testdata/fuzz that reproduces it.
 #
-#   fuzz.sh DURATION    for each test, as go test -fuzztime takes it: 10s, 1000x
+#   fuzz.sh DURATION    for each test, in the format of go test -fuzztime: 10s, 1000x
 #
-# FUZZ_FLAGS are passed to go test: FUZZ_FLAGS=-parallel=1 leaves the other processors alone.
+# FUZZ_FLAGS are passed to go test. For example, FUZZ_FLAGS=-parallel=1 uses only one processor.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile, one after the other, and prints what became of each and how long it took.
+# Runs targets of the Makefile one after the other, and prints the result and the duration of each.
 #
 #   step.sh [--within MINUTES] [--keep-going] TARGET ...
 #
-# It stops at the first target that fails, and exits as it did; with --keep-going it runs the others all the same and exits with 1. With --within, it
-# also fails once all targets together have taken longer than that. The time is looked at after each target: what hangs has a deadline of its own.
+# The script stops at the first target that fails, and exits with its exit code. With --keep-going, it runs the other
+# targets anyway, and exits with 1. With --within, it also fails if all targets together take longer than MINUTES. It
+# checks the time after each target, so a target that can hang needs its own timeout.
 set -uo pipefail
 
 within=0

@@ -9,13 +9,14 @@ import (
 	"testing"
 )
 
-// fake are the programs that step.sh runs, with a clock that they step: a target named "name-N" takes N seconds, and one named "broken-N" fails.
+// fake has the fake programs that step.sh runs, and they advance a fake clock. A target named "name-N" takes N
+// seconds. A target named "broken-N" fails.
 var fake = map[string]string{
 	"date": `cat "$CLOCK"`,
 	"make": `echo "$(($(cat "$CLOCK") + ${1##*-}))" > "$CLOCK.next"; mv "$CLOCK.next" "$CLOCK"; case $1 in broken*) exit 3 ;; esac`,
 }
 
-// step runs step.sh with the fake programs, and returns what it printed, and its exit code.
+// step runs step.sh with the fake programs, and returns its output and its exit code.
 func step(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
 	dir := t.TempDir()

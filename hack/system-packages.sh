@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a real node needs (test/cluster, make demo), those that are missing, and nothing they recommend.
+# Installs the missing Debian packages that a real node needs (test/cluster, make demo), without recommended packages.
 #
-# The node runs its own containerd in private namespaces, and the tests their own haproxy; the host's must not run. Debian's packages enable and start
-# them where systemd is at work, so those that this script brought in are disabled and stopped again. What was there before is left alone.
+# The node runs its own containerd in private namespaces, and the tests run their own haproxy. The services of the host
+# must not run. On a host with systemd, Debian's packages enable and start them. The script therefore disables and stops
+# the services of the packages that it installed. It does not change services that existed before.
 set -euo pipefail
 
-# what to look for | the package that has it. A file, not a package name: Docker's containerd.io serves as well as Debian's containerd.
+# Format: file | package that contains it. The script checks for files, not packages, because Docker's containerd.io
+# also provides containerd.
 needed="containerd|containerd
 runc|runc
 ip|iproute2

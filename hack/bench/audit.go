@@ -12,13 +12,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// event is one completed request, as an API server's audit log tells it.
+// event is one completed request from an API server's audit log.
 type event struct {
 	Side      desired.Side `json:"-"`
 	Stage     string
 	Verb      string
 	UserAgent string
-	// RequestURI tells a dry run.
+	// RequestURI identifies a dry run.
 	RequestURI               string
 	ObjectRef                struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus           struct{ Code int }
@@ -26,7 +26,7 @@ type event struct {
 	StageTimestamp           time.Time
 }
 
-// kind of request. Watches and the Lease are what hypergate may do at rest.
+// kind is the kind of a request. At rest, hypergate is only allowed to watch and to renew its Lease.
 type kind string
 
 const (
@@ -58,14 +58,14 @@ func (e event) kind() kind {
 	}
 }
 
-// byController says whether hypergate sent it: nobody else is there but the bench and the API servers themselves.
+// byController reports whether hypergate sent the request. The only other clients are the bench and the API servers.
 func (e event) byController() bool {
 	return e.UserAgent != benchAgent && !strings.HasPrefix(e.UserAgent, "kube-apiserver/")
 }
 
 func (e event) succeeded() bool { return e.ResponseStatus.Code/100 == 2 }
 
-// id names the object: side, resource, namespace/name.
+// id returns the side, the resource, and the namespace/name of the object.
 func (e event) id() string {
 	return objectID(e.Side, e.ObjectRef.Resource, e.ObjectRef.Namespace, e.ObjectRef.Name)
 }

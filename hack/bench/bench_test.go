@@ -27,7 +27,8 @@ const auditLines = `{"stage":"ResponseStarted","verb":"watch","userAgent":"hyper
 {"stage":"ResponseComplete","verb":"update","userAgent":"kube-apiserver/v1","requestURI":"/apis","objectRef":{"resource":"customresourcedefinitions","name":"h"}}
 `
 
-// TestAuditLog: every request is of one kind, and nothing that the controller sends passes for somebody else's, whatever it calls itself.
+// TestAuditLog checks that every request has one kind. It also checks that all requests of the controller count as the
+// controller's, with any user agent.
 func TestAuditLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log, err := os.Create(path)
@@ -39,7 +40,7 @@ func TestAuditLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The reader comes by in the middle of a line.
+	// The first read ends in the middle of a line.
 	for _, part := range []string{auditLines[:300], auditLines[300:]} {
 		if _, err := log.WriteString(part); err != nil {
 			t.Fatal(err)
@@ -55,7 +56,8 @@ func TestAuditLog(t *testing.T) {
 		}
 	}
 	want := []string{
-		"watch of guest secrets ", "read of guest secrets a/b", "read of guest  ", "lease of guest leases a/c", "dry run of guest destinationrules a/d",
+		"watch of guest secrets ", "read of guest secrets a/b", "read of guest  ", "lease of guest leases a/c",
+		"dry run of guest destinationrules a/d",
 		"token of guest serviceaccounts a/e", "status of guest gatewayclasses f", "write of guest configmaps a/g",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -71,14 +73,22 @@ func TestPercentile(t *testing.T) {
 	for _, tc := range []struct {
 		values        []time.Duration
 		percent, want int
-	}{{nil, 50, 0}, {hundred[:1], 99, 100}, {hundred, 1, 1}, {hundred, 50, 50}, {hundred, 99, 99}, {hundred, 100, 100}, {[]time.Duration{3, 1, 2}, 50, 2}} {
+	}{
+		{nil, 50, 0},
+		{hundred[:1], 99, 100},
+		{hundred, 1, 1},
+		{hundred, 50, 50},
+		{hundred, 99, 99},
+		{hundred, 100, 100},
+		{[]time.Duration{3, 1, 2}, 50, 2},
+	} {
 		if got := percentile(tc.values, tc.percent); got != time.Duration(tc.want) {
 			t.Errorf("percentile %d of %d values is %d, want %d", tc.percent, len(tc.values), got, tc.want)
 		}
 	}
 }
 
-// TestUnpack: the copy is the file, and can be run.
+// TestUnpack checks that the copy equals the file and is executable.
 func TestUnpack(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	want := bytes.Repeat([]byte("0123456789"), 3*unpackPiece/10)
@@ -97,26 +107,34 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestCourse: the clock starts with the GatewayClass and stops with the first write of the last object; a second write of one is an error.
+// TestCourse checks that the time starts with the GatewayClass and ends with the first write of the last object. A
+// second write of an object is an error.
 func TestCourse(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(n int, agent, verb, resource, subresource string) event {
-		e := event{Side: desired.SideGuest, Verb: verb, UserAgent: agent, RequestReceivedTimestamp: start.Add(time.Duration(n) * time.Millisecond)}
+		e := event{Side: desired.SideGuest, Verb: verb, UserAgent: agent}
+		e.RequestReceivedTimestamp = start.Add(time.Duration(n) * time.Millisecond)
 		e.StageTimestamp = e.RequestReceivedTimestamp.Add(time.Millisecond)
 		e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, e.ResponseStatus.Code = resource, subresource, "x", 201
 		return e
 	}
 	guest := &side{name: desired.SideGuest}
 	objects := []body{
-		{side: guest, resource: schema.GroupVersionResource{Resource: "roles"}, name: "x"}, {side: guest, resource: schema.GroupVersionResource{Resource: "services"}, name: "x"},
+		{side: guest, resource: schema.GroupVersionResource{Resource: "roles"}, name: "x"},
+		{side: guest, resource: schema.GroupVersionResource{Resource: "services"}, name: "x"},
 	}
 	events := []event{
-		at(-5, "hypergate", "get", "secrets", ""), at(0, benchAgent, "create", "gatewayclasses", ""), at(2, "hypergate", "get", "secrets", ""),
-		at(3, "hypergate", "patch", "roles", ""), at(4, "hypergate", "create", "serviceaccounts", "token"), at(5, "kube-apiserver/v1", "create", "ipaddresses", ""),
+		at(-5, "hypergate", "get", "secrets", ""), at(0, benchAgent, "create", "gatewayclasses", ""),
+		at(2, "hypergate", "get", "secrets", ""),
+		at(3, "hypergate", "patch", "roles", ""), at(4, "hypergate", "create", "serviceaccounts", "token"),
+		at(5, "kube-apiserver/v1", "create", "ipaddresses", ""),
 		at(6, "hypergate", "patch", "services", ""), at(9, "hypergate", "patch", "gatewayclasses", "status"),
 	}
 	got, err := course(events, objects)
-	want := installed{took: 7 * time.Millisecond, toFirst: 3 * time.Millisecond, toToken: 5 * time.Millisecond, last: "guest services x", reads: 1, writes: 3}
+	want := installed{
+		took: 7 * time.Millisecond, toFirst: 3 * time.Millisecond, toToken: 5 * time.Millisecond,
+		last: "guest services x", reads: 1, writes: 3,
+	}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

@@ -1,16 +1,20 @@
-// Command bench measures how fast, how quiet and how small hypergate is, and prints each figure beside its bar.
+// Command bench measures hypergate's speed, its requests at rest and its memory. It prints each figure next to its
+// target.
 //
 //	go run ./hack/bench [-only install,writes,rest,drift,istiod,memory,render] [-o json] [-json FILE] [-quick]
 //
 // # How it measures
 //
-// Two real control planes run as plain processes (package planes). The hypergate binary runs as a process of its own and talks to them
-// directly: nothing stands between. What it did, and when, is read from the audit logs of the two API servers, which name verb, object,
-// user agent and the microsecond in which the answer was complete. Both logs are of one clock.
+// Two real control planes run as plain processes (package planes). The hypergate binary runs as a separate process and
+// connects to them directly. The bench reads the requests and their times from the audit logs of the two API servers.
+// These logs contain the verb, the object, the user agent, and the time of the complete answer in microseconds. Both
+// logs use the same clock.
 //
-// A bar that is a ratio has both its terms measured in the same run, in turns. Nothing here fails because a bar is missed: the table says so.
-// It fails when something could not be measured.
+// If a target is a ratio, both terms are measured in turns in the same run. A missed target is not a failure: the
+// table shows it. The bench fails only if it cannot measure something.
 //
-// Nothing runs pods here, but the part istiod runs the real one as a process, with the arguments, environment and files of its Deployment. Otherwise the bench plays the Deployment controller (istiod is available) and, on port 443 of a loopback address, istiod's
-// validating webhook, with a certificate that is signed by the mesh CA which hypergate made.
+// No pods run here. The part istiod runs the real istiod as a process, with the arguments, the environment and the
+// files of its Deployment. For the other parts, the bench simulates the Deployment controller, which reports istiod as
+// available. It also simulates istiod's validating webhook on port 443 of a loopback address, with a certificate that
+// the mesh CA of hypergate signed.
 package main

@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// How an object drifts.
+// Ways in which an object drifts.
 const (
 	changed = "changed"
 	deleted = "deleted"
@@ -26,13 +26,14 @@ const (
 type drift struct {
 	id, how string
 	took    time.Duration
-	// writes are those of the object; besides are writes and dry runs of others.
+	// writes is the number of writes to the object. besides lists writes and dry runs of other objects.
 	writes  int
 	besides []event
 	reads   int
 }
 
-// lost is what was lost beside the object, and so makes more writes right; empty when nothing was.
+// lost returns what was lost in addition to the object, which justifies more writes. It is empty if nothing else was
+// lost.
 func (d drift) lost() string {
 	switch {
 	case d.how == deleted && strings.Contains(d.id, "deployments"):
@@ -95,7 +96,7 @@ func (w *world) bareDrift(ctx context.Context, members []body) ([]time.Duration,
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", o.id(), err)
 			}
-			if round > 0 { // in the first, objects of another CA and token are replaced
+			if round > 0 { // the first round replaces objects of another CA and token
 				out = append(out, took)
 			}
 		}
@@ -109,10 +110,12 @@ func (w *world) bareRestore(ctx context.Context, change, object body) (time.Dura
 		return 0, err
 	}
 	client := object.side.meta.Resource(object.resource).Namespace(object.namespace)
-	if _, err := client.Patch(ctx, object.name, types.JSONPatchType, change.json, metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+	foreign := metav1.PatchOptions{FieldManager: "somebody"}
+	if _, err := client.Patch(ctx, object.name, types.JSONPatchType, change.json, foreign); err != nil {
 		return 0, err
 	}
-	if _, err := client.Patch(ctx, object.name, types.ApplyPatchType, object.json, metav1.PatchOptions{FieldManager: desired.FieldManager, Force: new(true)}); err != nil {
+	own := metav1.PatchOptions{FieldManager: desired.FieldManager, Force: new(true)}
+	if _, err := client.Patch(ctx, object.name, types.ApplyPatchType, object.json, own); err != nil {
 		return 0, err
 	}
 	var patches []event
@@ -128,15 +131,17 @@ func (w *world) bareRestore(ctx context.Context, change, object body) (time.Dura
 	return patches[1].StageTimestamp.Sub(patches[0].StageTimestamp), nil
 }
 
-// silence is how long nothing must happen before the next object drifts.
+// silence is the time without requests before the next object drifts.
 const silence = 300 * time.Millisecond
 
-// members are the managed objects of both sides. The CRDs of the Gateway API are left out: deleting one deletes the GatewayClass.
+// members returns the managed objects of both sides, without the CRDs of the Gateway API: deleting one of these deletes
+// the GatewayClass.
 func (w *world) members(ctx context.Context) ([]body, error) {
 	var out []body
 	for _, s := range w.sides() {
 		for _, k := range s.kinds {
-			list, err := s.objects.Resource(gvr(k)).List(ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)})
+			owned := metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
+			list, err := s.objects.Resource(gvr(k)).List(ctx, owned)
 			if err != nil {
 				return nil, fmt.Errorf("listing what is managed: %w", err)
 			}
@@ -155,7 +160,7 @@ func (w *world) members(ctx context.Context) ([]body, error) {
 	return out, nil
 }
 
-// changeOf is a JSON patch of a field that hypergate applies, one per kind.
+// changeOf returns a JSON patch of a field that hypergate applies. Each kind has one such field.
 func changeOf(u *unstructured.Unstructured) ([]byte, error) {
 	paths := map[string]struct {
 		path  string
@@ -176,12 +181,13 @@ func changeOf(u *unstructured.Unstructured) ([]byte, error) {
 	}
 	change, known := paths[u.GetKind()]
 	if !known {
-		return nil, fmt.Errorf("hypergate manages %s %s, and the bench knows no field of that kind to change: add one to hack/bench/drift.go", u.GetKind(), u.GetName())
+		return nil, fmt.Errorf("hypergate manages %s %s, and the bench knows no field of that kind to change: "+
+			"add one to hack/bench/drift.go", u.GetKind(), u.GetName())
 	}
 	return json.Marshal([]any{map[string]any{"op": "replace", "path": change.path, "value": change.value}})
 }
 
-// firstKey is the first key of an object's data, as it stands in a JSON patch.
+// firstKey returns the first key of an object's data, escaped for a JSON patch.
 func firstKey(u *unstructured.Unstructured) string {
 	data, _, _ := unstructured.NestedMap(u.Object, "data")
 	keys := slices.Sorted(maps.Keys(data))
@@ -202,7 +208,8 @@ func (w *world) drift(ctx context.Context, o body, how string) (drift, error) {
 		if requests, err = w.requests(m); err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(requests, func(e event) bool { return restores(e, o) }) && time.Since(requests[len(requests)-1].StageTimestamp) > silence, nil
+		return slices.ContainsFunc(requests, func(e event) bool { return restores(e, o) }) &&
+			time.Since(requests[len(requests)-1].StageTimestamp) > silence, nil
 	})
 	if err != nil {
 		return drift{}, err
@@ -225,7 +232,7 @@ func (w *world) drift(ctx context.Context, o body, how string) (drift, error) {
 		}
 	}
 	if o.resource == deployments() {
-		err = w.untilProven(ctx) // what istiod's absence has set going is not the next object's
+		err = w.untilProven(ctx) // the effects of istiod's absence must not count for the next object
 	}
 	return d, err
 }
@@ -253,7 +260,8 @@ func restores(e event, o body) bool {
 	return e.byController() && e.kind() == kindWrite && e.id() == o.id() && e.succeeded()
 }
 
-// eventTime is when the drift was complete. A CRD that is deleted goes when the API server has taken its finalizer away, not with the request.
+// eventTime returns the time at which the drift was complete. A deleted CRD disappears when the API server removes its
+// finalizer, not with the request.
 func eventTime(before []event, o body, how string) time.Time {
 	var at time.Time
 	for _, e := range before {
@@ -289,8 +297,9 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 	}
 	r.add(row{
 		What: fmt.Sprintf("one drifted object, %d ways, %d samples", len(byObject), len(all)), Bar: "exactly 1 write",
-		Measured: fmt.Sprintf("exactly 1: %d, more: %d, more since more was lost: %d", once, total(more), total(justified)), Met: new(len(more) == 0),
-		Values: map[string]any{"exactlyOneWrite": once, "more": more, "moreWasLost": justified, "reads": reads},
+		Measured: fmt.Sprintf("exactly 1: %d, more: %d, more since more was lost: %d", once, total(more), total(justified)),
+		Met:      new(len(more) == 0),
+		Values:   map[string]any{"exactlyOneWrite": once, "more": more, "moreWasLost": justified, "reads": reads},
 	})
 	for _, p := range []struct {
 		percent int
@@ -299,14 +308,16 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 		is, bare := percentile(took, p.percent), percentile(floor, p.percent)
 		r.add(row{
 			What: fmt.Sprintf("  from event to restored, p%d", p.percent), Bar: "<= " + p.bar.String(), Measured: ms(is), Floor: ms(bare),
-			Ratio: float64(is) / float64(bare), Met: new(is <= p.bar), Values: map[string]any{"ms": milliseconds(took), "floorMs": milliseconds(floor)},
+			Ratio: float64(is) / float64(bare), Met: new(is <= p.bar),
+			Values: map[string]any{"ms": milliseconds(took), "floorMs": milliseconds(floor)},
 		})
 	}
 	slow := make([]string, 0, len(byObject))
 	for _, name := range slices.Sorted(maps.Keys(byObject)) {
 		slow = append(slow, fmt.Sprintf("  %-96s %s", name, spread(byObject[name])))
 	}
-	r.note("Drift, from the completion of the foreign request (a deleted CRD: from when it is gone) to the completion of the write that restores the object. "+
+	r.note("Drift, from the completion of the foreign request (a deleted CRD: from when it is gone) to the completion of the write "+
+		"that restores the object. "+
 		"Without CRDs: p50 %s, p99 %s. %d reads, each before an object that vanished is made anew, to see that it is nobody else's.\n"+
 		"Floor: the same change to the same objects, restored at once by one bare apply, with no controller.\n%s",
 		ms(percentile(others, 50)), ms(percentile(others, 99)), reads, strings.Join(slow, "\n"))

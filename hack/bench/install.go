@@ -20,7 +20,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// The sail library's recorded figures, of about 33 objects on one such server: openshift/cluster-ingress-operator's installer of today.
+// sailRecorded is the recorded figures of the sail library, the current installer of
+// openshift/cluster-ingress-operator, for about 33 objects on one such server.
 const sailRecorded = "2.17 s, 84 reads, 55 writes; the floor for 39 objects was 580 ms"
 
 // body is one object of an installation, ready to be sent.
@@ -35,7 +36,7 @@ func (b body) id() string { return objectID(b.side.name, b.resource.Resource, b.
 
 // measureInstall compares an installation with the bare apply of its objects, in turns.
 func measureInstall(ctx context.Context, w *world, r *report) error {
-	// The first start installs the CRDs of the Gateway API; no round is to pay for them.
+	// The first start installs the CRDs of the Gateway API. No round must include that time.
 	if err := errors.Join(w.startController(ctx), w.stopController()); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func measureInstall(ctx context.Context, w *world, r *report) error {
 	widths := slices.Sorted(maps.Keys(floors))
 	for round := range w.opts.rounds {
 		for turn := range len(widths) + 1 {
-			// Who goes first changes from round to round.
+			// The order changes from round to round.
 			if i := (round + turn) % (len(widths) + 1); i < len(widths) {
 				took, err := w.bareApply(ctx, objects, widths[i])
 				if err != nil {
@@ -70,7 +71,8 @@ func measureInstall(ctx context.Context, w *world, r *report) error {
 }
 
 func (r *report) addInstall(installs []installed, floors map[int][]time.Duration, best, objects int) {
-	took, toFirst, toToken := make([]time.Duration, len(installs)), make([]time.Duration, len(installs)), make([]time.Duration, len(installs))
+	took, toFirst := make([]time.Duration, len(installs)), make([]time.Duration, len(installs))
+	toToken := make([]time.Duration, len(installs))
 	appliedLast := map[string]int{}
 	for i, one := range installs {
 		took[i], toFirst[i], toToken[i] = one.took, one.toFirst, one.toToken
@@ -93,16 +95,27 @@ func (r *report) addInstall(installs []installed, floors map[int][]time.Duration
 	r.add(row{
 		What: "the same as multiples of the floor, beside the sail library", Bar: "state both",
 		Measured: fmt.Sprintf("%.2f x: %d reads, %d writes", ratio, last.reads, last.writes), Floor: "sail (recorded): 3.7 x",
-		Values: map[string]any{"reads": last.reads, "writes": last.writes, "sailMs": 2170, "sailReads": 84, "sailWrites": 55, "sailFloorMs": 580, "sailRatio": 2.17 / 0.58},
+		Values: map[string]any{
+			"reads":       last.reads,
+			"writes":      last.writes,
+			"sailMs":      2170,
+			"sailReads":   84,
+			"sailWrites":  55,
+			"sailFloorMs": 580,
+			"sailRatio":   2.17 / 0.58,
+		},
 	})
-	r.note("Installation: median of %d rounds in turns with the floor, each with a controller that was started and at rest before. From the arrival of the "+
-		"GatewayClass's create at the API server to the completion of the last object's first write. On the way (medians): %s to the first write, %s to istiod's token.\n"+
-		"Floor: the same objects to the same servers with as many requests at once as was fastest (%d of %v tried), from the arrival of the first to the completion of the last.\n"+
+	r.note("Installation: median of %d rounds in turns with the floor, each with a controller that was started and at rest before. "+
+		"From the arrival of the "+
+		"GatewayClass's create at the API server to the completion of the last object's first write. On the way (medians): "+
+		"%s to the first write, %s to istiod's token.\n"+
+		"Floor: the same objects to the same servers with as many requests at once as was fastest (%d of %v tried), "+
+		"from the arrival of the first to the completion of the last.\n"+
 		"The sail library's recorded figures: %s, so 3.7 x.",
 		len(took), ms(percentile(toFirst, 50)), ms(percentile(toToken, 50)), best, slices.Sorted(maps.Keys(floors)), sailRecorded)
 }
 
-// installation computes the objects that hypergate applies before the admission stage, as it would.
+// installation computes the objects that hypergate applies before the admission stage, in the same way as hypergate.
 func (w *world) installation() ([]body, error) {
 	ca, err := pki.New(time.Now())
 	if err != nil {
@@ -112,7 +125,7 @@ func (w *world) installation() ([]body, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As long as a real token, and as random.
+	// The token is as long and as random as a real one.
 	credential, err := desired.CredentialSecret(w.cfg, desired.ControlPlane{}, desired.Credential{
 		GuestAPI: w.guestAPI(), Token: strings.Repeat("eyJhbGciOiJFUzI1NiJ9.", 42), Issued: time.Now(), Expires: time.Now().Add(time.Hour),
 	})
@@ -131,13 +144,17 @@ func (w *world) installation() ([]body, error) {
 	return out, nil
 }
 
-// seen is what the guest shows when the GatewayClass comes.
+// seen returns the observation of the guest at the time when the GatewayClass is created.
 func (w *world) seen() desired.GuestObservation {
 	facts := map[string]crdbundle.Fact{}
 	for _, name := range crdbundle.GatewayAPI().Names() {
-		facts[name] = crdbundle.Fact{Owner: crdbundle.Owner{Kind: crdbundle.Ours}, Metadata: crdbundle.Metadata{Membership: crdbundle.Member}}
+		facts[name] = crdbundle.Fact{
+			Owner: crdbundle.Owner{Kind: crdbundle.Ours}, Metadata: crdbundle.Metadata{Membership: crdbundle.Member},
+		}
 	}
-	return desired.GuestObservation{API: w.guestAPI(), Classes: []desired.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: desired.Present}
+	return desired.GuestObservation{
+		API: w.guestAPI(), Classes: []desired.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: desired.Present,
+	}
 }
 
 func (w *world) guestAPI() desired.GuestAPI {
@@ -149,7 +166,7 @@ func newBody(s *side, gvk schema.GroupVersionKind, key types.NamespacedName, jso
 	return body{side: s, resource: gvr(s.kinds[i]), namespace: key.Namespace, name: key.Name, json: json}
 }
 
-// bareApply sends the objects with nothing around it.
+// bareApply applies the objects without a controller, and returns how long that takes.
 func (w *world) bareApply(ctx context.Context, objects []body, concurrency int) (time.Duration, error) {
 	if err := errors.Join(w.clear(ctx), w.quiet(ctx)); err != nil {
 		return 0, err
@@ -181,7 +198,7 @@ func (w *world) bareApply(ctx context.Context, objects []body, concurrency int) 
 	return patches[len(patches)-1].StageTimestamp.Sub(first.RequestReceivedTimestamp), nil
 }
 
-// installed is the course of one installation.
+// installed is the result of one installation.
 type installed struct {
 	took, toFirst, toToken time.Duration
 	// last is the object whose first write was complete last.
@@ -189,7 +206,7 @@ type installed struct {
 	reads, writes int
 }
 
-// installTime installs the objects by asking for them.
+// installTime creates a GatewayClass and measures the installation by the controller.
 func (w *world) installTime(ctx context.Context, objects []body) (installed, error) {
 	if err := errors.Join(w.clear(ctx), w.startController(ctx), w.quiet(ctx)); err != nil {
 		return installed{}, err
@@ -216,7 +233,7 @@ func (w *world) installTime(ctx context.Context, objects []body) (installed, err
 	return one, errors.Join(err, w.stopController())
 }
 
-// missing are the objects that were not written yet.
+// missing returns the objects that are not written yet.
 func missing(objects []body, requests []event) map[string]bool {
 	out := map[string]bool{}
 	for _, o := range objects {
@@ -230,7 +247,7 @@ func missing(objects []body, requests []event) map[string]bool {
 	return out
 }
 
-// course reads the times of an installation off the audit logs.
+// course computes the times of an installation from the audit logs.
 func course(events []event, objects []body) (installed, error) {
 	open, count := missing(objects, nil), map[kind]int{}
 	var out installed

@@ -26,11 +26,11 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
-// most is how many requests a second the guest may get from istiod and hypergate together at rest.
+// most is the target for requests per second that istiod and hypergate together send to the guest at rest.
 const most = 0.02
 
-// measureIstiod runs the real istiod as its Deployment says, beside hypergate, and counts what both ask of the guest at rest: as it is planned for
-// one pod, and with elections, as each of two pods has them.
+// measureIstiod runs the real istiod according to its Deployment, together with hypergate. It counts the requests that
+// both send to the guest at rest: as planned for one pod, and with leader election, as for each of two pods.
 func measureIstiod(ctx context.Context, w *world, r *report) error {
 	for _, elects := range []string{"false", "true"} {
 		if err := w.measureIstiod(ctx, r, elects); err != nil {
@@ -47,7 +47,7 @@ func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (er
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	if err := w.settle(ctx); err != nil && elects == "false" {
-		return err // who elects never settles
+		return err // an istiod with leader election never settles
 	}
 	events, err := w.resting(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (er
 	return nil
 }
 
-// resting are the requests of some time in which nothing happens.
+// resting returns the requests of a period in which nothing happens.
 func (w *world) resting(ctx context.Context) ([]event, error) {
 	m, err := w.mark()
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *report) addIstiod(rest time.Duration, elects bool, asked []event, watch
 	}
 }
 
-// startIstiod runs istiod in a folder that looks like its pod, with the files that the pod mounts, and waits until it is ready.
+// startIstiod runs istiod in a directory with the files that its pod mounts, and waits until istiod is ready.
 func (w *world) startIstiod(ctx context.Context, elects string) (stop func() error, err error) {
 	binaries, err := servers.Find(ctx, "pilot-discovery")
 	if err != nil {
@@ -124,9 +124,10 @@ func (w *world) startIstiod(ctx context.Context, elects string) (stop func() err
 	if err != nil {
 		return nil, err
 	}
-	args := append(slices.Clone(pod.Containers[0].Args), "--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
-		"--grpcAddr=", "--ctrlz_port=0", "--kubeconfig="+filepath.Join(root, "var/run/secrets/remote/config"))
-	// Not the measurement's context: it is told to end, as its pod is.
+	args := append(slices.Clone(pod.Containers[0].Args),
+		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3], "--grpcAddr=",
+		"--ctrlz_port=0", "--kubeconfig="+filepath.Join(root, "var/run/secrets/remote/config"))
+	// The measurement's context does not end istiod. stop ends it.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binaries["pilot-discovery"], args...)
 	cmd.Dir = root
 	for _, e := range pod.Containers[0].Env {
@@ -134,7 +135,8 @@ func (w *world) startIstiod(ctx context.Context, elects string) (stop func() err
 			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 		}
 	}
-	cmd.Env = append(cmd.Env, "POD_NAME=istiod", "POD_NAMESPACE="+w.cfg.MgmtNamespace, "SERVICE_ACCOUNT="+w.cfg.IstiodName(), "ENABLE_LEADER_ELECTION="+elects)
+	cmd.Env = append(cmd.Env, "POD_NAME=istiod", "POD_NAMESPACE="+w.cfg.MgmtNamespace, "SERVICE_ACCOUNT="+w.cfg.IstiodName(),
+		"ENABLE_LEADER_ELECTION="+elects)
 	log, err := os.Create(filepath.Join(w.dir, "istiod-"+elects+".log"))
 	if err != nil {
 		return nil, fmt.Errorf("making istiod's log: %w", err)
@@ -144,8 +146,8 @@ func (w *world) startIstiod(ctx context.Context, elects string) (stop func() err
 		return nil, errors.Join(fmt.Errorf("starting istiod: %w", err), log.Close())
 	}
 	stop = func() error {
-		_ = cmd.Process.Kill() // fails only when it has ended
-		_ = cmd.Wait()         // tells of the kill
+		_ = cmd.Process.Kill() // fails only if the process has ended
+		_ = cmd.Wait()         // returns the kill as an error
 		return log.Close()
 	}
 	if err := w.until(ctx, "istiod to be ready", func(ctx context.Context) (bool, error) { return ready(ctx, ports[1]), nil }); err != nil {
@@ -155,7 +157,7 @@ func (w *world) startIstiod(ctx context.Context, elects string) (stop func() err
 	return stop, nil
 }
 
-// ready says whether istiod does.
+// ready reports whether istiod is ready.
 func ready(ctx context.Context, address string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ready", nil)
 	if err != nil {
@@ -169,7 +171,7 @@ func ready(ctx context.Context, address string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// mountAll writes what the containers mount of ConfigMaps and Secrets under a folder.
+// mountAll writes the ConfigMaps and Secrets that the first container mounts to files below the directory root.
 func (w *world) mountAll(ctx context.Context, pod corev1.PodSpec, root string) error {
 	for _, mount := range pod.Containers[0].VolumeMounts {
 		for _, volume := range pod.Volumes {
@@ -184,7 +186,8 @@ func (w *world) mountAll(ctx context.Context, pod corev1.PodSpec, root string) e
 			default:
 				continue
 			}
-			u, err := w.mgmt.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(w.cfg.MgmtNamespace).Get(ctx, name, metav1.GetOptions{})
+			client := w.mgmt.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
+			u, err := client.Namespace(w.cfg.MgmtNamespace).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return fmt.Errorf("reading what istiod mounts: %w", err)
 			}
@@ -196,7 +199,7 @@ func (w *world) mountAll(ctx context.Context, pod corev1.PodSpec, root string) e
 	return nil
 }
 
-// usualServer is where istiod finds the guest's API server in a hosted control plane.
+// usualServer is the address of the guest's API server for istiod in a hosted control plane.
 const usualServer = "https://kube-apiserver:6443"
 
 // writeData writes the data of a ConfigMap or a Secret as files, with the guest's real server.
@@ -213,7 +216,7 @@ func writeData(u *unstructured.Unstructured, folder, server string) error {
 				return fmt.Errorf("reading %s: %w", u.GetName(), err)
 			}
 		}
-		content = bytes.ReplaceAll(content, []byte(usualServer), []byte(server)) // nobody resolves that name here
+		content = bytes.ReplaceAll(content, []byte(usualServer), []byte(server)) // that name does not resolve here
 		if err := os.WriteFile(filepath.Join(folder, key), content, 0o600); err != nil {
 			return fmt.Errorf("writing %s: %w", u.GetName(), err)
 		}
@@ -221,7 +224,7 @@ func writeData(u *unstructured.Unstructured, folder, server string) error {
 	return nil
 }
 
-// freeAddresses are n different addresses that nobody listens on.
+// freeAddresses returns n different loopback addresses with unused ports.
 func freeAddresses(ctx context.Context, n int) ([]string, error) {
 	seen := map[int]bool{}
 	var out []string
@@ -238,7 +241,7 @@ func freeAddresses(ctx context.Context, n int) ([]string, error) {
 	return out, nil
 }
 
-// told is what istiod said last, but that it is not ready.
+// told returns the last 40 lines of istiod's log, without the lines that it is not ready.
 func told(log []byte) string {
 	lines := slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool { return strings.HasSuffix(line, "is not ready") })
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	only, output, jsonFile, binary string
 	quick                          bool
@@ -25,7 +25,8 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "parts to run, separated by commas (default: all): install, writes, rest, drift, istiod, memory, render")
+	flag.StringVar(&o.only, "only", "", "parts to run, separated by commas (default: all): install, writes, rest, drift, istiod, "+
+		"memory, render")
 	flag.StringVar(&o.output, "o", "table", "table or json, to stdout")
 	flag.StringVar(&o.jsonFile, "json", "", "also write the report as JSON to this file")
 	flag.StringVar(&o.binary, "binary", "", "measure this hypergate (default: build one)")
@@ -45,7 +46,8 @@ func main() {
 	}
 }
 
-// part is one measurement. Parts run in this order: what is left behind by one (an installation, foreign objects) does not disturb the next.
+// part is one measurement. Parts run in the order of parts(), so that the objects that one leaves behind (an
+// installation, foreign objects) do not affect the next.
 type part struct {
 	name string
 	// installed parts share one installation.
@@ -91,7 +93,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return r.write(o, out)
 }
 
-// choose checks the flags and finds the parts to run.
+// choose checks the flags and returns the parts to run.
 func choose(o *options) ([]part, error) {
 	if o.output != "table" && o.output != "json" {
 		return nil, fmt.Errorf("-o: %q is neither table nor json", o.output)
@@ -111,12 +113,13 @@ func choose(o *options) ([]part, error) {
 		}
 	}
 	if len(wanted) > 0 {
-		return nil, fmt.Errorf("-only: no part is called %s; there are install, writes, rest, drift, memory, render", strings.Join(wanted, " or "))
+		return nil, fmt.Errorf("-only: no part is called %s; there are install, writes, rest, drift, memory, render",
+			strings.Join(wanted, " or "))
 	}
 	return chosen, nil
 }
 
-// progress goes to stderr: stdout is for the result.
+// progress prints a message to stderr, because stdout is for the result.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }

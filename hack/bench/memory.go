@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// measureMemory installs into a guest that is full of other people's objects, and reads the controller's memory when it is at rest.
+// measureMemory installs into a guest with many foreign objects, and reads the controller's memory at rest.
 func measureMemory(ctx context.Context, w *world, r *report) error {
 	if err := errors.Join(w.uninstall(ctx), w.crowd(ctx), w.quiet(ctx)); err != nil {
 		return err
@@ -21,7 +21,7 @@ func measureMemory(ctx context.Context, w *world, r *report) error {
 	if _, err := w.install(ctx); err != nil {
 		return err
 	}
-	// At rest, not just after work: the figures are the largest of the second half of a rest.
+	// The figures are the maximum of the second half of a rest, because memory is higher directly after work.
 	rest := min(w.opts.rest, 30*time.Second)
 	worst := map[string]int{}
 	for i := range 4 {
@@ -43,14 +43,18 @@ func measureMemory(ctx context.Context, w *world, r *report) error {
 	what := fmt.Sprintf("memory at rest, %d foreign ConfigMaps, %d foreign CRDs: ", w.opts.configMaps, w.opts.crds)
 	const mib = 1 << 20
 	show := func(name string) string { return fmt.Sprintf("%.1f MiB", float64(worst[name])/mib) }
-	r.add(row{What: what + "RssAnon", Bar: "<= 16 MiB", Measured: show("RssAnon"), Met: new(worst["RssAnon"] <= 16*mib), Values: map[string]any{"bytes": worst}})
+	r.add(row{
+		What: what + "RssAnon", Bar: "<= 16 MiB", Measured: show("RssAnon"), Met: new(worst["RssAnon"] <= 16*mib),
+		Values: map[string]any{"bytes": worst},
+	})
 	r.add(row{What: "  RSS", Bar: "<= 48 MiB", Measured: show("VmRSS"), Met: new(worst["VmRSS"] <= 48*mib)})
-	r.note("Memory: of the RSS, %s are pages of the binary; the peak since the start (VmHWM) was %s. The sail library: 118 MB RSS.", show("RssFile"), show("VmHWM"))
+	r.note("Memory: of the RSS, %s are pages of the binary; the peak since the start (VmHWM) was %s. The sail library: "+
+		"118 MB RSS.", show("RssFile"), show("VmHWM"))
 	return w.uninstall(ctx)
 }
 
-// crowd fills the guest with ConfigMaps and CRDs of others. The CRDs are small, but each fifth carries a last-applied annotation of 16 KiB, as
-// kubectl apply leaves them behind: it is part of the metadata that hypergate watches.
+// crowd fills the guest with foreign ConfigMaps and CRDs. The CRDs are small. Every fifth CRD has a last-applied
+// annotation of 16 KiB, as kubectl apply writes it, because hypergate watches metadata.
 func (w *world) crowd(ctx context.Context) error {
 	progress("creating %d ConfigMaps and %d CRDs in the guest", w.opts.configMaps, w.opts.crds)
 	const namespace = "foreign"

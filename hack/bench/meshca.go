@@ -11,9 +11,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// meshCA reads the Secret that hypergate keeps the mesh CA in.
+// meshCA reads the Secret in which hypergate stores the mesh CA.
 func (w *world) meshCA(ctx context.Context) (map[string][]byte, error) {
-	u, err := w.mgmt.objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(w.cfg.MgmtNamespace).Get(ctx, desired.CASecretName, metav1.GetOptions{})
+	secrets := w.mgmt.objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	u, err := secrets.Namespace(w.cfg.MgmtNamespace).Get(ctx, desired.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the mesh CA: %w", err)
 	}

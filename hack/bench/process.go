@@ -28,7 +28,7 @@ type process struct {
 	err    error // valid once ended is closed
 }
 
-// buildController builds the binary as it is shipped, unless one is given, and unpacks it.
+// buildController builds the binary in the same way as the release, unless one is given, and unpacks it.
 func buildController(ctx context.Context, given, dir string) (string, error) {
 	out := filepath.Join(dir, "hypergate")
 	if given == "" {
@@ -43,13 +43,15 @@ func buildController(ctx context.Context, given, dir string) (string, error) {
 	return out, unpack(given, out)
 }
 
-// unpackPiece is how much a container runtime writes at once when it unpacks an image.
+// unpackPiece is the number of bytes that a container runtime writes at once when it unpacks an image.
 const unpackPiece = 32 << 10
 
-// unpack copies a binary as a container runtime unpacks it, in small writes. The page cache holds a file in the pieces in which it was written or
-// read, up to 2 MiB, and a newer kernel maps such a piece as a whole when one byte of it is touched. In a binary that the linker has just
-// made, or that one write has copied, next to nothing would ever be outside the RSS. What is read from disk bit by bit lies in small pieces,
-// too: after a reboot of the node the figures are the same.
+// unpack copies a binary in small writes, as a container runtime does.
+//
+// The page cache stores a file in pieces of the size in which it was written or read, up to 2 MiB. A newer kernel maps
+// the whole piece when a process accesses one byte of it. If the linker has just written the binary, or one write has
+// copied it, almost the whole binary would count in the RSS. A file that is read from disk in small parts is also
+// stored in small pieces, so the figures are the same after a reboot of the node.
 func unpack(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -61,14 +63,14 @@ func unpack(from, to string) (err error) {
 		return fmt.Errorf("copying the binary: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	// Without their own types, which would copy in the kernel, in pieces of its choice.
+	// The wrappers hide the methods of *os.File, which would copy in the kernel with another size of the pieces.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{in}, make([]byte, unpackPiece)); err != nil {
 		return fmt.Errorf("copying the binary: %w", err)
 	}
 	return nil
 }
 
-// startController runs hypergate and waits until it has shown that it knows both sides and has nothing to do.
+// startController runs hypergate and waits until it has observed both sides and has nothing to do.
 func (w *world) startController(ctx context.Context) error {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -80,13 +82,14 @@ func (w *world) startController(ctx context.Context) error {
 		return fmt.Errorf("opening the controller's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	// Not CommandContext: it is ended in good order, so that it gives its Lease back.
+	// CommandContext would kill the process. hypergate must end with SIGTERM, so that it releases its Lease.
 	p.cmd = exec.Command(w.binary, "run", //nolint:noctx // see above
-		"--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
+		"--namespace", w.cfg.MgmtNamespace,
+		"--management-kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
 		"--istiod-guest-server", guestServer, "--xds-address", w.cfg.XDS.String(), "--webhook-host", w.cfg.WebhookHost,
-		"--publish-probe", "off", // nothing answers there
+		"--publish-probe", "off", // no server answers at the xDS address
 		"--pilot-image", w.cfg.PilotImage, "--proxy-image", w.cfg.ProxyImage,
-		"--protect-crds=false", // what drifts here is what the policy would not let drift
+		"--protect-crds=false", // the policy would reject the drift of CRDs that the bench causes
 		"--leader-elect=true", "--metrics-address", "0", "--health-address", p.health)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -101,7 +104,7 @@ func (w *world) startController(ctx context.Context) error {
 	if err := w.until(ctx, "hypergate is ready", p.ready); err != nil {
 		return err
 	}
-	// It brings the CRDs of the Gateway API when it starts.
+	// hypergate installs the CRDs of the Gateway API when it starts.
 	err = w.until(ctx, "the guest has GatewayClasses", func(ctx context.Context) (bool, error) {
 		_, err := w.guest.meta.Resource(classes()).List(ctx, metav1.ListOptions{})
 		return err == nil, ignoreNotFound(err)
@@ -132,7 +135,7 @@ func (w *world) stopController() error {
 	}
 }
 
-// alive is an error when the process has ended.
+// alive returns an error if the process has ended.
 func (p *process) alive() error {
 	select {
 	case <-p.ended:
@@ -155,7 +158,7 @@ func (p *process) ready(ctx context.Context) (bool, error) {
 	return response.StatusCode == http.StatusOK, nil
 }
 
-// memory are the figures of /proc/<pid>/status in bytes.
+// memory returns the figures of /proc/<pid>/status in bytes.
 func (p *process) memory() (map[string]int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -179,7 +182,7 @@ func (p *process) memory() (map[string]int, error) {
 	return out, nil
 }
 
-// controllerLog is the end of hypergate's log, for an error.
+// controllerLog returns the end of hypergate's log, for use in an error.
 func (w *world) controllerLog() string {
 	data, err := os.ReadFile(filepath.Join(w.dir, "hypergate.log"))
 	if err != nil || len(data) == 0 {
@@ -202,5 +205,5 @@ func freePort(ctx context.Context) (int, error) {
 	return address.Port, nil
 }
 
-// guestServer is what istiod's kubeconfig names; nobody uses it here.
+// guestServer is the server in istiod's kubeconfig. No process uses it here.
 const guestServer = "https://kube-apiserver:6443"

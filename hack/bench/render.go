@@ -9,7 +9,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// measureRender computes the plan of both sides over and over, as the controller does after each change of what it observes.
+// measureRender computes the plan of both sides repeatedly, as the controller does after each change of its
+// observation.
 func measureRender(ctx context.Context, w *world, r *report) error {
 	if err := w.quiet(ctx); err != nil {
 		return err
@@ -26,7 +27,7 @@ func measureRender(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
-	// What the controller pays when a GatewayClass comes or goes.
+	// This is the cost for the controller when a GatewayClass is created or deleted.
 	planner := desired.NewPlanner(w.cfg, w.source)
 	again, err := timed(samples, func(i int) error {
 		seen := w.seen()
@@ -42,12 +43,13 @@ func measureRender(ctx context.Context, w *world, r *report) error {
 		What: fmt.Sprintf("rendering both sides, warm, median of %d", samples), Bar: "<= 30 ms", Measured: spread(whole),
 		Met: new(median <= 30*time.Millisecond), Values: map[string]any{"ms": milliseconds(whole), "againMs": milliseconds(again)},
 	})
-	r.note("Rendering: desired.Compute as a whole, with nothing remembered: both releases, routing, post-rendering, the CRDs of both APIs, minting. "+
+	r.note("Rendering: desired.Compute as a whole, with nothing remembered: both releases, routing, post-rendering, "+
+		"the CRDs of both APIs, minting. "+
 		"The controller, which remembers what does not change, computes the plan for another GatewayClass in %s.", spread(again))
 	return nil
 }
 
-// timed calls f, at first without measuring, and then so many times.
+// timed calls f without measuring for a warm-up, and then measures samples calls.
 func timed(samples int, f func(i int) error) ([]time.Duration, error) {
 	const warmUp = 3
 	var took []time.Duration

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// row is one bar and what was measured.
+// row is one target and its measurement.
 type row struct {
 	What     string `json:"what"`
 	Bar      string `json:"bar"`
 	Measured string `json:"measured"`
-	// Floor is what the ratio is to, measured in the same run.
+	// Floor is the lower bound to which Ratio refers, measured in the same run.
 	Floor string  `json:"floor,omitempty"`
 	Ratio float64 `json:"ratio,omitempty"`
-	// Met is whether the bar is met; absent for what is only stated.
+	// Met reports whether the target is met. It is nil for a row without a target.
 	Met *bool `json:"met,omitempty"`
 	// Values are the figures behind Measured and Floor.
 	Values map[string]any `json:"values,omitempty"`
@@ -34,7 +34,7 @@ type report struct {
 	Quick     bool   `json:"quick,omitempty"`
 	Disturbed int    `json:"measurementsOnABusyMachine"`
 	Rows      []row  `json:"rows"`
-	// Notes say how something was measured, and list what a row only counts.
+	// Notes explain how a value was measured, and list the items that a row only counts.
 	Notes []string `json:"notes"`
 }
 
@@ -87,14 +87,15 @@ func (r *report) print(out io.Writer) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(out, "\n%s\n", note)
 	}
-	fmt.Fprintf(out, "\n%d CPUs, load at the start %s; %d measurements began on a machine that did not become idle.\n", r.CPUs, r.LoadAtGo, r.Disturbed)
+	fmt.Fprintf(out, "\n%d CPUs, load at the start %s; %d measurements began on a machine that did not become idle.\n",
+		r.CPUs, r.LoadAtGo, r.Disturbed)
 	if r.Quick {
 		fmt.Fprintln(out, "This was -quick: the figures are not for quoting.")
 	}
 	return nil
 }
 
-// percentile is the smallest value that at least so many percent of the values do not exceed.
+// percentile returns the smallest value that at least the given percentage of the values does not exceed.
 func percentile(values []time.Duration, percent int) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -105,7 +106,7 @@ func percentile(values []time.Duration, percent int) time.Duration {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
 
-// spread is the median with the extremes.
+// spread returns the median with the minimum and the maximum.
 func spread(values []time.Duration) string {
 	return fmt.Sprintf("%s (%s to %s)", ms(percentile(values, 50)), ms(percentile(values, 1)), ms(percentile(values, 100)))
 }

@@ -21,7 +21,7 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 )
 
-// installOnce makes the installation that several parts share.
+// installOnce creates the installation that several parts share.
 func (w *world) installOnce(ctx context.Context) error {
 	if w.installedAt != nil {
 		return nil
@@ -31,8 +31,9 @@ func (w *world) installOnce(ctx context.Context) error {
 	return err
 }
 
-// install clears both clusters, starts the controller, asks for an installation, plays what it waits for, and returns when all is done: the webhook
-// proven, the controller silent. The mark is the moment of asking.
+// install clears both clusters, starts the controller, creates a GatewayClass, and simulates istiod. It returns when
+// the webhook is proven and the controller sends no more requests. The returned mark is the time at which install
+// creates the GatewayClass.
 func (w *world) install(ctx context.Context) (mark, error) {
 	if err := errors.Join(w.clear(ctx), w.startController(ctx)); err != nil {
 		return mark{}, err
@@ -64,7 +65,8 @@ func (w *world) install(ctx context.Context) (mark, error) {
 	return m, w.untilProven(ctx)
 }
 
-// untilProven waits until hypergate has seen the webhook work, and is done. At first it may not even have noticed that there is more to do.
+// untilProven waits until hypergate has proven the webhook and sends no more requests. It waits for a silent controller
+// first and last, because hypergate may not have observed yet that there is more to do.
 func (w *world) untilProven(ctx context.Context) error {
 	if err := w.settle(ctx); err != nil {
 		return err
@@ -85,7 +87,7 @@ func (w *world) untilProven(ctx context.Context) error {
 	return w.settle(ctx)
 }
 
-// startPlayer plays the Deployment controller and istiod's pod: whatever the Deployment asks for is there at once.
+// startPlayer simulates the Deployment controller and istiod's pod: each Deployment becomes available at once.
 func (w *world) startPlayer(ctx context.Context) error {
 	ctx, w.stopPlaying = context.WithCancel(ctx)
 	client := w.mgmt.objects.Resource(deployments()).Namespace(w.cfg.MgmtNamespace)
@@ -93,7 +95,8 @@ func (w *world) startPlayer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching istiod's Deployment: %w", err)
 	}
-	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: client.Watch})
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(),
+		&cache.ListWatch{WatchFuncWithContext: client.Watch})
 	if err != nil {
 		return fmt.Errorf("watching istiod's Deployment: %w", err)
 	}
@@ -103,7 +106,7 @@ func (w *world) startPlayer(ctx context.Context) error {
 			return
 		}
 		if patch := deploymentStatus(d); patch != nil {
-			// Deleted meanwhile, or changed: there will be another event.
+			// If the Deployment was deleted or changed in the meantime, another event follows.
 			_, _ = client.Patch(ctx, d.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"}, "status")
 		}
 	}
@@ -118,17 +121,20 @@ func (w *world) startPlayer(ctx context.Context) error {
 	return nil
 }
 
-// deploymentStatus is the patch by which a Deployment becomes available, or stays so; nil when its status is up to date.
+// deploymentStatus returns a patch that makes a Deployment available. It returns nil if the status is up to date.
 func deploymentStatus(d *unstructured.Unstructured) []byte {
 	observed, _, _ := unstructured.NestedInt64(d.Object, "status", "observedGeneration")
 	if observed == d.GetGeneration() || d.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	status := map[string]any{"observedGeneration": d.GetGeneration(), "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
+	status := map[string]any{
+		"observedGeneration": d.GetGeneration(), "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+	}
 	if observed == 0 {
 		now := time.Now().UTC().Format(time.RFC3339)
 		status["conditions"] = []any{map[string]any{
-			"type": string(appsv1.DeploymentAvailable), "status": "True", "reason": "MinimumReplicasAvailable", "lastTransitionTime": now, "lastUpdateTime": now,
+			"type": string(appsv1.DeploymentAvailable), "status": "True", "reason": "MinimumReplicasAvailable",
+			"lastTransitionTime": now, "lastUpdateTime": now,
 		}}
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
@@ -145,7 +151,7 @@ func (w *world) stopPlayer() {
 	}
 }
 
-// uninstall ends an installation: no controller, no objects.
+// uninstall stops the controller and removes all objects of the installation.
 func (w *world) uninstall(ctx context.Context) error {
 	w.stopPlayer()
 	w.installedAt = nil
@@ -155,7 +161,7 @@ func (w *world) uninstall(ctx context.Context) error {
 	return w.clear(ctx)
 }
 
-// measureWrites lists what the shared installation wrote.
+// measureWrites lists the writes of the shared installation.
 func measureWrites(_ context.Context, w *world, r *report) error {
 	requests, err := w.requests(*w.installedAt)
 	if err != nil {
@@ -174,18 +180,21 @@ func measureWrites(_ context.Context, w *world, r *report) error {
 	}
 	r.add(row{
 		What: "writes during install, with the admission stage", Bar: "1 per object + status + token",
-		Measured: fmt.Sprintf("%d objects, %d writes; %d status, %d token", len(byObject), byKind[kindWrite], byKind[kindStatus], byKind[kindToken]),
-		Met:      new(onlyOnce),
-		Values:   map[string]any{"objects": len(byObject), "requests": byKind, "writesPerObject": byObject},
+		Measured: fmt.Sprintf("%d objects, %d writes; %d status, %d token",
+			len(byObject), byKind[kindWrite], byKind[kindStatus], byKind[kindToken]),
+		Met:    new(onlyOnce),
+		Values: map[string]any{"objects": len(byObject), "requests": byKind, "writesPerObject": byObject},
 	})
-	r.note("Writes of the installation, beside one to each of its %d objects: %s.\nThe webhook is written twice: with failure policy Ignore when istiod is available, "+
-		"with Fail once a dry run was seen to be refused by it. Reads: %d.", len(byObject), describe(besides(requests, byObject)), byKind[kindRead])
+	r.note("Writes of the installation, beside one to each of its %d objects: %s.\nThe webhook is written twice: "+
+		"with failure policy Ignore when istiod is available, "+
+		"with Fail once a dry run was seen to be refused by it. Reads: %d.",
+		len(byObject), describe(besides(requests, byObject)), byKind[kindRead])
 	return nil
 }
 
 func isWebhook(id string) bool { return strings.Contains(id, "validatingwebhookconfigurations") }
 
-// besides are the requests that change or try something, but the first write of each object.
+// besides returns all requests except reads and the first write of each object.
 func besides(requests []event, objects map[string]int) []event {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(requests), func(e event) bool {
@@ -195,7 +204,7 @@ func besides(requests []event, objects map[string]int) []event {
 	})
 }
 
-// describe counts requests by kind and object: "2 status of guest gatewayclasses openshift-default".
+// describe counts requests by kind and object, for example "2 status of guest gatewayclasses openshift-default".
 func describe(requests []event) string {
 	counts := map[string]int{}
 	for _, e := range requests {
@@ -211,7 +220,7 @@ func describe(requests []event) string {
 	return strings.Join(out, ", ")
 }
 
-// measureRest watches the installed controller do nothing.
+// measureRest counts the requests of the installed controller at rest.
 func measureRest(ctx context.Context, w *world, r *report) error {
 	m, err := w.mark()
 	if err != nil {
@@ -243,8 +252,9 @@ func measureRest(ctx context.Context, w *world, r *report) error {
 	reads := len(slices.DeleteFunc(slices.Clone(active), func(e event) bool { return e.kind() != kindRead }))
 	r.add(row{
 		What: fmt.Sprintf("at rest, %s, both sides", w.opts.rest), Bar: "0 reads, 0 writes but watches and our Lease",
-		Measured: fmt.Sprintf("%d reads, %d writes (%d for the Lease)", reads, len(active)-reads, count["management lease"]+count["guest lease"]),
-		Met:      new(len(active) == 0), Values: map[string]any{"requests": count},
+		Measured: fmt.Sprintf("%d reads, %d writes (%d for the Lease)",
+			reads, len(active)-reads, count["management lease"]+count["guest lease"]),
+		Met: new(len(active) == 0), Values: map[string]any{"requests": count},
 	})
 	if len(active) > 0 {
 		r.note("Requests at rest: %s.", describe(active))

@@ -32,15 +32,15 @@ import (
 
 const (
 	className = "openshift-default"
-	// istioCRDs ends the names of the CRDs that come with the first GatewayClass.
+	// istioCRDs is the suffix of the names of the CRDs that hypergate installs with the first GatewayClass.
 	istioCRDs = ".istio.io"
-	// patience is how long anything here may take before the measurement counts as failed.
+	// patience is the timeout of each wait. After it, the measurement fails.
 	patience = 60 * time.Second
-	// settled is how long the controller must have been silent to count as done.
+	// settled is the time without requests after which the controller counts as done.
 	settled = time.Second
 )
 
-// benchAgent is how the bench is known in the audit logs.
+// benchAgent is the user agent of the bench in the audit logs.
 const benchAgent = "bench"
 
 func classes() schema.GroupVersionResource {
@@ -55,7 +55,7 @@ func deployments() schema.GroupVersionResource {
 	return appsv1.SchemeGroupVersion.WithResource("deployments")
 }
 
-// side is one cluster as the bench sees it.
+// side is one cluster with the bench's clients.
 type side struct {
 	name    desired.Side
 	plane   *planes.Plane
@@ -65,7 +65,7 @@ type side struct {
 	kinds   []desired.Kind
 }
 
-// world is the two clusters and the controller between them.
+// world is the two clusters and the controller.
 type world struct {
 	opts   options
 	cfg    desired.Config
@@ -78,11 +78,11 @@ type world struct {
 	// controller is nil while none runs.
 	controller *process
 	webhook    *istiod.Webhook
-	// stopPlaying ends what plays the Deployment controller; nil when nobody does.
+	// stopPlaying ends the simulated Deployment controller. It is nil while none runs.
 	stopPlaying context.CancelFunc
-	// installedAt is where the events of the shared installation begin.
+	// installedAt is the mark at which the events of the shared installation begin.
 	installedAt *mark
-	// disturbed counts measurements that began although the machine was busy.
+	// disturbed counts measurements that began while the machine was busy.
 	disturbed int
 }
 
@@ -90,8 +90,9 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	w = &world{opts: o, cfg: desired.Config{
 		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway",
-		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
+		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion,
+		ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
+		XDS:        desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
 		NetworkPolicies: desired.HyperShiftPeers(),
 	}}
 	defer func() {
@@ -167,7 +168,9 @@ func newSide(name desired.Side, plane *planes.Plane, kinds []desired.Kind) (*sid
 
 func (s *side) createNamespace(ctx context.Context, name string) error {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+	}}
 	if _, err := s.objects.Resource(namespaces).Create(ctx, u, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating a namespace on the %s side: %w", s.name, err)
 	}
@@ -176,7 +179,7 @@ func (s *side) createNamespace(ctx context.Context, name string) error {
 
 func (w *world) sides() []*side { return []*side{w.mgmt, w.guest} }
 
-// mark is a place in the two audit logs.
+// mark is a position in the two audit logs.
 type mark struct{ mgmt, guest int }
 
 func (w *world) mark() (mark, error) {
@@ -184,7 +187,7 @@ func (w *world) mark() (mark, error) {
 	return mark{len(w.mgmt.audit.events), len(w.guest.audit.events)}, err
 }
 
-// since are the events after the mark, in the order of their completion.
+// since returns the events after the mark, in the order of their completion.
 func (w *world) since(m mark) ([]event, error) {
 	if _, err := w.mark(); err != nil {
 		return nil, err
@@ -194,17 +197,17 @@ func (w *world) since(m mark) ([]event, error) {
 	return all, nil
 }
 
-// requests are what the controller sent after the mark, but watches and the Lease.
+// requests returns the controller's requests after the mark, without watches and requests for the Lease.
 func (w *world) requests(m mark) ([]event, error) {
 	all, err := w.since(m)
 	return slices.DeleteFunc(all, func(e event) bool { return !e.byController() || e.kind() == kindWatch || e.kind() == kindLease }), err
 }
 
-// glance is how often a condition is looked at. Times come from the audit logs: looking more often makes nothing more exact, and takes CPU away
-// from what is measured.
+// glance is the interval at which until checks a condition. Times come from the audit logs, so a shorter interval would
+// not make them more exact. It would take CPU time from the measurement.
 const glance = 20 * time.Millisecond
 
-// until waits for a condition. A controller that ended ends the waiting.
+// until waits for a condition. It fails if the controller ends.
 func (w *world) until(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
 	err := wait.PollUntilContextTimeout(ctx, glance, patience, true, func(ctx context.Context) (bool, error) {
 		if w.controller != nil {
@@ -220,7 +223,7 @@ func (w *world) until(ctx context.Context, what string, condition func(context.C
 	return nil
 }
 
-// settle waits until the controller has sent nothing for a while.
+// settle waits until the controller has sent no requests for the time settled.
 func (w *world) settle(ctx context.Context) error {
 	m, err := w.mark()
 	if err != nil {
@@ -236,9 +239,11 @@ func (w *world) settle(ctx context.Context) error {
 	})
 }
 
-// quiet waits until the machine is idle, so that what came before (an API server digests CRDs for a while), and other users of the machine, do not
-// count in what comes next: for two windows in a row, because an API server pauses between a CRD and what it makes of it. A machine that does not
-// become idle is noted.
+// quiet waits until the machine is idle, so that earlier work and other users of the machine do not affect the next
+// measurement. For example, an API server processes CRDs for some time.
+//
+// The machine must be idle for two windows in a row, because an API server pauses between a CRD and its processing. If
+// the machine does not become idle, quiet counts the measurement as disturbed.
 func (w *world) quiet(ctx context.Context) error {
 	const window, idle, limit = 500 * time.Millisecond, 0.85, 40 * time.Second
 	start, calm := time.Now(), 0
@@ -265,7 +270,7 @@ func (w *world) quiet(ctx context.Context) error {
 	})
 }
 
-// cpu is what the machine's CPUs did so far, in ticks.
+// cpu is the time of the machine's CPUs since its start, in ticks.
 type cpu struct{ idle, total int }
 
 func readCPU() (cpu, error) {
@@ -282,7 +287,7 @@ func readCPU() (cpu, error) {
 	return cpu{idle: idle + iowait, total: user + nice + system + idle + iowait + irq + softirq + steal}, nil
 }
 
-// createClass asks for an installation.
+// createClass creates the GatewayClass for which hypergate installs istiod.
 func (w *world) createClass(ctx context.Context) error {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": classes().GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": className},
@@ -294,8 +299,9 @@ func (w *world) createClass(ctx context.Context) error {
 	return nil
 }
 
-// clear removes an installation from both sides, whoever made it: the GatewayClass, all objects with our label, and Istio's CRDs. The CRDs of the
-// Gateway API stay: they are there before the first GatewayClass. No controller may run.
+// clear removes an installation from both sides, with or without a controller as its origin. It deletes the
+// GatewayClass, all objects with hypergate's label, and Istio's CRDs. The CRDs of the Gateway API stay, because they
+// exist before the first GatewayClass. The controller must not run.
 func (w *world) clear(ctx context.Context) error {
 	err := w.guest.objects.Resource(classes()).Delete(ctx, className, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -312,9 +318,9 @@ func (w *world) clear(ctx context.Context) error {
 	return nil
 }
 
-// served waits until the guest's API server can list the objects of each of Istio's CRDs, as istiod would long have done. Without that, deleting
-// the CRD fails at first (the API server cannot list what to delete: "storage is (re)initializing"), and the API server waits long before it
-// tries again.
+// served waits until the guest's API server can list the objects of each of Istio's CRDs. In a real cluster istiod
+// would have listed them long before. Otherwise the deletion of the CRD fails at first, because the API server cannot
+// list the objects to delete ("storage is (re)initializing"). The API server then waits long before it retries.
 func (w *world) served(ctx context.Context) error {
 	list, err := w.guest.objects.Resource(crds()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -342,7 +348,8 @@ func (w *world) served(ctx context.Context) error {
 
 func (w *world) clearSide(ctx context.Context, s *side) error {
 	members := func(ctx context.Context, k desired.Kind) ([]metav1.PartialObjectMetadata, error) {
-		list, err := s.meta.Resource(gvr(k)).List(ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)})
+		owned := metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
+		list, err := s.meta.Resource(gvr(k)).List(ctx, owned)
 		if err != nil {
 			return nil, err
 		}
@@ -356,7 +363,8 @@ func (w *world) clearSide(ctx context.Context, s *side) error {
 			return err
 		}
 		for _, o := range objects {
-			if err := s.meta.Resource(gvr(k)).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			err := s.meta.Resource(gvr(k)).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// victim is an object that is to come back.
+// victim is an object that the demo deletes and that hypergate must restore.
 type victim struct {
 	name   string
 	uid    func(context.Context) (types.UID, error)
 	remove func(context.Context) error
 }
 
-// harm deletes an object on each side, waits until it is back, and shows what hypergate says about it.
+// harm deletes an object on each side, waits until hypergate has restored it, and shows hypergate's log about it.
 func harm(ctx context.Context, w *world.World, out io.Writer) error {
 	name := "istiod-" + world.Revision
 	roles, services := w.GuestClient.RbacV1().ClusterRoles(), w.MgmtClient.CoreV1().Services(w.MgmtNamespace)
@@ -84,7 +84,8 @@ func (v victim) comesBack(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// said shows the lines of hypergate's log, from an offset on, that say what it wrote. The last of them comes a moment after the write.
+// said prints the lines of hypergate's log about its writes, starting at an offset. The last line appears shortly after
+// the write.
 func said(ctx context.Context, log string, offset int64, out io.Writer) error {
 	const writes = 2
 	var lines []string
@@ -96,7 +97,7 @@ func said(ctx context.Context, log string, offset int64, out io.Writer) error {
 		lines = nil
 		for line := range strings.Lines(string(data[offset:])) {
 			if strings.Contains(line, "msg=Applied") {
-				_, said, _ := strings.Cut(line, " F ") // the container runtime's words, up to there
+				_, said, _ := strings.Cut(line, " F ") // the container runtime writes the prefix up to here
 				lines = append(lines, strings.TrimSpace(said))
 			}
 		}

@@ -20,13 +20,13 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// health is what there is of a demo.
+// health is the state of a demo.
 type health struct {
-	// alive and dead are its parts, in words.
+	// alive and dead describe its parts.
 	alive, dead []string
 }
 
-// The processes that up starts beside the clusters, by the names that they are recorded under. hypergate is a pod.
+// Names under which up records the processes that it starts in addition to the clusters. hypergate runs as a pod.
 const (
 	playerPart = "player"
 	routerPart = "router"
@@ -39,7 +39,7 @@ func inWords(part string) string {
 	return part
 }
 
-// healthy is healthOf, where a part that is dead is an error.
+// healthy returns healthOf, and an error if a part is dead.
 func healthy(ctx context.Context, dir string) (health, error) {
 	h, err := healthOf(ctx, dir)
 	if err == nil {
@@ -48,7 +48,7 @@ func healthy(ctx context.Context, dir string) (health, error) {
 	return h, err
 }
 
-// healthOf looks at each part of the demo in a folder. A demo that was never started has none.
+// healthOf checks each part of the demo in a directory. A demo that was never started has no parts.
 func healthOf(ctx context.Context, dir string) (health, error) {
 	h := health{}
 	c, err := cluster.Attach(dir)
@@ -87,7 +87,7 @@ func (h *health) add(alive bool, part, why string) {
 	}
 }
 
-// ask adds an API server, unless there is none: a standalone demo has no guest.
+// ask adds the health of an API server. Without a config it does nothing, because a standalone demo has no guest.
 func (h *health) ask(ctx context.Context, part string, config *rest.Config) {
 	if config == nil {
 		return
@@ -116,7 +116,7 @@ func (h *health) ask(ctx context.Context, part string, config *rest.Config) {
 	h.add(err == nil, part, "does not answer at "+config.Host)
 }
 
-// find adds hypergate, as its Deployment has it.
+// find adds the health of hypergate, from the status of its Deployment.
 func (h *health) find(ctx context.Context, c *cluster.Cluster) {
 	namespace := c.HCPNamespace
 	if c.Guest == nil {
@@ -139,7 +139,7 @@ func (h *health) find(ctx context.Context, c *cluster.Cluster) {
 	h.add(available, "hypergate", why)
 }
 
-// look adds a process.
+// look adds the health of a process.
 func (h *health) look(part, dir string, processes []process) {
 	i := slices.IndexFunc(processes, func(p process) bool { return p.name == part })
 	log := "its log is " + filepath.Join(dir, part+".log")
@@ -150,10 +150,10 @@ func (h *health) look(part, dir string, processes []process) {
 	h.add(processes[i].running, inWords(part), fmt.Sprintf("process %d has ended; %s", processes[i].pid, log))
 }
 
-// none says that nothing was started.
+// none reports whether no part was started.
 func (h health) none() bool { return len(h.alive)+len(h.dead) == 0 }
 
-// err says what is dead and what to do; nil when nothing is.
+// err returns an error that names the dead parts and what to do. It returns nil if no part is dead.
 func (h health) err() error {
 	if len(h.dead) == 0 {
 		return nil

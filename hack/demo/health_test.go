@@ -16,7 +16,7 @@ func TestHealth(t *testing.T) {
 	if err := record(dir, routerPart, os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
-	// An id that is another process's now: that started at another time.
+	// This process ID belongs to another process now, which started at another time.
 	if err := os.WriteFile(filepath.Join(dir, playerPart+".pid"), []byte("1 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +28,14 @@ func TestHealth(t *testing.T) {
 		t.Fatal("half of it is dead")
 	}
 	text := h.err().Error()
-	for _, want := range []string{"the clusters (no record of them)", "what plays the guest's nodes (process 1 has ended", "Still alive: router", "make demo-down"} {
+	for _, want := range []string{
+		"the clusters (no record of them)", "what plays the guest's nodes (process 1 has ended", "Still alive: router", "make demo-down",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q does not say %q", text, want)
 		}
 	}
-	if err := os.Remove(filepath.Join(dir, routerPart+".pid")); err != nil { // it is this process
+	if err := os.Remove(filepath.Join(dir, routerPart+".pid")); err != nil { // the file has the ID of this test's process
 		t.Fatal(err)
 	}
 	if err := killRecorded(dir); err != nil {

@@ -1,10 +1,10 @@
-// Command demo shows hypergate at work on real clusters: it starts a management cluster and a guest, installs, serves a Gateway, and prints
-// what each side then holds.
+// Command demo shows hypergate on real clusters. It starts a management cluster and a guest, installs hypergate,
+// serves a Gateway, and prints the objects of each side.
 //
-//	demo up [-topology hosted|standalone]   start everything and show it; what was started stays
+//	demo up [-topology hosted|standalone]   start everything and show it; all processes keep running
 //	demo show                               show it again
 //	demo down                               remove everything
-//	demo play                               play the guest's nodes (up starts this by itself)
+//	demo play                               simulate the guest's nodes (up starts this automatically)
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 
 func main() {
 	cluster.MaybeRunNode()
-	ctrllog.SetLogger(logr.Discard()) // of what plays the guest's nodes
+	ctrllog.SetLogger(logr.Discard()) // for the simulation of the guest's nodes
 	os.Exit(exitCode(os.Args[1:]))
 }
 
@@ -42,7 +42,7 @@ func exitCode(args []string) int {
 	return 0
 }
 
-// options are the command line.
+// options holds the command line.
 type options struct {
 	dir, binary string
 	topology    desired.Topology
@@ -87,7 +87,7 @@ func defaultDir() string {
 	return filepath.Join(cache, "hypergate", "demo")
 }
 
-// down ends what up started: the processes by their recorded ids, then the clusters.
+// down ends everything that up started: first the processes by their recorded IDs, then the clusters.
 func down(ctx context.Context, o options) error {
 	if err := killRecorded(o.dir); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
-// record keeps a process's id and its start time, by which it is told from a later process of the same id.
+// record writes a process's ID and its start time to a file. The start time distinguishes it from a later process with
+// the same ID.
 func record(dir, name string, pid int) error {
 	started, running := proc.StartTime(pid)
 	if !running {
@@ -26,14 +27,14 @@ func record(dir, name string, pid int) error {
 	return nil
 }
 
-// process is one that was recorded.
+// process is a recorded process.
 type process struct {
 	name, file string
 	pid        int
 	running    bool
 }
 
-// recorded are the processes that were recorded in dir.
+// recorded returns the processes that are recorded in dir.
 func recorded(dir string) ([]process, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
 	if err != nil {
@@ -57,7 +58,7 @@ func recorded(dir string) ([]process, error) {
 	return out, nil
 }
 
-// killRecorded ends the processes that were recorded in dir and still run.
+// killRecorded ends the processes that are recorded in dir and still run.
 func killRecorded(dir string) error {
 	processes, err := recorded(dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func killRecorded(dir string) error {
 	return nil
 }
 
-// startPlayer starts this program again, to play the guest's nodes after up has ended.
+// startPlayer starts this program a second time, to simulate the guest's nodes after up has ended.
 func startPlayer(o options) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -96,7 +97,7 @@ func startPlayer(o options) error {
 		return fmt.Errorf("opening the player's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	command := exec.Command(kept, "play", "-dir", o.dir) //nolint:noctx // it outlives us
+	command := exec.Command(kept, "play", "-dir", o.dir) //nolint:noctx // it outlives this process
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {

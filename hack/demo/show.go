@@ -21,10 +21,12 @@ import (
 	"github.com/hypergate/hypergate/test/xds"
 )
 
-// show prints both sides, as the API servers have them now.
+// show prints the current state of both sides.
 func show(ctx context.Context, w *world.World, out io.Writer) error {
 	fmt.Fprintf(out, "\n%s\n", identities(w.Topology))
-	for _, section := range []func(context.Context, *world.World, io.Writer) error{showMgmt, showGuest, showDropped, showConditions, showProxy} {
+	for _, section := range []func(context.Context, *world.World, io.Writer) error{
+		showMgmt, showGuest, showDropped, showConditions, showProxy,
+	} {
 		if err := section(ctx, w, out); err != nil {
 			return err
 		}
@@ -32,13 +34,16 @@ func show(ctx context.Context, w *world.World, out io.Writer) error {
 	return nil
 }
 
-// identities says, in one line, as whom everything runs.
+// identities returns one line that names the user of each component.
 func identities(topology desired.Topology) string {
 	if topology == desired.TopologyStandalone {
-		return fmt.Sprintf("hypergate runs as the pod of deploy/standalone, as service account %s/%s with the roles there (no cluster admin), istiod as %s/istiod-%s with those that hypergate hands on.",
+		return fmt.Sprintf("hypergate runs as the pod of deploy/standalone, as service account %s/%s with the roles there (no cluster "+
+			"admin), istiod as %s/istiod-%s with those that hypergate hands on.",
 			deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
 	}
-	return fmt.Sprintf("hypergate runs as the pod of deploy/hosted, as service account %s/%s on the management cluster (five Roles of one namespace: management, hosted-control-plane, webhook-service, publish and network-policies of deploy/rbac) and %s/%s in the guest (deploy/rbac/guest), "+
+	return fmt.Sprintf("hypergate runs as the pod of deploy/hosted, as service account %s/%s on the management cluster (five Roles of "+
+		"one namespace: management, hosted-control-plane, webhook-service, publish and network-policies of deploy/rbac) and %s/%s in "+
+		"the guest (deploy/rbac/guest), "+
 		"istiod as %s/istiod-%s in the guest and as nobody on the management cluster.",
 		deploy.MgmtNamespace, deploy.Account, deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
 }
@@ -70,7 +75,7 @@ func showGuest(ctx context.Context, w *world.World, out io.Writer) error {
 	return showMembers(ctx, w.GuestDynamic, desired.SideGuest, desired.GuestKinds(), out)
 }
 
-// showMembers lists hypergate's objects on a side.
+// showMembers prints hypergate's objects on a side.
 func showMembers(ctx context.Context, client dynamic.Interface, side desired.Side, kinds []desired.Kind, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KIND\tNAME\tNOTE")
@@ -94,7 +99,7 @@ func showMembers(ctx context.Context, client dynamic.Interface, side desired.Sid
 	return table.Flush()
 }
 
-// note says what is remarkable about an object.
+// note returns a remark about an object, or an empty text.
 func note(object map[string]any) string {
 	webhooks, _ := object["webhooks"].([]any)
 	if len(webhooks) == 0 {
@@ -108,7 +113,7 @@ func note(object map[string]any) string {
 	return fmt.Sprintf("in-cluster Service, failurePolicy %v", webhook["failurePolicy"])
 }
 
-// showDropped computes the plan once more, as hypergate does, for what it leaves out.
+// showDropped computes the plan again, as hypergate does, and prints the dropped objects.
 func showDropped(_ context.Context, w *world.World, out io.Writer) error {
 	source, err := charts.Embedded()
 	if err != nil {
@@ -124,7 +129,8 @@ func showDropped(_ context.Context, w *world.World, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	state, err := desired.Compute(cfg, source, desired.ManagementObservation{CA: ca}, desired.GuestObservation{Classes: []desired.GatewayClass{{Name: class}}})
+	state, err := desired.Compute(cfg, source, desired.ManagementObservation{CA: ca},
+		desired.GuestObservation{Classes: []desired.GatewayClass{{Name: class}}})
 	if err != nil {
 		return err
 	}
@@ -184,7 +190,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// showProxy connects as the gateway's proxy would, and prints what it is told.
+// showProxy connects to istiod as the gateway's proxy would, and prints the configuration that it receives.
 func showProxy(ctx context.Context, w *world.World, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

@@ -18,22 +18,23 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// What the demo's guest admin makes.
+// Objects that the demo's guest admin creates.
 const (
 	class     = "openshift-default"
 	gateway   = "gw"
 	namespace = "demo"
-	// stepTimeout is for when something hangs.
+	// stepTimeout is the timeout of a step, in case it hangs.
 	stepTimeout = 3 * time.Minute
 )
 
-// step is one thing that up does. hint says what to look at when it fails.
+// step is one step of up. hint names what to check if the step fails.
 type step struct {
 	name, hint string
 	do         func(context.Context) error
 }
 
-// up starts everything, step by step, and shows it. On failure it says which step, why and what to do; what runs is left to be looked at.
+// up starts everything step by step, and shows it. On failure, the error names the step, the cause and what to do. The
+// parts that run keep running for inspection.
 func up(ctx context.Context, o options) error {
 	health, err := healthy(ctx, o.dir)
 	if err != nil {
@@ -62,7 +63,7 @@ func up(ctx context.Context, o options) error {
 	return nil
 }
 
-// start are the steps that start the world, and put it into w, and hypergate.
+// start returns the steps that start the world and hypergate. They store the world in w.
 func start(o options, w **world.World) []step {
 	logs := "the logs are in " + o.dir
 	return []step{
@@ -87,7 +88,7 @@ func start(o options, w **world.World) []step {
 	}
 }
 
-// startRouter starts what publishes istiod; standalone nothing does.
+// startRouter starts the router that publishes istiod. A standalone cluster has none.
 func startRouter(ctx context.Context, o options, w *world.World) error {
 	if o.topology == desired.TopologyStandalone {
 		return nil
@@ -99,7 +100,7 @@ func startRouter(ctx context.Context, o options, w *world.World) error {
 	return record(o.dir, routerPart, router.PID())
 }
 
-// use are the steps of those who use it.
+// use returns the steps of the users.
 func use(o options, w **world.World) []step {
 	return []step{
 		{"guest admin: create GatewayClass " + class, hypergatesLog(o), func(ctx context.Context) error {
@@ -108,19 +109,26 @@ func use(o options, w **world.World) []step {
 			}
 			return (*w).ClassCondition(ctx, class, "ControllerInstalled", metav1.ConditionTrue)
 		}},
-		{"guest admin: create Gateway, HTTPRoute and an application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
+		{"guest admin: create Gateway, HTTPRoute and an " +
+			"application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
 			return guestAdmin(ctx, *w)
 		}},
-		{"hypergate sees the guest's API server call istiod's webhook", hypergatesLog(o), func(ctx context.Context) error { return failsClosed(ctx, *w) }},
+		{
+			"hypergate sees the guest's API server call istiod's webhook",
+			hypergatesLog(o),
+			func(ctx context.Context) error { return failsClosed(ctx, *w) },
+		},
 		{"somebody deletes a role in the guest and a Service on the management side", hypergatesLog(o), func(ctx context.Context) error {
 			return harm(ctx, *w, os.Stdout)
 		}},
 	}
 }
 
-// failsClosed waits until the guest's webhook fails closed: hypergate has seen it refuse something.
+// failsClosed waits until the guest's webhook fails closed, that is, until hypergate has observed that it rejects an
+// invalid object.
 func failsClosed(ctx context.Context, w *world.World) error {
-	webhooks, name := w.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations(), "istio-validator-"+world.Revision+"-"+world.GuestNamespace
+	webhooks := w.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	name := "istio-validator-" + world.Revision + "-" + world.GuestNamespace
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		found, err := webhooks.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -162,7 +170,7 @@ func guestAdmin(ctx context.Context, w *world.World) error {
 	)
 }
 
-// again shows a demo that runs.
+// again shows a running demo.
 func again(ctx context.Context, o options) error {
 	health, err := healthy(ctx, o.dir)
 	if err != nil {

@@ -1,13 +1,14 @@
-// Package docs has tests that hold the documentation against the code.
+// Package docs has tests that compare the documentation with the code.
 //
 // # Workflow
 //
-// A test reads a table of docs/ and the Go source that the table names, and fails where they differ. It needs nothing but the checkout.
+// A test reads a table of docs/ and the Go source that the table names, and fails if they differ. It only needs the
+// checkout.
 //
 // # Invariants
 //
-//   - A number in docs/reference/limits.md is the value of the constant that its row names.
-//   - A relative link of a page leads to a file, and to a heading of it.
+//   - A number in docs/reference/limits.md is the value of the constant in its row.
+//   - A relative link of a page refers to an existing file, and to an existing heading.
 //   - The README is short.
-//   - The examples of deploy/ are objects of the Gateway API that fit together.
+//   - The examples of deploy/ are valid objects of the Gateway API that refer to each other.
 package docs

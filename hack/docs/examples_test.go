@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestExamples: the objects of deploy/examples fit together, and have no field that the Gateway API does not know.
+// TestExamples checks that the objects of deploy/examples refer to each other, and have no fields that the Gateway API
+// does not know.
 func TestExamples(t *testing.T) {
 	var class gatewayv1.GatewayClass
 	var gateway gatewayv1.Gateway

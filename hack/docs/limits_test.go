@@ -20,11 +20,11 @@ import (
 
 const root = "../.."
 
-// limitsFile is the one table of all bounds.
+// limitsFile is the page with the table of all limits.
 const limitsFile = "docs/reference/limits.md"
 
-// TestLimitsAreThoseOfTheCode compares each row of the table of limits with the constants that it names. A constant that is renamed, moved or changed
-// makes the row fail.
+// TestLimitsAreThoseOfTheCode compares each row of the table of limits with the constants that it names. The test fails
+// if a constant is renamed, moved or changed.
 func TestLimitsAreThoseOfTheCode(t *testing.T) {
 	g := NewWithT(t)
 	rows := limitRows(t)
@@ -53,7 +53,7 @@ func TestLimitsAreThoseOfTheCode(t *testing.T) {
 
 type limitRow struct{ what, limit, constants string }
 
-// after is what follows a constant's value in a text, and whether the text has it.
+// after returns the rest of a text after a constant's value, and whether the text contains the value.
 func after(text string, c *types.Const) (rest string, found bool) {
 	for _, value := range written(c) {
 		if at := regexp.MustCompile(`(^|[^\w.,])` + regexp.QuoteMeta(value) + `($|[^\w.])`).FindStringIndex(text); at != nil {
@@ -63,7 +63,7 @@ func after(text string, c *types.Const) (rest string, found bool) {
 	return text, false
 }
 
-// limitRows are the rows of all tables of the file whose third column names constants.
+// limitRows returns the rows of all tables of the file whose third column names constants.
 func limitRows(t *testing.T) []limitRow {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, limitsFile))
@@ -79,7 +79,7 @@ func limitRows(t *testing.T) []limitRow {
 	return out
 }
 
-// checkPackage type-checks the files of a folder as far as constants need it: errors of what it imports are ignored.
+// checkPackage type-checks the files of a directory as far as constants need it. It ignores errors of imports.
 func checkPackage(t *testing.T, dir string) *types.Package {
 	t.Helper()
 	g := NewWithT(t)
@@ -97,14 +97,15 @@ func checkPackage(t *testing.T, dir string) *types.Package {
 	}
 	g.Expect(files).NotTo(BeEmpty(), "%s has no Go files", dir)
 	config := types.Config{Importer: onlyTime{}, Error: func(error) {}, IgnoreFuncBodies: true}
-	checked, _ := config.Check(dir, fset, files, nil) // errors are those of imports that it leaves out
+	checked, _ := config.Check(dir, fset, files, nil) // the errors concern imports that the importer omits
 	return checked
 }
 
-// onlyTime imports nothing but what constants are made of: durations.
+// onlyTime is an importer that provides only the durations that constants use.
 type onlyTime struct{}
 
-// Import makes a package time with its durations. To check the real one would take many times as long as all else here.
+// Import returns a package time with only its durations. Checking the real package would take much longer than the
+// rest of the test.
 func (onlyTime) Import(path string) (*types.Package, error) {
 	if path != "time" {
 		return nil, fmt.Errorf("%s is not needed", path)
@@ -120,7 +121,7 @@ func (onlyTime) Import(path string) (*types.Package, error) {
 	return made, nil
 }
 
-// written are the ways in which a constant's value may be written, the usual one first.
+// written returns the ways to write a constant's value, the usual one first.
 func written(c *types.Const) []string {
 	n, exact := constant.Int64Val(constant.ToInt(c.Val()))
 	if !exact {
@@ -151,7 +152,7 @@ func writtenDuration(d time.Duration) []string {
 	return append(out, d.String())
 }
 
-// grouped is a number with a comma for each thousand.
+// grouped returns a number with a comma after each group of thousands.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

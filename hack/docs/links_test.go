@@ -8,17 +8,18 @@ import (
 	"testing"
 )
 
-// readmeWords is the most words that the README may have. Reference tables are in docs/reference.
+// readmeWords is the maximum number of words of the README. Reference tables are in docs/reference.
 const readmeWords = 900
 
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	// unanchored is what GitHub leaves out of a heading's anchor.
+	// unanchored matches the characters that GitHub omits from a heading's anchor.
 	unanchored = regexp.MustCompile(`[^\w\- ]`)
 )
 
-// TestLinksLeadSomewhere: each relative link of a page names a file of the checkout, and a heading of it.
+// TestLinksLeadSomewhere checks that each relative link of a page refers to a file of the checkout, and to one of its
+// headings.
 func TestLinksLeadSomewhere(t *testing.T) {
 	links := 0
 	for _, page := range pages(t) {
@@ -44,14 +45,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestTheREADMEIsShort: it is the front door, and the rest is behind it.
+// TestTheREADMEIsShort checks the length of the README. It is the entry page, and all details are on other pages.
 func TestTheREADMEIsShort(t *testing.T) {
 	if words := len(strings.Fields(read(t, filepath.Join(root, "README.md")))); words > readmeWords {
 		t.Errorf("README.md has %d words, want at most %d: move what is reference to docs/reference", words, readmeWords)
 	}
 }
 
-// pages are the Markdown files that people read.
+// pages returns the Markdown files of the documentation.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -74,7 +75,7 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// anchors are those of a page's headings, as GitHub makes them.
+// anchors returns the anchors of a page's headings, as GitHub generates them.
 func anchors(page string) map[string]bool {
 	out := map[string]bool{}
 	for _, found := range heading.FindAllStringSubmatch(page, -1) {

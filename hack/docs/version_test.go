@@ -12,7 +12,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 )
 
-// versioned are the files that are no code and name the Istio version, in one of these forms. UPDATE=1 writes the constant into them.
+// versioned lists the files other than code that contain the Istio version in one of these forms. UPDATE=1 writes the
+// constant into them.
 var (
 	versioned = []string{
 		"README.md", "docs/hypershift.md", "deploy/cluster-api/example/kustomization.yaml", "deploy/hosted/example/kustomization.yaml",
@@ -21,7 +22,8 @@ var (
 	versionForms = regexp.MustCompile(`(pilot:|proxyv2:|istiod |\| Istio \| )(\d+\.\d+\.\d+)\b`)
 )
 
-// TestOneConstantNamesTheIstioVersion: a new Istio changes pkg/charts, go.mod, and what UPDATE=1 writes.
+// TestOneConstantNamesTheIstioVersion checks that a new Istio version only changes pkg/charts, go.mod, and the files
+// that UPDATE=1 writes.
 func TestOneConstantNamesTheIstioVersion(t *testing.T) {
 	for _, file := range versioned {
 		path := filepath.Join(root, file)
@@ -46,7 +48,7 @@ func TestOneConstantNamesTheIstioVersion(t *testing.T) {
 	}
 }
 
-// otherFiles are the files of the checkout that must not name the Istio version.
+// otherFiles returns the files of the checkout that must not contain the Istio version.
 func otherFiles(t *testing.T) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

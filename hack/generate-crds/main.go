@@ -1,7 +1,8 @@
-// Command generate-crds copies the Gateway API's standard-channel CRDs into the folder that package crds embeds, out of the module
-// sigs.k8s.io/gateway-api in the version that go.mod pins. The module has them as files and embeds none of them.
+// Command generate-crds copies the CRDs of the Gateway API's standard channel into the directory that package crds
+// embeds. The source is the module sigs.k8s.io/gateway-api in the version that go.mod pins. The module contains the
+// CRDs as files, but does not embed them.
 //
-// With -check it writes nothing and fails if it would. It runs by "go generate ./pkg/crds", and takes the folder from there.
+// With -check, it writes nothing and fails if a file differs. "go generate ./pkg/crds" runs it and sets the directory.
 package main
 
 import (
@@ -54,7 +55,8 @@ func run(ctx context.Context, out string, check bool) error {
 	return mirror(want, out)
 }
 
-// moduleDir is where the module is in the module cache. Unlike "go list -m", this downloads it where it is missing.
+// moduleDir returns the directory of the module in the module cache. Unlike "go list -m", it downloads a missing
+// module.
 func moduleDir(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	var stderr bytes.Buffer
@@ -65,12 +67,12 @@ func moduleDir(ctx context.Context) (string, error) {
 		return "", errors.Join(runErr, err, errors.New(stderr.String()))
 	}
 	if runErr != nil || found.Dir == "" {
-		return "", errors.Join(runErr, errors.New(found.Error)) // a failed download has its reason in the JSON
+		return "", errors.Join(runErr, errors.New(found.Error)) // the JSON has the reason of a failed download
 	}
 	return found.Dir, nil
 }
 
-// mirror makes the YAML files of a folder the wanted ones.
+// mirror makes the YAML files of a directory equal to the wanted files.
 func mirror(want map[string][]byte, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -98,7 +100,7 @@ func mirror(want map[string][]byte, out string) error {
 	return nil
 }
 
-// compare says in what the YAML files of a folder differ from the wanted ones.
+// compare returns an error that lists how the YAML files of a directory differ from the wanted files.
 func compare(want map[string][]byte, out string) error {
 	have, err := yamlFiles(out)
 	if err != nil {
@@ -122,7 +124,7 @@ func compare(want map[string][]byte, out string) error {
 	return fmt.Errorf("%s is not as in module %s: run make generate; these differ: %q", out, module, differ)
 }
 
-// yamlFiles are the YAML files in a folder, by name.
+// yamlFiles returns the YAML files of a directory, by name.
 func yamlFiles(dir string) (map[string][]byte, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {

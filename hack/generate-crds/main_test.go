@@ -56,7 +56,7 @@ func checkCompare(t *testing.T, err error, differ []string) {
 	}
 }
 
-// What is checked in is what the pinned module has.
+// TestCheckedInFiles checks that the checked-in files equal those of the pinned module.
 func TestCheckedInFiles(t *testing.T) {
 	if err := run(t.Context(), "../../pkg/crds/gatewayapi", true); err != nil {
 		t.Fatal(err)

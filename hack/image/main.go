@@ -1,4 +1,5 @@
-// Command image makes hypergate's image, as an archive for podman, docker, skopeo and containerd, and its SBOM beside it.
+// Command image builds hypergate's image as an archive for podman, docker, skopeo and containerd, and writes its SBOM
+// to a file in the same directory.
 package main
 
 import (
@@ -36,7 +37,8 @@ func write(binary, name, version, dir string, out io.Writer) error {
 	if err := os.WriteFile(list, sbom, 0o644); err != nil {
 		return fmt.Errorf("writing the SBOM: %w", err)
 	}
-	fmt.Fprintf(out, "%s\n  %s\n  %s, for `podman load -i`, `skopeo copy oci-archive:`, `ctr -n k8s.io images import`\n  %s, the SBOM (in the image, too)\n",
+	fmt.Fprintf(out, "%s\n  %s\n  %s, for `podman load -i`, `skopeo copy oci-archive:`, `ctr -n k8s.io images import`\n  %s, "+
+		"the SBOM (in the image, too)\n",
 		name, digest, archive, list)
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWrite: both files appear, and are the same when they are written again.
+// TestWrite checks that both files exist, and that a second build writes the same bytes.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "hypergate")

@@ -17,10 +17,11 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
-// hypergateGroup makes the API server's priority and fairness treat hypergate as the service account that it is in a cluster.
+// hypergateGroup is a group with which API priority and fairness treats hypergate as a service account, as in a
+// cluster.
 const hypergateGroup = "system:serviceaccounts"
 
-// apiServer is one of the control planes.
+// apiServer is one control plane.
 type apiServer struct {
 	name    string
 	plane   *planes.Plane
@@ -29,7 +30,7 @@ type apiServer struct {
 	audit   *auditLog
 }
 
-// startAPIServer starts one that hypergate's users may do anything at.
+// startAPIServer starts a control plane in which hypergate's users have all permissions.
 func startAPIServer(ctx context.Context, name, dir string) (s *apiServer, err error) {
 	progress("starting the control plane %s", name)
 	plane, err := planes.StartPlane(ctx, name, dir, false)
@@ -46,7 +47,7 @@ func startAPIServer(ctx context.Context, name, dir string) (s *apiServer, err er
 	}
 	s = &apiServer{name: name, plane: plane}
 	config := rest.CopyConfig(s.plane.Config)
-	config.UserAgent, config.WarningHandler = "scale", rest.NoWarnings{} // the CRD has formats that are no formats
+	config.UserAgent, config.WarningHandler = "scale", rest.NoWarnings{} // the CRD has formats that the API server does not know
 	if s.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", name, err)
 	}
@@ -54,8 +55,9 @@ func startAPIServer(ctx context.Context, name, dir string) (s *apiServer, err er
 		return nil, fmt.Errorf("connecting to %s: %w", name, err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "hypergates"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: hypergateGroup}},
+		ObjectMeta: metav1.ObjectMeta{Name: "hypergates"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: hypergateGroup}},
 	}
 	if _, err = s.typed.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("letting hypergate's users into %s: %w", name, err)
@@ -64,7 +66,7 @@ func startAPIServer(ctx context.Context, name, dir string) (s *apiServer, err er
 	return s, err
 }
 
-// usage is what an API server says of itself. Memory is in bytes, CPU in seconds since its start.
+// usage is the resource usage that an API server reports. Memory is in bytes, CPU in seconds since its start.
 type usage struct{ cpu, live, rss, watches float64 }
 
 func (s *apiServer) usage(ctx context.Context) (usage, error) {
@@ -75,7 +77,7 @@ func (s *apiServer) usage(ctx context.Context) (usage, error) {
 	return parseUsage(text)
 }
 
-// usageAfterGC has the API server collect its garbage first, so that what is alive can be told from what is not collected yet.
+// usageAfterGC returns the usage after a garbage collection, so that live memory does not include uncollected garbage.
 func (s *apiServer) usageAfterGC(ctx context.Context) (usage, error) {
 	if _, err := s.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
 		return usage{}, err
@@ -91,7 +93,7 @@ func (s *apiServer) get(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// parseUsage reads the metrics that matter. Each must be there.
+// parseUsage reads the required metrics. A missing metric is an error.
 func parseUsage(text []byte) (usage, error) {
 	var out usage
 	into := map[string]*float64{

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// userPrefix begins the names of hypergate's users: one for each hosted cluster, and the same on both sides.
+// userPrefix is the prefix of the names of hypergate's users. Each hosted cluster has one user, the same on both sides.
 const userPrefix = "hosted-"
 
-// event is a line of an audit log, as far as it matters here.
+// event is the part of an audit log line that is used here.
 type event struct {
 	Stage          string
 	Verb           string
@@ -22,13 +22,13 @@ type event struct {
 	StageTimestamp time.Time
 }
 
-// tally are requests of one hosted cluster. Status writes are those of the subresource.
+// tally counts the requests of one hosted cluster. Status writes are writes to the subresource status.
 type tally struct{ watches, leases, reads, writes, status int }
 
-// others are those that are not allowed at rest: all but watches and renewals of the Lease.
+// others returns the number of requests that are not allowed at rest: all except watches and renewals of the Lease.
 func (t tally) others() int { return t.reads + t.writes + t.status }
 
-// tallies count what each of hypergate's users asked for.
+// tallies counts the requests of each of hypergate's users.
 func tallies(events []event) map[string]tally {
 	out := map[string]tally{}
 	for _, e := range events {
@@ -41,7 +41,7 @@ func tallies(events []event) map[string]tally {
 	return out
 }
 
-// add counts an event. A watch counts when it begins, all else when it is complete.
+// add counts an event. A watch counts when it begins. All other requests count when they are complete.
 func (t *tally) add(e event) {
 	switch {
 	case e.Verb == "watch" && e.Stage == "ResponseStarted":
@@ -58,7 +58,7 @@ func (t *tally) add(e event) {
 	}
 }
 
-// active is when one of hypergate's users last asked for something that is not allowed at rest.
+// active returns the time of the last request by one of hypergate's users that is not allowed at rest.
 func active(events []event) (last time.Time) {
 	for i, e := range events {
 		if t := tallies(events[i : i+1])[e.User.Username]; t.others() > 0 && e.StageTimestamp.After(last) {
@@ -68,19 +68,20 @@ func active(events []event) (last time.Time) {
 	return last
 }
 
-// describe names the first requests that are not allowed at rest.
+// describe returns the first requests that are not allowed at rest, as text.
 func describe(events []event) string {
 	var out []string
 	for i, e := range events {
 		if len(out) < 5 && tallies(events[i : i+1])[e.User.Username].others() > 0 {
 			r := e.ObjectRef
-			out = append(out, strings.Join(strings.Fields(strings.Join([]string{e.User.Username, e.Verb, r.Resource, r.Subresource, r.Namespace, r.Name}, " ")), " "))
+			words := strings.Join([]string{e.User.Username, e.Verb, r.Resource, r.Subresource, r.Namespace, r.Name}, " ")
+			out = append(out, strings.Join(strings.Fields(words), " "))
 		}
 	}
 	return strings.Join(out, "; ")
 }
 
-// auditLog reads an audit log as it grows, and keeps what hypergate's users did.
+// auditLog reads an audit log as it grows, and stores the events of hypergate's users.
 type auditLog struct {
 	file   *os.File
 	rest   []byte // the beginning of a line whose end is not written yet

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// patience is how long anything here may take before the measurement counts as failed.
+	// patience is the timeout of each wait. After it, the measurement fails.
 	patience = 3 * time.Minute
-	// settled is how long all must have been silent to count as done.
+	// settled is the time without requests after which all hypergates count as done.
 	settled = 4 * time.Second
-	// pauses between two looks at a condition.
+	// pause is the interval between two checks of a condition.
 	pause = 200 * time.Millisecond
 )
 
@@ -33,14 +33,14 @@ type fleet struct {
 	dir, binary string
 	mgmt        *apiServer
 	guests      []*apiServer
-	// hosted are all, whether they run yet or not; the first running ones do.
+	// hosted has all hosted clusters. The first running of them are created.
 	hosted  []*hosted
 	running int
 	// release counts upgrades.
 	release int
-	// before is what the management API server needed without hosted clusters.
+	// before is the usage of the management API server without hosted clusters.
 	before usage
-	// stopPlaying ends what plays the Deployment controller and the cloud.
+	// stopPlaying ends the simulation of the Deployment controller and the cloud.
 	stopPlaying context.CancelFunc
 }
 
@@ -70,7 +70,7 @@ func newFleet(ctx context.Context, o options) (f *fleet, err error) {
 	if err := f.play(ctx); err != nil {
 		return f, err
 	}
-	// The API server digests the CRD for a while.
+	// The API server processes the CRD for some time.
 	if err := idle(ctx, 10*time.Second); err != nil {
 		return f, err
 	}
@@ -108,7 +108,7 @@ func (f *fleet) serveHyperShift(ctx context.Context) error {
 	})
 }
 
-// stop ends everything that was started.
+// stop ends all processes that were started.
 func (f *fleet) stop() error {
 	f.stopPlaying()
 	for _, h := range f.hosted {
@@ -125,18 +125,19 @@ func (f *fleet) stop() error {
 	return os.RemoveAll(f.dir)
 }
 
-// grow brings the fleet to n hosted clusters that are installed and at rest.
+// grow increases the fleet to n hosted clusters that are installed and at rest.
 func (f *fleet) grow(ctx context.Context, n int) error {
 	progress("growing to %d hosted clusters", n)
 	fresh := f.hosted[f.running:n]
 	for len(f.guests)*f.opts.share < n {
-		guest, err := startAPIServer(ctx, fmt.Sprintf("guest-%d", len(f.guests)), filepath.Join(f.dir, fmt.Sprintf("guest-%d", len(f.guests))))
+		guest, err := startAPIServer(ctx, fmt.Sprintf("guest-%d", len(f.guests)),
+			filepath.Join(f.dir, fmt.Sprintf("guest-%d", len(f.guests))))
 		if err != nil {
 			return err
 		}
 		f.guests = append(f.guests, guest)
 	}
-	// The first of each guest goes first: it brings the CRDs.
+	// The first cluster of each guest is created first, because it installs the CRDs.
 	for _, first := range []bool{true, false} {
 		err := f.each(ctx, fresh, func(ctx context.Context, h *hosted) error {
 			if (h.number%f.opts.share == 0) != first {
@@ -152,7 +153,7 @@ func (f *fleet) grow(ctx context.Context, n int) error {
 	return f.settle(ctx)
 }
 
-// each does something with some hosted clusters, a few at a time.
+// each calls a function for some hosted clusters, for -at-once clusters at a time.
 func (f *fleet) each(ctx context.Context, some []*hosted, do func(context.Context, *hosted) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.opts.atOnce)
@@ -169,7 +170,7 @@ func (f *fleet) each(ctx context.Context, some []*hosted, do func(context.Contex
 
 func (f *fleet) servers() []*apiServer { return append([]*apiServer{f.mgmt}, f.guests...) }
 
-// marks are places in the audit logs.
+// marks are positions in the audit logs.
 type marks map[*apiServer]int
 
 func (f *fleet) mark() (marks, error) {
@@ -183,7 +184,7 @@ func (f *fleet) mark() (marks, error) {
 	return out, nil
 }
 
-// since are the events of both sides after the marks.
+// since returns the events of both sides after the marks.
 func (f *fleet) since(m marks) (mgmt, guests []event, err error) {
 	if _, err := f.mark(); err != nil {
 		return nil, nil, err
@@ -194,7 +195,7 @@ func (f *fleet) since(m marks) (mgmt, guests []event, err error) {
 	return f.mgmt.audit.events[m[f.mgmt]:], guests, nil
 }
 
-// settle waits until no hypergate has asked for anything but watches and its Lease for a while.
+// settle waits until no hypergate has sent requests other than watches and Lease renewals for the time settled.
 func (f *fleet) settle(ctx context.Context) error {
 	m, err := f.mark()
 	if err != nil {
@@ -210,7 +211,7 @@ func (f *fleet) settle(ctx context.Context) error {
 	})
 }
 
-// alive is an error when a hypergate has ended.
+// alive returns an error if a hypergate has ended.
 func (f *fleet) alive() error {
 	for _, h := range f.hosted[:f.running] {
 		if err := h.alive(); err != nil {
@@ -228,7 +229,7 @@ func until(ctx context.Context, what string, condition func(context.Context) (bo
 	return nil
 }
 
-// idle lets time pass: what is at rest has to be watched for a while.
+// idle waits for a duration. A cluster at rest must be observed for some time.
 func idle(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

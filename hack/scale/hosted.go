@@ -32,11 +32,11 @@ func gatewayClasses() schema.GroupVersionResource {
 	return gatewayv1.SchemeGroupVersion.WithResource("gatewayclasses")
 }
 
-// hosted is one hosted cluster, and its hypergate.
+// hosted is one hosted cluster with its hypergate.
 type hosted struct {
 	fleet  *fleet
 	number int
-	// namespace is that of the management side; user is hypergate's name on both sides.
+	// namespace is the namespace on the management side. user is hypergate's user on both sides.
 	namespace, user string
 	// revision is also the name of the namespace and of the GatewayClass in the guest.
 	revision string
@@ -55,12 +55,12 @@ func (h *hosted) dir() string { return filepath.Join(h.fleet.dir, h.namespace) }
 
 func (h *hosted) istiod() string { return "istiod-" + h.revision }
 
-// webhookHost is a loopback address of a cluster's own, and of this process.
+// webhookHost returns a loopback address that is unique for the cluster and for this process.
 func webhookHost(number int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()%128, 1+number/250, 1+number%250)
 }
 
-// create makes the hosted cluster, starts its hypergate, and returns when everything is installed.
+// create creates the hosted cluster, starts its hypergate, and returns when everything is installed.
 func (h *hosted) create(ctx context.Context) (err error) {
 	if h.webhook, err = istiod.Listen(ctx, webhookHost(h.number)); err != nil {
 		return err
@@ -79,7 +79,8 @@ func (h *hosted) create(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := h.fleet.mgmt.objects.Resource(controlPlanes()).Namespace(h.namespace).Create(ctx, plane, metav1.CreateOptions{}); err != nil {
+	client := h.fleet.mgmt.objects.Resource(controlPlanes()).Namespace(h.namespace)
+	if _, err := client.Create(ctx, plane, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if err := h.start(); err != nil {
@@ -88,7 +89,7 @@ func (h *hosted) create(ctx context.Context) (err error) {
 	return errors.Join(h.createClass(ctx), h.untilInstalled(ctx))
 }
 
-// controlPlane is a HostedControlPlane as HyperShift makes them.
+// controlPlane returns a HostedControlPlane like those that HyperShift creates.
 func (h *hosted) controlPlane() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	err := yaml.Unmarshal(fmt.Appendf(nil, `
@@ -115,14 +116,16 @@ spec:
 	return u, err
 }
 
-// writeKubeconfig makes a user for this hosted cluster's hypergate.
+// writeKubeconfig writes a kubeconfig with a new user for this hosted cluster's hypergate.
 func (h *hosted) writeKubeconfig(s *apiServer) error {
 	config, err := s.plane.ClientCertificate(h.user, hypergateGroup, time.Now().Add(24*time.Hour))
 	if err != nil {
 		return err
 	}
 	file := clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"c": {Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData},
+		},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
 		CurrentContext: "x",
@@ -139,18 +142,18 @@ func (h *hosted) start() (err error) {
 		"--namespace", h.namespace, "--management-kubeconfig", h.kubeconfig(h.fleet.mgmt), "--guest-kubeconfig", h.kubeconfig(h.guest()),
 		"--guest-namespace", h.revision, "--revision", h.revision, "--controller-name", "example.com/"+h.revision,
 		"--istiod-guest-server", "https://kube-apiserver:6443", "--webhook-host", h.webhook.Host,
-		"--publish-probe", "off", // no istiod answers where it is published
+		"--publish-probe", "off", // no istiod answers at the published address
 		"--pilot-image", h.image(), "--proxy-image", "registry.example.com/proxyv2:"+charts.EmbeddedVersion,
 		"--leader-elect=true", "--metrics-address", "0", "--health-address", "0")
 	return err
 }
 
-// image is that of the release that the fleet is at, or upgraded to.
+// image returns istiod's image of the fleet's current release.
 func (h *hosted) image() string {
 	return fmt.Sprintf("registry.example.com/pilot:release-%d", h.fleet.release)
 }
 
-// createClass asks for an installation, as soon as hypergate has brought the CRD.
+// createClass creates the GatewayClass as soon as hypergate has installed its CRD.
 func (h *hosted) createClass(ctx context.Context) error {
 	class := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gatewayClasses().GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": h.revision},
@@ -162,7 +165,7 @@ func (h *hosted) createClass(ctx context.Context) error {
 	})
 }
 
-// untilInstalled waits until the GatewayClass says so.
+// untilInstalled waits until the GatewayClass reports the installation.
 func (h *hosted) untilInstalled(ctx context.Context) error {
 	var last any
 	err := until(ctx, "all is installed", func(ctx context.Context) (bool, error) {
@@ -185,7 +188,7 @@ func (h *hosted) untilInstalled(ctx context.Context) error {
 	return nil
 }
 
-// upgrade replaces hypergate by one of the fleet's release, and returns when istiod is of it.
+// upgrade replaces hypergate with the fleet's current release, and returns when istiod has that release.
 func (h *hosted) upgrade(ctx context.Context) error {
 	h.process.Terminate()
 	if err := h.start(); err != nil {
@@ -200,7 +203,7 @@ func (h *hosted) upgrade(ctx context.Context) error {
 	})
 }
 
-// stop ends the process at once: nothing of it is needed any more.
+// stop kills the process, because its state is not needed any more.
 func (h *hosted) stop() {
 	if h.process != nil {
 		h.process.Kill()
@@ -219,7 +222,7 @@ func (h *hosted) alive() error {
 	}
 }
 
-// needs are what a process has used: memory in bytes, CPU in seconds since its start.
+// needs is the resource usage of a process: memory in bytes, CPU in seconds since its start.
 type needs struct{ rssAnon, rss, peak, cpu float64 }
 
 func (n needs) anonMiB() float64 { return n.rssAnon / mib }
@@ -250,7 +253,8 @@ func (h *hosted) needs() (out needs, err error) {
 	return out, err
 }
 
-// cpu is what the process's threads have used. The kernel's figure for the whole process is in hundredths of a second, more than one needs at rest.
+// cpu returns the CPU time of the process's threads in seconds. The kernel's value for the whole process is in
+// hundredths of a second, which is more than a process uses at rest.
 func (h *hosted) cpu() (seconds float64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", h.process.PID()))
 	if err != nil {
@@ -259,7 +263,7 @@ func (h *hosted) cpu() (seconds float64, err error) {
 	for _, thread := range threads {
 		stat, err := os.ReadFile(thread)
 		if err != nil {
-			continue // it has just ended
+			continue // the thread has just ended
 		}
 		first, _, _ := strings.Cut(string(stat), " ")
 		nanoseconds, err := strconv.ParseFloat(first, 64)

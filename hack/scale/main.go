@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	clusters, share, atOnce int
 	rest                    time.Duration
@@ -67,14 +67,16 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := printTable(out, sizes(o.clusters), figures); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%d hosted clusters: real namespaces, HostedControlPlanes and hypergate processes, on one real management API server.\n"+
-		"Simulated: %d guest API servers between all of them (%d each), istiod's availability, its webhook, and load balancers. Nothing runs pods.\n"+
+	fmt.Fprintf(out, "\n%d hosted clusters: real namespaces, HostedControlPlanes and hypergate processes, "+
+		"on one real management API server.\n"+
+		"Simulated: %d guest API servers between all of them (%d each), istiod's availability, its webhook, and load balancers. "+
+		"Nothing runs pods.\n"+
 		"At rest: %s each. Upgrades: %d processes at a time. The run took %s; load before %s, after %s.\n",
 		o.clusters, len(f.guests), o.share, o.rest, o.atOnce, time.Since(start).Round(time.Second), loadBefore, load())
 	return verdict(figures)
 }
 
-// printSoFar shows what was measured before a run failed, without a verdict.
+// printSoFar prints the measurements before the failure of a run, without a verdict.
 func printSoFar(out io.Writer, measured []measurement) error {
 	if len(measured) == 0 {
 		return nil
@@ -90,13 +92,14 @@ func printSoFar(out io.Writer, measured []measurement) error {
 	return printTable(out, ns, figures)
 }
 
-// load is for the reader's information: other users of the machine make times longer, and CPU figures a little larger.
+// load returns the machine's load for information. Other users of the machine increase times, and slightly increase CPU
+// figures.
 func load() string {
 	data, _ := os.ReadFile("/proc/loadavg")
 	return strings.Join(strings.Fields(string(data))[:min(3, len(strings.Fields(string(data))))], " ")
 }
 
-// progress goes to stderr: stdout is for the result.
+// progress prints a message to stderr, because stdout is for the result.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "scale: "+format+"\n", args...)
 }

@@ -9,42 +9,43 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// counted is what the audit logs of both sides hold of a time, for each hosted cluster.
+// counted has the requests in the audit logs of both sides during a period, for each hosted cluster.
 type counted struct{ mgmt, guest map[string]tally }
 
-// atRest is what was seen while nothing happened.
+// atRest is the measurement of a period at rest.
 type atRest struct {
 	took     time.Duration
 	requests counted
-	// before and after are what the processes had used.
+	// before and after are the usage of the processes at the beginning and at the end.
 	before, after []needs
-	// mgmtCPU is the management API server's, in seconds; mgmt is its state at the end.
+	// mgmtCPU is the CPU time of the management API server in seconds. mgmt is its usage at the end.
 	mgmtCPU float64
 	mgmt    usage
 }
 
-// change is what was seen while something was done to all.
+// change is the measurement of a change of all clusters.
 type change struct {
 	took     time.Duration
 	requests counted
-	// cpu is what each hypergate used for it, in seconds; after is what it has used when it is done.
+	// cpu is the CPU time of each hypergate for the change, in seconds. after is its usage after the change.
 	cpu     []float64
 	after   []needs
 	mgmtCPU float64
 	mgmt    usage
 }
 
-// measurement is everything at one size.
+// measurement has all measurements at one size.
 type measurement struct {
 	clusters int
-	// empty is the management API server without hosted clusters.
+	// empty is the usage of the management API server without hosted clusters.
 	empty            usage
 	rest             atRest
 	restart, upgrade change
 }
 
-// measure grows the fleet from size to size. At each, all rest; then every HostedControlPlane asks for a restart at once; then all are upgraded.
-// With an error come the measurements before it.
+// measure increases the fleet from size to size. At each size, it measures all clusters at rest, then a restart of all
+// istiods at once through the HostedControlPlanes, and then an upgrade of all hypergates. After an error, it returns
+// the earlier measurements with the error.
 func (f *fleet) measure(ctx context.Context) ([]measurement, error) {
 	var out []measurement
 	for _, n := range sizes(f.opts.clusters) {
@@ -57,7 +58,10 @@ func (f *fleet) measure(ctx context.Context) ([]measurement, error) {
 			do   func(context.Context) error
 		}{
 			{"watching them at rest", func(ctx context.Context) (err error) { m.rest, err = f.measureRest(ctx); return err }},
-			{"restarting all istiods", func(ctx context.Context) (err error) { m.restart, err = f.measureChange(ctx, f.restartAll); return err }},
+			{
+				"restarting all istiods",
+				func(ctx context.Context) (err error) { m.restart, err = f.measureChange(ctx, f.restartAll); return err },
+			},
 			{"upgrading all", func(ctx context.Context) (err error) { m.upgrade, err = f.measureChange(ctx, f.upgradeAll); return err }},
 		} {
 			progress("%d hosted clusters: %s", n, step.what)
@@ -122,7 +126,7 @@ func (f *fleet) needs() ([]needs, error) {
 	return out, nil
 }
 
-// measureChange does something to all, and waits until they are done with it.
+// measureChange changes all clusters with do, and waits until they are at rest again.
 func (f *fleet) measureChange(ctx context.Context, do func(context.Context) error) (c change, err error) {
 	m, err := f.mark()
 	if err != nil {
@@ -157,20 +161,22 @@ func (f *fleet) measureChange(ctx context.Context, do func(context.Context) erro
 		return c, err
 	}
 	for i, h := range f.hosted[:f.running] {
-		c.cpu = append(c.cpu, c.after[i].cpu-processes[h.process.PID()]) // a new process began at 0
+		c.cpu = append(c.cpu, c.after[i].cpu-processes[h.process.PID()]) // a new process starts at 0
 	}
 	c.mgmt, err = f.mgmt.usage(ctx)
 	c.mgmtCPU = c.mgmt.cpu - begin.cpu
 	return c, err
 }
 
-// restartAll asks for a restart of all istiods at once, as HyperShift does it, and waits until each Deployment carries it.
+// restartAll requests a restart of all istiods at once, as HyperShift does, and waits until each Deployment has the
+// annotation.
 func (f *fleet) restartAll(ctx context.Context) error {
 	date := time.Now().UTC().Format(time.RFC3339Nano)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"hypershift.openshift.io/restart-date":%q}}}`, date)
 	for _, h := range f.hosted[:f.running] {
 		client := f.mgmt.objects.Resource(controlPlanes()).Namespace(h.namespace)
-		if _, err := client.Patch(ctx, fmt.Sprintf("hosted%03d", h.number), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		name := fmt.Sprintf("hosted%03d", h.number)
+		if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("asking for a restart: %w", err)
 		}
 	}
@@ -189,7 +195,7 @@ func (f *fleet) restartAll(ctx context.Context) error {
 	})
 }
 
-// upgradeAll replaces every hypergate by one that brings another istiod.
+// upgradeAll replaces every hypergate with one that installs another istiod.
 func (f *fleet) upgradeAll(ctx context.Context) error {
 	f.release++
 	return f.each(ctx, f.hosted[:f.running], func(ctx context.Context, h *hosted) error { return h.upgrade(ctx) })

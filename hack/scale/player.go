@@ -19,25 +19,30 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// play plays the Deployment controller and istiod's pods, and the cloud that hands out addresses of load balancers, for all hosted clusters.
+// play simulates the Deployment controller, istiod's pods, and the cloud that allocates the addresses of load
+// balancers, for all hosted clusters.
 func (f *fleet) play(ctx context.Context) error {
 	ctx, f.stopPlaying = context.WithCancel(ctx)
 	if err := f.follow(ctx, appsv1.SchemeGroupVersion.WithResource("deployments"), f.playDeployment); err != nil {
 		return err
 	}
-	return f.follow(ctx, corev1.SchemeGroupVersion.WithResource("services"), func(_ context.Context, u *unstructured.Unstructured) (any, error) {
-		return loadBalancerStatus(u), nil
-	})
+	return f.follow(ctx, corev1.SchemeGroupVersion.WithResource("services"),
+		func(_ context.Context, u *unstructured.Unstructured) (any, error) {
+			return loadBalancerStatus(u), nil
+		})
 }
 
-// follow writes the status of each object of a kind, whenever there is one to write.
-func (f *fleet) follow(ctx context.Context, resource schema.GroupVersionResource, status func(context.Context, *unstructured.Unstructured) (any, error)) error {
+// follow watches a kind, and writes the status of each object for which the function status returns one.
+func (f *fleet) follow(
+	ctx context.Context, resource schema.GroupVersionResource, status func(context.Context, *unstructured.Unstructured) (any, error),
+) error {
 	client := f.mgmt.objects.Resource(resource)
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", resource.Resource, err)
 	}
-	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: client.Watch})
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(),
+		&cache.ListWatch{WatchFuncWithContext: client.Watch})
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", resource.Resource, err)
 	}
@@ -51,7 +56,8 @@ func (f *fleet) follow(ctx context.Context, resource schema.GroupVersionResource
 			if err == nil && value != nil {
 				var patch []byte
 				if patch, err = json.Marshal(map[string]any{"status": value}); err == nil {
-					_, err = client.Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "scale"}, "status")
+					_, err = client.Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch,
+						metav1.PatchOptions{FieldManager: "scale"}, "status")
 				}
 			}
 			if err != nil && ctx.Err() == nil {
@@ -62,7 +68,7 @@ func (f *fleet) follow(ctx context.Context, resource schema.GroupVersionResource
 	return nil
 }
 
-// playDeployment makes istiod available, and before that its webhook, with a certificate of the mesh CA that hypergate has made.
+// playDeployment makes istiod available. Before that, it gives istiod's webhook a certificate of hypergate's mesh CA.
 func (f *fleet) playDeployment(ctx context.Context, d *unstructured.Unstructured) (any, error) {
 	var of *hosted
 	for _, h := range f.hosted {
@@ -83,17 +89,21 @@ func (f *fleet) playDeployment(ctx context.Context, d *unstructured.Unstructured
 			return nil, err
 		}
 	}
-	status := map[string]any{"observedGeneration": d.GetGeneration(), "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
+	status := map[string]any{
+		"observedGeneration": d.GetGeneration(), "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+	}
 	if observed == 0 {
 		now := time.Now().UTC().Format(time.RFC3339)
 		status["conditions"] = []any{map[string]any{
-			"type": string(appsv1.DeploymentAvailable), "status": "True", "reason": "MinimumReplicasAvailable", "lastTransitionTime": now, "lastUpdateTime": now,
+			"type": string(appsv1.DeploymentAvailable), "status": "True", "reason": "MinimumReplicasAvailable",
+			"lastTransitionTime": now, "lastUpdateTime": now,
 		}}
 	}
 	return status, nil
 }
 
-// loadBalancerStatus is the address of a Service that asks for one, and has none.
+// loadBalancerStatus returns a status with an address for a Service of type LoadBalancer that has none, and otherwise
+// nil.
 func loadBalancerStatus(s *unstructured.Unstructured) any {
 	kind, _, _ := unstructured.NestedString(s.Object, "spec", "type")
 	had, _, _ := unstructured.NestedSlice(s.Object, "status", "loadBalancer", "ingress")

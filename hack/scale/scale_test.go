@@ -23,7 +23,8 @@ const auditLines = `{"stage":"ResponseStarted","verb":"watch","user":{"username"
 {"stage":"ResponseComplete","verb":"patch","user":{"username":"admin"},"objectRef":{"resource":"deployments","namespace":"a","name":"b"}}
 `
 
-// TestTallies: each request is its hypergate's, and of one kind; of Leases only renewals are what is allowed at rest.
+// TestTallies checks that each request counts for its hypergate and for one kind. For Leases, only renewals are
+// allowed at rest.
 func TestTallies(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	file, err := os.Create(path)
@@ -36,7 +37,7 @@ func TestTallies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.file.Close() }()
-	// The reader comes by in the middle of a line.
+	// The first read ends in the middle of a line.
 	for _, part := range []string{auditLines[:200], auditLines[200:]} {
 		if _, err := file.WriteString(part); err != nil {
 			t.Fatal(err)
@@ -68,7 +69,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestBars: growth is from a quarter to all, whatever one alone costs; nothing that was not measured meets a bar for growth.
+// TestBars checks that growth is measured from a quarter to all clusters, independent of the cost of a single cluster.
+// A missing value never meets a target for growth.
 func TestBars(t *testing.T) {
 	unknown := math.NaN()
 	for name, tc := range map[string]struct {
@@ -99,7 +101,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestUnsteady: two renewals and a bit of a third are two writes or three.
+// TestUnsteady checks that a period of slightly more than two renewal intervals can have two or three writes.
 func TestUnsteady(t *testing.T) {
 	requests := map[string]tally{"a": {leases: 2}, "b": {leases: 3}, "c": {leases: 4}, "d": {leases: 1}, "e": {watches: 2}}
 	if got := unsteady(6, 54*time.Second, requests); got != 4 {
@@ -107,7 +109,7 @@ func TestUnsteady(t *testing.T) {
 	}
 }
 
-// TestFigures: what is measured of all comes out for each, and a bar that is missed makes the run fail.
+// TestFigures checks that totals are divided by the number of clusters, and that a missed target makes the run fail.
 func TestFigures(t *testing.T) {
 	at := func(n int, live float64) measurement {
 		one := needs{rssAnon: 14 * mib, rss: 50 * mib, peak: 60 * mib, cpu: 1}
@@ -117,10 +119,16 @@ func TestFigures(t *testing.T) {
 		for i := range n {
 			quiet.mgmt[userPrefix+string(rune('a'+i))] = tally{leases: 2}
 		}
-		done := change{took: time.Second, requests: counted{mgmt: map[string]tally{userPrefix: {writes: 3 * n}}}, cpu: []float64{0.2}, after: []needs{later}}
+		done := change{
+			took: time.Second, requests: counted{mgmt: map[string]tally{userPrefix: {writes: 3 * n}}},
+			cpu: []float64{0.2}, after: []needs{later},
+		}
 		return measurement{
 			clusters: n, empty: usage{live: 100 * mib, watches: 200}, restart: done, upgrade: done,
-			rest: atRest{took: 52 * time.Second, requests: quiet, before: []needs{one}, after: []needs{later}, mgmt: usage{live: live * mib, watches: 200 + 14*float64(n)}},
+			rest: atRest{
+				took: 52 * time.Second, requests: quiet, before: []needs{one}, after: []needs{later},
+				mgmt: usage{live: live * mib, watches: 200 + 14*float64(n)},
+			},
 		}
 	}
 	good := figuresOf([]measurement{at(1, 101), at(2, 102), at(4, 104), at(8, 109)})
@@ -154,7 +162,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestParseUsage: of all long-running requests only watches, of every resource.
+// TestParseUsage checks that only watches count among the long-running requests, for every resource.
 func TestParseUsage(t *testing.T) {
 	const metrics = `# HELP process_cpu_seconds_total x
 process_cpu_seconds_total 12.5

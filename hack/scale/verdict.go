@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// renewal is how often hypergate writes its Lease.
+	// renewal is the interval at which hypergate writes its Lease.
 	renewal = 26 * time.Second
-	// linearity is how much more a hosted cluster may cost as one of N than as one of N/4.
+	// linearity is the maximum ratio of the cost per hosted cluster with N clusters to the cost with N/4.
 	linearity = 1.2
 )
 
-// sizes are the numbers of hosted clusters to measure: one, a quarter, half, and all.
+// sizes returns the numbers of hosted clusters to measure: one, a quarter, half, and all.
 func sizes(n int) []int {
 	return slices.Compact([]int{1, max(n/4, 1), max(n/2, 1), n})
 }
 
-// bar is what a figure must keep to.
+// bar is the target for a figure.
 type bar interface {
 	fmt.Stringer
-	// met judges the figures of each size, in the order of the sizes. NaN, where nothing was measured, meets no bar.
+	// met evaluates the values of each size, in the order of the sizes. NaN, for a missing value, does not meet a
+	// target.
 	met(values []float64) verdictOf
 }
 
@@ -44,13 +45,13 @@ func verdictIf(ok bool) verdictOf {
 	return verdictNo
 }
 
-// stated figures have no bar.
+// stated is for figures without a target.
 type stated struct{}
 
 func (stated) String() string          { return "stated" }
 func (stated) met([]float64) verdictOf { return verdictNone }
 
-// exactly says that each size must show one number.
+// exactly is a target for which each size must have the same given number.
 type exactly float64
 
 func (e exactly) String() string { return fmt.Sprint(float64(e)) }
@@ -59,8 +60,9 @@ func (e exactly) met(values []float64) verdictOf {
 	return verdictIf(!slices.ContainsFunc(values, func(v float64) bool { return v != float64(e) }))
 }
 
-// linear says that the figure, which is per hosted cluster, must not grow from a quarter to all of them. Up to trifle it may be anything: so little is
-// the noise of a process that does nothing, whose runtime collects garbage every two minutes.
+// linear is a target for a figure per hosted cluster, which must not grow from a quarter to all of them. Values up to
+// trifle always meet the target. They are the noise of an idle process, whose runtime collects garbage every two
+// minutes.
 type linear struct{ trifle float64 }
 
 func (l linear) String() string {
@@ -72,10 +74,10 @@ func (l linear) String() string {
 
 func (l linear) met(values []float64) verdictOf {
 	quarter, all := ends(values)
-	return verdictIf(all <= linearity*quarter || !math.IsNaN(quarter) && all <= l.trifle) // of nothing, nothing
+	return verdictIf(all <= linearity*quarter || !math.IsNaN(quarter) && all <= l.trifle) // NaN never meets the target
 }
 
-// ends are the figures that growth is judged by: those of a quarter, and of all.
+// ends returns the values from which growth is computed: those of a quarter, and of all clusters.
 func ends(values []float64) (quarter, all float64) {
 	return values[max(len(values)-3, 0)], values[len(values)-1]
 }
@@ -88,7 +90,7 @@ type figure struct {
 	bar    bar
 }
 
-// unit says how to show a number.
+// unit is the format of a number.
 type unit string
 
 const (
@@ -105,7 +107,7 @@ func (u unit) show(v float64) string {
 	return fmt.Sprintf(string(u), v)
 }
 
-// growth is the ratio by which linearity is judged; empty where it is not, or where there is none.
+// growth returns the ratio from which linearity is evaluated. It is empty for other targets, and if there is no ratio.
 func (f figure) growth() string {
 	if _, judged := f.bar.(linear); !judged {
 		return ""
@@ -117,12 +119,12 @@ func (f figure) growth() string {
 	return ""
 }
 
-// verdict is an error when a bar is missed.
+// verdict returns an error if a target is missed.
 func verdict(figures []figure) error {
 	var missed []string
 	phase := ""
 	for _, f := range figures {
-		// What is indented belongs to the phase above it.
+		// An indented line belongs to the phase above it.
 		what := strings.TrimSpace(f.what)
 		if before, _, found := strings.Cut(f.what, ": "); found && what == f.what {
 			phase = before

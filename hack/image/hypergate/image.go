@@ -1,5 +1,5 @@
-// Package hypergate makes hypergate's image from its binary, and the list of what is in it (SBOM): for `make image`, and for the tests that
-// run that image.
+// Package hypergate builds hypergate's image and its SBOM (software bill of materials) from its binary. It is used by
+// `make image` and by the tests that run the image.
 package hypergate
 
 import (
@@ -9,13 +9,14 @@ import (
 	"github.com/hypergate/hypergate/hack/image/oci"
 )
 
-// Where things are in the image.
+// Paths in the image.
 const (
 	binaryPath = "/hypergate"
 	sbomPath   = "/hypergate.cdx.json"
 )
 
-// Image is hypergate's image around a static binary, and the SBOM, which is in the image as well. deploy/Containerfile says the same.
+// Image returns hypergate's image with a static binary, and the SBOM, which the image also contains.
+// deploy/Containerfile describes the same image.
 func Image(binary, name, version string) (image oci.Image, sbom []byte, err error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -30,18 +31,19 @@ func Image(binary, name, version string) (image oci.Image, sbom []byte, err erro
 	}
 	return oci.Image{
 		Name: name, Arch: setting(info, "GOARCH"),
-		// A number, so that the kubelet can tell that it is not root. No group, so the group is 0: that one may read the mounted
-		// kubeconfig, whatever user id a cluster puts in place of this one.
+		// The user is a number, so that the kubelet can verify that it is not root. There is no group, so the group is
+		// 0. Group 0 can read the mounted kubeconfig with any user ID that a cluster uses in place of this one.
 		User:       "65532",
 		Entrypoint: []string{binaryPath},
 		Labels: map[string]string{
-			"org.opencontainers.image.title": "hypergate", "org.opencontainers.image.version": version, "org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.title": "hypergate", "org.opencontainers.image.version": version,
+			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 		Files: map[string]oci.File{binaryPath: {Source: binary, Mode: 0o755}, sbomPath: {Data: sbom, Mode: 0o644}},
 	}, sbom, nil
 }
 
-// static refuses what could not start in an image that has nothing else.
+// static returns an error if a binary cannot start in an image without other files.
 func static(info *buildinfo.BuildInfo) error {
 	if system := setting(info, "GOOS"); system != "linux" {
 		return fmt.Errorf("it is built for %s: build it with GOOS=linux", system)

@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/hack/image/oci"
 )
 
-// build builds a small program of this module, with a module that it is linked with.
+// build builds a small program of this module that is linked with another module.
 func build(t *testing.T, cgo string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "hypergate")
@@ -36,7 +36,7 @@ type component struct {
 	Hashes              []struct{ Alg, Content string }
 }
 
-// TestSBOM: it lists what the binary says, and is in the image.
+// TestSBOM checks that the SBOM lists the modules in the binary, and that the image contains it.
 func TestSBOM(t *testing.T) {
 	binary := build(t, "0")
 	image, sbom, err := hypergate.Image(binary, "registry.example.com/hypergate:dev", "v1.2.3+x")
@@ -54,7 +54,8 @@ func TestSBOM(t *testing.T) {
 	if err := json.Unmarshal(sbom, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.BOMFormat != "CycloneDX" || got.SpecVersion != "1.5" || got.Metadata.Component.PURL != "pkg:golang/github.com/hypergate/hypergate@v1.2.3%2Bx" {
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != "1.5" ||
+		got.Metadata.Component.PURL != "pkg:golang/github.com/hypergate/hypergate@v1.2.3%2Bx" {
 		t.Errorf("got %s %s of %s", got.BOMFormat, got.SpecVersion, got.Metadata.Component.PURL)
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "version", "-m", binary).Output()
@@ -86,7 +87,12 @@ func TestSBOM(t *testing.T) {
 func TestReplacedModule(t *testing.T) {
 	binary := build(t, "0")
 	info := &debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Path: "example.com/main"}, Deps: []*debug.Module{
-		{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1", Sum: "h1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))}},
+		{
+			Path: "example.com/a", Version: "v1.0.0",
+			Replace: &debug.Module{
+				Path: "example.com/fork", Version: "v1.0.1", Sum: "h1:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+			},
+		},
 		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "./b"}},
 	}}
 	sbom, err := hypergate.SBOM(binary, "dev", info)
@@ -102,7 +108,7 @@ func TestReplacedModule(t *testing.T) {
 	}
 }
 
-// TestUnfit: what could not start is no image.
+// TestUnfit checks that Image rejects binaries that cannot start.
 func TestUnfit(t *testing.T) {
 	if _, _, err := hypergate.Image(build(t, "1"), "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 		t.Errorf("linked with C: %v", err)
@@ -116,7 +122,7 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// TestContainerfile: what podman builds is what make image makes.
+// TestContainerfile checks that deploy/Containerfile describes the image that make image builds.
 func TestContainerfile(t *testing.T) {
 	image, _, err := hypergate.Image(build(t, "0"), "x:1", "dev")
 	if err != nil {
@@ -155,7 +161,7 @@ func TestContainerfile(t *testing.T) {
 			t.Errorf("make image knows nothing like %s", instruction)
 		}
 	}
-	delete(image.Labels, "org.opencontainers.image.version") // podman is not told
+	delete(image.Labels, "org.opencontainers.image.version") // the Containerfile does not know the version
 	for name := range image.Files {
 		image.Files[name] = oci.File{}
 	}

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// bom is the part of CycloneDX 1.5 that says what a Go binary says of itself. What may be left out and would differ between two builds of
-// the same, a serial number and the time, is left out.
+// bom is the part of CycloneDX 1.5 that describes the build information of a Go binary. It omits the serial number and
+// the time: both are optional, and would differ between two builds of the same source.
 type bom struct {
 	Schema       string       `json:"$schema"`
 	Format       string       `json:"bomFormat"`
@@ -60,8 +60,8 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// SBOM lists the modules that a binary is linked from, as it says itself, in CycloneDX's JSON. A module's hash is that of go.sum, in the
-// form that CycloneDX has for it; the binary's is of the file.
+// SBOM returns the modules of a binary's build information as CycloneDX JSON. A module's hash is that of go.sum, in the
+// encoding of CycloneDX. The hash of the binary is that of the file.
 func SBOM(binary, version string, info *buildinfo.BuildInfo) ([]byte, error) {
 	data, err := os.ReadFile(binary)
 	if err != nil {
@@ -97,14 +97,14 @@ func SBOM(binary, version string, info *buildinfo.BuildInfo) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// ofModule is a module, or what took its place.
+// ofModule returns the component of a module, or of its replacement.
 func ofModule(module *debug.Module) (component, error) {
 	if module.Replace != nil {
 		module = module.Replace
 	}
 	c := golang("library", module.Path, module.Version)
 	if module.Sum == "" {
-		return c, nil // a folder, which no go.sum knows
+		return c, nil // a local directory, which is not in go.sum
 	}
 	h1, is := strings.CutPrefix(module.Sum, "h1:")
 	raw, err := base64.StdEncoding.DecodeString(h1)

@@ -1,9 +1,12 @@
-// Package oci writes images of one layer, without podman or docker: an archive that is an OCI image layout and, by one more file, what
-// `docker save` makes. So podman, docker, skopeo and containerd all load it.
+// Package oci writes images with one layer, without podman or docker. The archive is an OCI image layout. An
+// additional file also makes it an archive of `docker save`. Podman, docker, skopeo and containerd can therefore load
+// it.
 //
-// It is own code because there is little of it, and no library of it is among the modules that hypergate needs anyway.
+// The package does not use a library, because the code is short and none of hypergate's dependencies is such a
+// library.
 //
-// The same input makes the same bytes: no times, no names of the machine, nothing compressed (whoever pushes the image compresses it).
+// The same input produces the same bytes: the archive contains no times and no names of the machine. It is not
+// compressed; the tool that pushes the image compresses it.
 package oci
 
 import (
@@ -23,25 +26,25 @@ import (
 	"strings"
 )
 
-// Image is an image made from scratch.
+// Image is an image without a base image.
 type Image struct {
 	// Name is the full reference.
 	Name string
-	// Arch is the architecture, as Go calls it. The system is Linux.
+	// Arch is the architecture in Go's notation. The operating system is Linux.
 	Arch string
-	// User is the numeric user id that the process gets.
+	// User is the numeric user ID of the process.
 	User string
-	// Entrypoint is the command, Env its environment.
+	// Entrypoint is the command, and Env is its environment.
 	Entrypoint, Env []string
-	// Labels are said of the image, in its manifest and to whoever runs it.
+	// Labels are the labels in the image's manifest and configuration.
 	Labels map[string]string
-	// Dirs are folders and their modes, by path. Those above a file need not be named.
+	// Dirs has the modes of directories, by path. The parent directories of files can be omitted.
 	Dirs map[string]int64
-	// Files are the files, by path.
+	// Files has the files, by path.
 	Files map[string]File
 }
 
-// File is a file of this machine, or its content.
+// File is a file of this machine, or the content of a file.
 type File struct {
 	Source string
 	Data   []byte
@@ -50,7 +53,7 @@ type File struct {
 
 const media = "application/vnd.oci.image."
 
-// Write writes the image and returns its digest. The file appears under its name only when it is complete.
+// Write writes the image and returns its digest. The file gets its name only when it is complete.
 func (i Image) Write(file string) (digest string, err error) {
 	layer, err := i.layer()
 	if err != nil {
@@ -77,14 +80,16 @@ func (i Image) Write(file string) (digest string, err error) {
 		"manifests": []any{map[string]any{
 			"mediaType": media + "manifest.v1+json", "digest": digestOf(manifest), "size": len(manifest),
 			"platform": map[string]string{"architecture": i.Arch, "os": "linux"},
-			// containerd's name of the name, and everybody else's.
+			// containerd uses the first annotation for the name, all other tools use the second.
 			"annotations": map[string]string{"io.containerd.image.name": i.Name, "org.opencontainers.image.ref.name": i.Name},
 		}},
 	})
 	if err != nil {
 		return "", err
 	}
-	docker, err := json.Marshal([]any{map[string]any{"Config": blobPath(config), "RepoTags": []string{i.Name}, "Layers": []string{blobPath(layer)}}})
+	docker, err := json.Marshal([]any{map[string]any{
+		"Config": blobPath(config), "RepoTags": []string{i.Name}, "Layers": []string{blobPath(layer)},
+	}})
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +103,7 @@ func (i Image) Write(file string) (digest string, err error) {
 	})
 }
 
-// layer is the root file system.
+// layer returns the root file system as a tar archive.
 func (i Image) layer() ([]byte, error) {
 	var buffer bytes.Buffer
 	out := tar.NewWriter(&buffer)
@@ -142,10 +147,11 @@ func writeTar(file string, contents []tarFile) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(part.Name()) }() // fails after the rename, as it should
+	defer func() { _ = os.Remove(part.Name()) }() // fails after the rename, which is expected
 	out := tar.NewWriter(part)
 	for _, content := range contents {
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: content.name, Mode: 0o644, Size: int64(len(content.data))}); err != nil {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: content.name, Mode: 0o644, Size: int64(len(content.data))}
+		if err := out.WriteHeader(header); err != nil {
 			return errors.Join(err, part.Close())
 		}
 		if _, err := io.Copy(out, bytes.NewReader(content.data)); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/hack/image/oci"
 )
 
-// image has one file of this machine and one of its own.
+// image returns an image with one file of this machine and one file with its own content.
 func image(t *testing.T, modified time.Time) oci.Image {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "program")
@@ -50,7 +50,8 @@ func write(t *testing.T, i oci.Image) (archive []byte, digest string) {
 	return archive, digest
 }
 
-// TestReproducible: the same content makes the same bytes, whenever and wherever it was written, and another content others.
+// TestReproducible checks that the same content always produces the same bytes, and that other content produces other
+// bytes.
 func TestReproducible(t *testing.T) {
 	first, digest := write(t, image(t, time.Unix(1, 0)))
 	second, again := write(t, image(t, time.Now()))
@@ -64,7 +65,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// entries are the regular files of a tar by name, and the modes of all entries.
+// entries returns the regular files of a tar archive by name, and the modes of all entries.
 func entries(t *testing.T, archive []byte) (files map[string]string, modes map[string]int64) {
 	t.Helper()
 	files, modes = map[string]string{}, map[string]int64{}
@@ -86,7 +87,7 @@ func entries(t *testing.T, archive []byte) (files map[string]string, modes map[s
 	}
 }
 
-// TestArchive follows the references of both forms from their starts to the root file system.
+// TestArchive follows the references of both formats from their entry points to the root file system.
 func TestArchive(t *testing.T) {
 	archive, digest := write(t, image(t, time.Now()))
 	files, _ := entries(t, archive)
@@ -109,7 +110,8 @@ func TestArchive(t *testing.T) {
 	}
 	var index struct{ Manifests []descriptor }
 	decode("index.json", &index)
-	if len(index.Manifests) != 1 || index.Manifests[0].Digest != digest || index.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "registry.example.com/x:1" {
+	if len(index.Manifests) != 1 || index.Manifests[0].Digest != digest ||
+		index.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "registry.example.com/x:1" {
 		t.Fatalf("the index has %+v", index.Manifests)
 	}
 	var manifest struct {
@@ -122,7 +124,8 @@ func TestArchive(t *testing.T) {
 		RepoTags, Layers []string
 	}
 	decode("manifest.json", &docker)
-	if docker[0].Config != blob(manifest.Config.Digest) || docker[0].Layers[0] != blob(manifest.Layers[0].Digest) || docker[0].RepoTags[0] != "registry.example.com/x:1" {
+	if docker[0].Config != blob(manifest.Config.Digest) || docker[0].Layers[0] != blob(manifest.Layers[0].Digest) ||
+		docker[0].RepoTags[0] != "registry.example.com/x:1" {
 		t.Errorf("docker's form has %+v, the other %+v", docker, manifest)
 	}
 	for _, d := range []descriptor{index.Manifests[0], manifest.Config, manifest.Layers[0]} {
@@ -134,7 +137,8 @@ func TestArchive(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"usr/bin/x": "program", "list": "list"}, content); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]int64{"tmp/": 0o1777, "usr/": 0o755, "usr/bin/": 0o755, "usr/bin/x": 0o755, "list": 0o644}, modes); diff != "" {
+	want := map[string]int64{"tmp/": 0o1777, "usr/": 0o755, "usr/bin/": 0o755, "usr/bin/x": 0o755, "list": 0o644}
+	if diff := cmp.Diff(want, modes); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,4 +1,4 @@
-// Package istiod plays istiod's validating webhook, for programs that run hypergate without istiod.
+// Package istiod simulates istiod's validating webhook, for programs that run hypergate without istiod.
 package istiod
 
 import (
@@ -23,16 +23,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Webhook plays istiod's validating webhook: it refuses a DestinationRule whose host is no host name. Without it the webhook could never be
-// proven, and hypergate, which would go on trying, would never be at rest.
+// Webhook simulates istiod's validating webhook: it rejects a DestinationRule whose host is not a host name. Without
+// it, the webhook probe would never succeed, and hypergate would never be at rest, because it would continue to probe.
 type Webhook struct {
-	// Host is the address that it listens at, on port 443.
+	// Host is the address at which it listens, on port 443.
 	Host   string
 	server *http.Server
 	leaf   atomic.Pointer[tls.Certificate]
 }
 
-// RandomHost is a loopback address that nobody else uses, as far as chance goes.
+// RandomHost returns a random loopback address, which another process is unlikely to use.
 func RandomHost() (string, error) {
 	number := make([]byte, 2)
 	if _, err := rand.Read(number); err != nil {
@@ -41,22 +41,27 @@ func RandomHost() (string, error) {
 	return fmt.Sprintf("127.%d.%d.1", 1+number[0]%250, number[1]), nil
 }
 
-// Listen takes port 443 of a loopback address: hypergate's webhook URLs are always of port 443.
+// Listen returns a webhook that listens on port 443 of a loopback address. hypergate's webhook URLs always use port
+// 443.
 func Listen(ctx context.Context, host string) (*Webhook, error) {
 	w := &Webhook{Host: host}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.Host+":443")
 	if err != nil {
-		return nil, fmt.Errorf("listening in istiod's place: %w; ports below 1024 need root, or sysctl net.ipv4.ip_unprivileged_port_start=443", err)
+		return nil, fmt.Errorf("listening in istiod's place: %w; ports below 1024 need root, "+
+			"or sysctl net.ipv4.ip_unprivileged_port_start=443", err)
 	}
 	w.server = &http.Server{
 		Handler: http.HandlerFunc(review), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.leaf.Load(), nil }},
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.leaf.Load(), nil },
+		},
 	}
 	go func() { _ = w.server.ServeTLS(listener, "", "") }()
 	return w, nil
 }
 
-// Use makes the webhook show a certificate of this mesh CA from now on.
+// Use makes the webhook present a certificate of this mesh CA for all following connections.
 func (w *Webhook) Use(ca map[string][]byte) error {
 	leaf, err := w.certificate(ca)
 	if err != nil {
@@ -66,10 +71,10 @@ func (w *Webhook) Use(ca map[string][]byte) error {
 	return nil
 }
 
-// Used says whether it has a certificate.
+// Used reports whether the webhook has a certificate.
 func (w *Webhook) Used() bool { return w.leaf.Load() != nil }
 
-// Close ends it.
+// Close stops the webhook.
 func (w *Webhook) Close() error { return w.server.Close() }
 
 func (w *Webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
@@ -92,7 +97,7 @@ func (w *Webhook) certificate(ca map[string][]byte) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: append([][]byte{der}, issuer.Certificate...), PrivateKey: key}, nil
 }
 
-// review is istiod's answer, as far as one is needed.
+// review answers an admission review as istiod does, as far as hypergate needs it.
 func review(out http.ResponseWriter, in *http.Request) {
 	var review admissionv1.AdmissionReview
 	var rule struct{ Spec struct{ Host string } }
@@ -100,7 +105,7 @@ func review(out http.ResponseWriter, in *http.Request) {
 		http.Error(out, "no AdmissionReview", http.StatusBadRequest)
 		return
 	}
-	_ = json.Unmarshal(review.Request.Object.Raw, &rule) // no object, no host
+	_ = json.Unmarshal(review.Request.Object.Raw, &rule) // without an object, there is no host
 	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: !strings.Contains(rule.Spec.Host, " ")}
 	if !response.Allowed {
 		response.Result = &metav1.Status{Message: fmt.Sprintf("configuration is invalid: domain name %q invalid", rule.Spec.Host)}

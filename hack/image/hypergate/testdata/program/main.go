@@ -1,4 +1,4 @@
-// Command program is linked with another module, for the test of what is listed.
+// Command program is linked with another module, for the test of the SBOM.
 package main
 
 import "github.com/google/go-cmp/cmp"
