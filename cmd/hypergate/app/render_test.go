@@ -32,7 +32,7 @@ func render(t *testing.T, args ...string) []map[string]any {
 		if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
 			return out
 		} else if err != nil {
-			t.Fatalf("what it prints is no YAML: %v", err)
+			t.Fatalf("the output is not YAML: %v", err)
 		}
 		out = append(out, doc)
 	}
