@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// requestLimit ends each request that is not a watch, on both sides, whatever the caller's own deadline is. It is
-	// longer than all of those: the longest are 35 s, for webhooks of the guest that may take 30 s. Beyond it, the
-	// request fails as one that has no answer.
+	// requestLimit ends each request that is not a watch, in both clusters, even if the caller's deadline is later or
+	// missing. It is longer than all deadlines of callers. The longest of those is 35 s, because a webhook of the guest
+	// may take 30 s. A request beyond the limit fails like a request without an answer.
 	requestLimit = 40 * time.Second
-	// watchLimit ends each watch. A reflector asks the API server to end it after 5 to 10 minutes, and begins again
-	// where it ended. Beyond the limit, an API server that did not end it is not listened to any longer.
+	// watchLimit ends each watch. A reflector asks the API server to end a watch after 5 to 10 minutes, and continues
+	// with a new watch. The limit is for API servers that do not end it.
 	watchLimit = 11 * time.Minute
-	// longestRetryAfter is the longest Retry-After that client-go heeds within one call: what kube-apiserver says.
-	// client-go would wait up to ten times for as long as the answer says. Beyond it, the call fails at once, and is
-	// tried again as any other that failed.
+	// longestRetryAfter is the longest Retry-After that client-go follows within one call. kube-apiserver sends this
+	// value. client-go would wait for as long as the response says, up to ten times. With a longer value, the call fails
+	// at once and is retried like any other failed call.
 	longestRetryAfter = time.Second
 )
 
-// bounded is a transport on which no request lasts for ever. It is the one place for that: a caller that gives its
-// request no deadline gets this one.
+// bounded is a transport that gives each request a deadline. It is the only place that does so for callers that set no
+// deadline.
 type bounded struct{ next http.RoundTripper }
 
 var _ net.RoundTripperWrapper = bounded{}
 
 func boundRequests(next http.RoundTripper) http.RoundTripper { return bounded{next} }
 
-// RoundTrip sends a request. Its deadline covers the body of the answer.
+// RoundTrip sends a request. The deadline includes the body of the response.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	limit, watches := requestLimit, r.URL.Query().Has("watch")
 	if watches {
@@ -54,30 +54,31 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// noWatchError is the error of a watch that was not opened, because its connection ended or the time ran out. client-go
-// takes such an error for the end of a watch without events, and opens the next one (rest/request.go, Request.Watch).
-// It would do so for as long as a network drops all packets, and no watch would ever fail. It does not recognize this
-// error: its text is its own, and it has no method Timeout.
+// noWatchError is the error of a watch that was not opened, because its connection ended or timed out.
+//
+// client-go treats a plain connection error as the end of a watch without events, and opens the next watch
+// (rest/request.go, Request.Watch). While a network drops all packets it would repeat this forever, and no watch would
+// ever fail. client-go does not recognize noWatchError: its text is different, and it has no method Timeout.
 type noWatchError struct{ cause error }
 
-// Error does not quote the cause: client-go looks for texts in it.
+// Error returns a text without the cause, because client-go searches the text for known errors.
 func (noWatchError) Error() string {
 	return "the watch was not opened: the connection ended without an answer"
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e noWatchError) Unwrap() error { return e.cause }
 
-// WrappedRoundTripper is the transport inside: client-go looks there for idle connections to close.
+// WrappedRoundTripper returns the inner transport. client-go uses it to close idle connections.
 func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
-// boundedBody is the body of an answer whose request has a deadline.
+// boundedBody is the body of a response whose request has a deadline.
 type boundedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-// Close ends the request.
+// Close closes the body and ends the request.
 func (b boundedBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()

@@ -16,22 +16,22 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// Probe is how it is proven that istiod answers where it is published. The zero value: by a TLS handshake at that address.
+// Probe is how istiod's endpoint is probed. The zero value is a TLS handshake with the published address.
 type Probe struct {
-	// Off: nobody looks, as where the management side cannot reach what the guest's nodes can.
+	// Off disables the probe. It is for a management cluster that cannot reach an address that the guest's nodes can.
 	Off bool
-	// Via is host:port to connect to in place of the published address, whose name is asked for all the same.
+	// Via is the host:port to connect to instead of the published address. The handshake still uses the published name.
 	Via string
 }
 
-// The names of a private link are known to the guest's network only. What they lead to is the hosted control plane's own router, a neighbour
-// (hypershift control-plane-operator/controllers/awsprivatelink).
+// The names of a private link can be resolved only in the guest's network. They lead to the router of the hosted control
+// plane, which is in the control plane namespace (hypershift control-plane-operator/controllers/awsprivatelink).
 const (
 	privateDomain = ".hypershift.local"
 	privateRouter = "private-router:443"
 )
 
-// at is where to connect to.
+// at returns the address to connect to.
 func (p Probe) at(published desired.HostPort) string {
 	switch {
 	case p.Via != "":
@@ -43,37 +43,42 @@ func (p Probe) at(published desired.HostPort) string {
 	}
 }
 
-// endpointProbe is what is known of the way to istiod where it is published. It was seen to answer, by its name and with a certificate of the mesh CA, and that
-// holds until something of this changes: the address, the roots, or istiod, which may have come back in another place. Then it is looked at again, and what
-// was known before holds until that has failed a few times. The handshake runs beside the passes: an address that swallows connections holds up nothing.
+// endpointProbe is what is known of istiod's endpoint. A successful handshake verifies the name, and a certificate of the
+// mesh CA. The result is valid until the address, the roots, or the instance of istiod changes, because istiod may be in
+// another place then.
+//
+// After such a change the endpoint is probed again. The last result stays valid until a few attempts have failed. The
+// handshake runs in its own goroutine, so an address that drops all packets delays no pass.
 type endpointProbe struct {
 	probe Probe
-	// wake asks for a pass.
+	// wake requests a pass.
 	wake   func()
 	target probeTarget
 	known  status.EndpointProbe
-	// answer is what the handshake under way ends with; nil: there is none.
+	// answer receives the result of the running handshake. Nil: no handshake is running.
 	answer   chan probeResult
 	done     bool
 	failures throttle.Backoff
 }
 
-// probeTarget is what a handshake was about.
+// probeTarget is the subject of a handshake.
 type probeTarget struct {
 	at    desired.HostPort
 	roots string
 	since time.Time
 }
 
-// probeResult is what a handshake that began at a time ended with.
+// probeResult is the result of a handshake, and when it began.
 type probeResult struct {
 	about probeTarget
 	began time.Time
 	err   error
 }
 
-// observe returns what is known now, and when to ask again; zero: when woken, or not at all.
-func (r *endpointProbe) observe(ctx context.Context, hosted desired.ManagementObservation, plan desired.Plan, now time.Time) (status.EndpointProbe, time.Duration) {
+// observe returns what is known now, and when to call it again. Zero: when woken, or not at all.
+func (r *endpointProbe) observe(
+	ctx context.Context, hosted desired.ManagementObservation, plan desired.Plan, now time.Time,
+) (status.EndpointProbe, time.Duration) {
 	r.collect()
 	published, known := plan.Endpoint.(desired.EndpointKnown)
 	switch _, awaited := plan.Endpoint.(desired.EndpointPending); {
@@ -105,7 +110,7 @@ func (r *endpointProbe) observe(ctx context.Context, hosted desired.ManagementOb
 	return r.known, 0
 }
 
-// last is what is known of an istiod that serves, in a pass that has no plan: nobody looks again, and what was known holds.
+// last returns what is known of a running istiod in a pass without a plan. It starts no handshake.
 func (r *endpointProbe) last(hosted desired.ManagementObservation) status.EndpointProbe {
 	r.collect()
 	if hosted.Istiod != desired.Available || r.probe.Off {
@@ -114,7 +119,7 @@ func (r *endpointProbe) last(hosted desired.ManagementObservation) status.Endpoi
 	return r.known
 }
 
-// collect takes the answer of a handshake that has ended. One about what is asked no more says nothing.
+// collect takes the result of a handshake that has ended. It discards the result for an old target.
 func (r *endpointProbe) collect() {
 	var a probeResult
 	select {
@@ -135,13 +140,15 @@ func (r *endpointProbe) collect() {
 	}
 }
 
-// handshake succeeds if istiod answers.
+// handshake connects to istiod and returns nil if istiod answers.
 func handshake(ctx context.Context, address string, about probeTarget) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bytes.TrimSpace([]byte(about.roots)))
-	dialer := &tls.Dialer{Config: &tls.Config{ServerName: about.at.Host, RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}}
+	dialer := &tls.Dialer{Config: &tls.Config{
+		ServerName: about.at.Host, RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+	}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -149,7 +156,8 @@ func handshake(ctx context.Context, address string, about probeTarget) error {
 	return conn.Close()
 }
 
-// unreachedReason is why a handshake failed, in words that the guest may read and that stay the same from try to try.
+// unreachedReason returns why a handshake failed. The text is for a condition in the guest, and is the same for each
+// attempt.
 func unreachedReason(err error) string {
 	if _, is := errors.AsType[*net.DNSError](err); is {
 		return "its name is not known"

@@ -19,18 +19,22 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// Lease times that HyperShift recommends for control planes: one write in 26 s (hypershift support/config/constants.go).
+// The times of the Lease that HyperShift recommends for control planes: one write in 26 s (hypershift
+// support/config/constants.go).
 const (
 	leaseDuration = 137 * time.Second
 	renewDeadline = 107 * time.Second
 	retryPeriod   = 26 * time.Second
 )
 
-// shutdownTimeout is how long what runs may take to end, after which the Lease is given back: within the 30 s that a pod has by default.
+// shutdownTimeout is how long running work may take to end before the Lease is released. It is within the 30 s that a pod
+// has by default.
 const shutdownTimeout = 20 * time.Second
 
-// leaseLock is a Lease held under the pod's name, not under a random one: a container that was killed and restarts in its pod goes on at once
-// and does not wait for its own Lease to run out. No events: each would make HyperShift's control-plane-operator reconcile everything.
+// leaseLock returns the lock of the leader election. The holder of the Lease is the pod's name, not a random name: a
+// container that restarts in its pod continues at once, and does not wait for its own Lease to expire.
+//
+// The lock records no events, because each event would make HyperShift's control-plane-operator reconcile everything.
 //
 // lose ends all work of this process.
 func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patientLock, error) {
@@ -39,9 +43,9 @@ func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patie
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
 	}
 	config := rest.AddUserAgent(rest.CopyConfig(o.MgmtConfig), "leader-election")
-	// A request that hangs leaves time for another before the deadline.
+	// A request that hangs leaves time for another one before the deadline.
 	config.Timeout = renewDeadline / 2
-	// Not resourcelock.NewFromKubeconfig: it links, and makes, a client for every API group there is.
+	// Not resourcelock.NewFromKubeconfig: it links and creates a client for every API group.
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Lease: %w", err)
@@ -54,51 +58,60 @@ func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patie
 }
 
 const (
-	// lockRetry is how soon the Lease is asked for again while the API server does not answer, lockPatience how often where it refuses.
+	// lockRetry is the interval between requests while the API server does not answer, or refuses. lockPatience is how
+	// many refusals in a row are retried.
 	lockRetry    = time.Second
 	lockPatience = 10
-	// lockHaste is how long a candidate asks for a Lease that another holds every lockPoll: for longer than a pod takes to end. From then on it stands by.
-	lockPoll  = 2 * time.Second
-	lockHaste = time.Minute
+	// lockPoll is the interval at which a new candidate reads a Lease that another pod holds. It does so for
+	// fastPollTime, which is longer than a pod takes to end. Then it reads the Lease every retryPeriod.
+	lockPoll     = 2 * time.Second
+	fastPollTime = time.Minute
 )
 
 // leadTime is how long a process leads after it sent the last request that renewed its Lease. Another process takes the
 // Lease leaseDuration after it first sees that renewal, which is later than it was sent. The 4 s in between are for the
-// work under way to end, and for clocks that run at different speeds.
+// running work to end, and for clocks that run at different speeds.
 const leadTime = retryPeriod + renewDeadline
 
-// errLeaseLost ends the process.
+// errLeaseLost is the cause with which the process ends.
 var errLeaseLost = errors.New("this pod no longer has the Lease")
 
-// patientLock has a candidate wait in Get until the Lease can be had, and asks again soon where an API server does not answer. The elector itself would wait
-// for 26 to 57 s between two tries (its retry period, up to 2.2 times): a time that is made for rare writes, in which it sees neither that the pod before
-// gave the Lease back, as one that is evicted does a moment after its successor was made, nor that an outage ended. The elector takes the time before it asks,
-// so acquireTime says when the waiting began. Nobody decides by it, and the renewal that follows at once has the right renewTime.
+// patientLock is a lock for which a candidate waits in Get until the Lease is free, and which retries soon while the API
+// server does not answer.
 //
-// The leader gets each answer at once. The elector counts a renewal from when its answer came, and stops the rest of
-// the process only after it tried to give the Lease back. Both are too late: the other processes count from when the
-// Lease changed. So the lock itself ends the process leadTime after it sent the last successful renewal, and bounds
-// each request by that time, the one that gives the Lease back too.
+// The elector itself waits for 26 to 57 s between two attempts (its retry period, up to 2.2 times), which is meant to
+// make writes rare. In this time it does not see that the previous pod released the Lease, as an evicted pod does shortly
+// after its successor was created, or that an outage ended.
+//
+// The elector reads the clock before it calls Get, so acquireTime is when the waiting began. No decision depends on
+// acquireTime, and the renewal that follows at once has the right renewTime.
+//
+// The leader gets each answer at once. The elector counts a renewal from when its answer arrived, and stops the rest of
+// the process only after it tried to release the Lease. Both are too late: other processes count from when the Lease
+// changed. So the lock itself ends the process leadTime after it sent the last successful renewal. It also bounds each
+// request by that time, including the release.
 type patientLock struct {
 	resourcelock.Interface
 	log logr.Logger
 	// lose ends all work of this process.
 	lose context.CancelCauseFunc
-	// renewed is when the last request was sent that wrote the Lease; zero: this process is a candidate. The manager's
-	// Elected would come later, once all runs that is to run. expiry calls lose when that was leadTime ago.
+	// renewed is when the last request that wrote the Lease was sent. Zero: this process is a candidate. The manager's
+	// Elected is not used, because it is closed later, when all runnables have started. expiry calls lose at leadTime
+	// after renewed.
 	renewed time.Time
 	expiry  *time.Timer
-	// holder is who had the Lease when it was last read.
+	// holder is the holder of the Lease when it was last read.
 	holder string
-	// first is when a candidate first found another's Lease. It has been as in raw since then; all of this is for the elector alone, which asks one after the other.
+	// first is when a candidate first found the Lease held by another pod. since is when it found the Lease as in raw,
+	// which has not changed since. Only the elector uses these fields, one call after the other.
 	first, since time.Time
 	raw          []byte
 	refused      int
 }
 
-// Get reads the Lease. For a candidate that is when it is free: given back, gone, or not renewed by its holder for as long as it lasts.
+// Get returns the Lease. For a candidate it waits until the Lease is free: released, deleted, or expired.
 func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	ctx, cancel := l.whileLeading(ctx)
+	ctx, cancel := l.boundedByLead(ctx)
 	defer cancel()
 	l.refused = 0
 	for {
@@ -110,7 +123,8 @@ func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 		waited := !l.first.IsZero()
 		pause := l.pause(record, raw, err, time.Now())
 		if !waited && !l.first.IsZero() {
-			l.log.Info("Another pod has the Lease: waiting until it gives it back, or has not renewed it for its duration", "holder", record.HolderIdentity, "duration", lasts(record).String())
+			l.log.Info("Another pod has the Lease; waiting until it is released or expires",
+				"holder", record.HolderIdentity, "duration", durationOf(record).String())
 		}
 		if pause == 0 {
 			return record, raw, err
@@ -125,16 +139,16 @@ func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 	}
 }
 
-// whileLeading bounds a request of the leader by the time for which it leads. Otherwise an answer could come when
-// another process has the Lease.
-func (l *patientLock) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+// boundedByLead returns a context that bounds a request of the leader by the time for which it leads. Otherwise an answer
+// could arrive when another process has the Lease.
+func (l *patientLock) boundedByLead(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !l.leads() {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, l.renewed.Add(leadTime))
 }
 
-// checkHolder ends the work of a leader whose Lease another process has taken. The elector would go on until its
+// checkHolder ends the work of a leader whose Lease was taken by another process. The elector would go on until its
 // deadline.
 func (l *patientLock) checkHolder() {
 	if l.leads() && l.holder != "" && l.holder != l.Identity() {
@@ -142,20 +156,21 @@ func (l *patientLock) checkHolder() {
 	}
 }
 
-// Create makes the Lease, for this process.
+// Create creates the Lease for this process.
 func (l *patientLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(ctx, record, l.Interface.Create)
 }
 
-// Update takes the Lease, renews it or gives it back. The elector gives back what it remembers to have, and would empty another's Lease that it has just read.
+// Update takes, renews or releases the Lease. The elector releases the Lease that it remembers to hold, even if it has
+// just read that another pod holds it. Update returns an error instead, because the release would empty the other's Lease.
 func (l *patientLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity != "" {
 		return l.write(ctx, record, l.Interface.Update)
 	}
 	if l.holder != l.Identity() {
-		return fmt.Errorf("giving back the Lease %s: it is no longer this pod's, but %q's; nothing is to be done", l.Describe(), l.holder)
+		return fmt.Errorf("releasing the Lease %s: it now belongs to %q, not to this pod; no action is needed", l.Describe(), l.holder)
 	}
-	ctx, cancel := l.whileLeading(ctx)
+	ctx, cancel := l.boundedByLead(ctx)
 	defer cancel()
 	return l.Interface.Update(ctx, record)
 }
@@ -165,7 +180,7 @@ func (l *patientLock) Update(ctx context.Context, record resourcelock.LeaderElec
 func (l *patientLock) write(
 	ctx context.Context, record resourcelock.LeaderElectionRecord, request func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
-	ctx, cancel := l.whileLeading(ctx)
+	ctx, cancel := l.boundedByLead(ctx)
 	defer cancel()
 	sent := time.Now()
 	if err := request(ctx, record); err != nil {
@@ -181,15 +196,17 @@ func (l *patientLock) write(
 	return nil
 }
 
+// leads reports whether this process is the leader.
 func (l *patientLock) leads() bool { return !l.renewed.IsZero() }
 
-// pause is after what time to ask again; 0: what was read is the answer. A holder that has gone is taken out of it, so that the elector, which begins to count
-// with this answer, does not wait for the Lease to run out once more.
+// pause returns the delay before Get reads the Lease again. Zero: Get returns what it read. pause clears the holder of an
+// expired Lease. Otherwise the elector, which begins to count with this answer, would wait for the expiry once more.
 func (l *patientLock) pause(record *resourcelock.LeaderElectionRecord, raw []byte, err error, now time.Time) time.Duration {
 	switch {
 	case l.leads():
 		return 0
-	case apierrors.IsForbidden(err) && l.refused < lockPatience: // an API server that starts refuses everything until it has read its roles
+	case apierrors.IsForbidden(err) && l.refused < lockPatience:
+		// An API server refuses everything until it has read its roles at startup.
 		l.refused++
 		return lockRetry
 	case err != nil && apply.Classify(err, "get", coordinationv1.Resource("leases")).Class() == apply.Unreachable:
@@ -204,17 +221,18 @@ func (l *patientLock) pause(record *resourcelock.LeaderElectionRecord, raw []byt
 		l.raw, l.since = raw, now
 	}
 	switch {
-	case now.Sub(l.since) > lasts(record):
+	case now.Sub(l.since) > durationOf(record):
 		record.HolderIdentity = ""
 		return 0
-	case now.Sub(l.first) < lockHaste:
+	case now.Sub(l.first) < fastPollTime:
 		return lockPoll
 	default:
 		return retryPeriod
 	}
 }
 
-// lasts is how long a Lease lasts that is not renewed: as long as its holder says, which may be of a version with a longer time.
-func lasts(record *resourcelock.LeaderElectionRecord) time.Duration {
+// durationOf returns how long a Lease is valid without a renewal. It follows the record, because a holder of another
+// version may use a longer time.
+func durationOf(record *resourcelock.LeaderElectionRecord) time.Duration {
 	return max(leaseDuration, time.Duration(record.LeaseDurationSeconds)*time.Second)
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// worker is what liveness knows of the one worker. Its times are the process's own, and not Options.Clock's. A process
-// without the Lease has none of them.
+// worker records the activity of the one worker for the liveness probe. Its times are from the system's clock, not from
+// Options.Clock. In a process without the Lease no pass is due or running.
 type worker struct {
 	mu sync.Mutex
-	// began is when the pass under way began; zero: there is none. due is when one was asked for that has not begun;
-	// zero: there is none.
+	// began is when the running pass began. Zero: no pass is running. due is when a pass was requested that has not
+	// begun. Zero: no pass is due.
 	began, due time.Time
 }
 
-// ask notes that a pass was asked for.
+// ask notes that a pass was requested.
 func (w *worker) ask(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -24,7 +24,7 @@ func (w *worker) ask(now time.Time) {
 	}
 }
 
-// begin notes that a pass begins. It covers all that was asked for before.
+// begin notes that a pass begins. The pass covers all earlier requests.
 func (w *worker) begin(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *worker) end() {
 	w.began = time.Time{}
 }
 
-// check is an error when the worker hangs.
+// check returns an error if the worker hangs.
 func (w *worker) check(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

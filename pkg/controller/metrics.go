@@ -14,18 +14,19 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// crdMetrics shows what is known of the guest's CRDs, also while no GatewayClass has a status to say it in. The series are made from the last
-// result when somebody asks, so that none is stale, and none costs anything while nobody does. The zero value is ready.
+// crdMetrics exports what is known of the guest's CRDs, also while there is no GatewayClass with a status. The series are
+// computed from the last result at each scrape, so no series is stale. The zero value is ready to use.
 type crdMetrics struct{ last atomic.Pointer[crdFindings] }
 
-// crdFindings is what of a result is shown.
+// crdFindings is the part of a result that is exported.
 type crdFindings struct {
 	mode      crds.Mode
 	decisions []crds.CRD
 	inUse     map[string]int
 }
 
-// keep takes the result of a pass. While a plan is refused nothing is known of decisions. What is still looked for is as it was.
+// keep stores the result of a pass. While there is no plan, there are no decisions. While the search for objects is
+// under way, the last counts stay.
 func (m *crdMetrics) keep(res status.Result) {
 	inUse := res.InUseTotals
 	if last := m.last.Load(); res.Searching && last != nil {
@@ -40,23 +41,25 @@ func crdInfoDesc() *prometheus.Desc {
 }
 
 func unsupportedObjectsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("hypergate_guest_unsupported_objects", "Objects of the guest that use what is served there and istiod does not heed.", []string{"crd"}, nil)
+	return prometheus.NewDesc("hypergate_guest_unsupported_objects",
+		"Objects in the guest that use API fields which the guest serves and istiod ignores.", []string{"crd"}, nil)
 }
 
 func managementModeDesc() *prometheus.Desc {
-	return prometheus.NewDesc("hypergate_guest_management_mode", "Whether hypergate looks after the guest's CRDs and its installation. 1 for the mode that holds.", []string{"mode"}, nil)
+	return prometheus.NewDesc("hypergate_guest_management_mode",
+		"Whether hypergate manages the guest's CRDs and its installation. 1 for the mode in effect.", []string{"mode"}, nil)
 }
 
 var _ prometheus.Collector = &crdMetrics{}
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (m *crdMetrics) Describe(descs chan<- *prometheus.Desc) {
 	descs <- crdInfoDesc()
 	descs <- unsupportedObjectsDesc()
 	descs <- managementModeDesc()
 }
 
-// Collect makes the series.
+// Collect sends the series.
 func (m *crdMetrics) Collect(series chan<- prometheus.Metric) {
 	last := m.last.Load()
 	if last == nil {
@@ -73,14 +76,15 @@ func (m *crdMetrics) Collect(series chan<- prometheus.Metric) {
 		gauge(managementModeDesc(), 1, string(last.mode))
 	}
 	for _, crd := range last.decisions {
-		gauge(crdInfoDesc(), 1, crd.Name, ownerLabel(crd.Owner.Kind), string(crd.Verdict), string(crd.Reason), versionLabel(crd.Metadata.Version), crd.Wanted.Version)
+		gauge(crdInfoDesc(), 1, crd.Name, ownerLabel(crd.Owner.Kind), string(crd.Verdict), string(crd.Reason),
+			versionLabel(crd.Metadata.Version), crd.Wanted.Version)
 	}
 	for crd, count := range last.inUse {
 		gauge(unsupportedObjectsDesc(), count, crd)
 	}
 }
 
-// ownerLabel is the kind of an owner. Its name is not told: the guest has many.
+// ownerLabel returns the kind of an owner. Its name is not exported: a guest can have many owners.
 func ownerLabel(kind crds.OwnerKind) string {
 	if kind == crds.Unowned {
 		return "none"
@@ -88,7 +92,8 @@ func ownerLabel(kind crds.OwnerKind) string {
 	return string(kind)
 }
 
-// versionLabel is a version that a CRD claims. An annotation says what the guest likes, and each value would be a series of its own.
+// versionLabel returns the version that a CRD claims, or "other". The claim is an annotation that the guest's admin can
+// set to any value, and each value would be a separate series.
 func versionLabel(claimed string) string {
 	if claimed == "" || regexp.MustCompile(`^v?[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}$`).MatchString(claimed) {
 		return claimed
@@ -96,8 +101,8 @@ func versionLabel(claimed string) string {
 	return "other"
 }
 
-// Start shows the metrics while this process leads, and until ctx ends: it is a runnable of the manager. Of two controllers in one process,
-// which only tests have, the first one is shown.
+// Start registers the metrics until ctx ends. It is a runnable of the manager, so it runs only while this process leads.
+// If one process runs two controllers, as only tests do, the metrics of the first one are exported.
 func (m *crdMetrics) Start(ctx context.Context) error {
 	err := metrics.Registry.Register(m)
 	if _, another := errors.AsType[prometheus.AlreadyRegisteredError](err); another {

@@ -9,19 +9,21 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// pacer decides when a pass begins that events ask for. It is the one place for that: the watches of both sides call notify, and the
-// reconciler reports when a pass begins and ends. Passes that the reconciler asks for by itself (RequeueAfter) are not paced.
+// pacer decides when a pass that events request begins. It is the only place that does so: the watches of both clusters
+// call notify, and the reconciler reports when a pass begins and ends. Passes that the reconciler requests itself
+// (RequeueAfter) are not delayed.
 type pacer struct {
 	clock clock.PassiveClock
-	// ask asks for a pass after some time; zero: now.
+	// ask requests a pass after a delay. Zero: now.
 	ask func(after time.Duration)
 
 	mu    sync.Mutex
 	turns throttle.Limiter
-	// began is when the last pass began, running whether it is under way.
+	// began is when the last pass began, running whether it is still running.
 	began   time.Time
 	running bool
-	// asked is whether a pass was asked for that has not begun, missed whether there was an event during the one under way.
+	// asked is whether a pass was requested that has not begun. missed is whether there was an event during the
+	// running pass.
 	asked, missed bool
 }
 
@@ -29,7 +31,7 @@ func newPacer(c clock.PassiveClock) *pacer {
 	return &pacer{clock: c, ask: func(time.Duration) {}, turns: throttle.NewLimiter(throttle.Rate{Burst: passBurst, Every: passEvery})}
 }
 
-// notify takes an event. It returns at once, and is called from any goroutine.
+// notify handles an event. It does not block, and any goroutine may call it.
 func (p *pacer) notify() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,14 +44,14 @@ func (p *pacer) notify() {
 	}
 }
 
-// next asks for the next pass.
+// next requests the next pass.
 func (p *pacer) next() {
 	now := p.clock.Now()
 	p.asked = true
 	p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.Wait(now)))
 }
 
-// begin notes that a pass begins. It answers every event so far.
+// begin notes that a pass begins. The pass covers all earlier events.
 func (p *pacer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +62,7 @@ func (p *pacer) begin() {
 	p.asked, p.missed = false, false
 }
 
-// end notes that the pass has ended, and asks for another if there was an event since it began.
+// end notes that the pass has ended. It requests another pass if there was an event since the pass began.
 func (p *pacer) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,20 +5,23 @@ import (
 	"sync"
 )
 
-// passContext is how long the pass under way may go on: until a watch shows what ends it. A pass can take as long as requests do, and what it was
-// begun for may be over: the HostedControlPlane is paused or deleted, or another hypergate has the guest. Its context then ends with that
-// as the cause; a request under way is cancelled, and no other is sent. One that was sent may be carried out all the same.
+// passContext ends the running pass early. A pass takes as long as its requests, and its reason may be gone before it
+// ends: the HostedControlPlane is paused or deleted, or another hypergate owns the guest.
 //
-// The zero value is ready.
+// The context of the pass then ends with that reason as its cause. A request in flight is cancelled, and no further
+// request is sent. The API server may still carry out a request that was already sent.
+//
+// The zero value is ready to use.
 type passContext struct {
 	mu sync.Mutex
-	// end ends the context of the pass under way; nil: there is none.
+	// end ends the context of the running pass. Nil: no pass is running.
 	end context.CancelCauseFunc
-	// why is the reason to end it, as the watches show things now; nil: it may go on. It asks nobody.
+	// why returns the reason to end the pass, from the current state of the watches. Nil: the pass goes on. why sends
+	// no request.
 	why func() error
 }
 
-// begin begins a pass. Its context has no cause to end before until was called.
+// begin begins a pass and returns its context. The pass cannot end early before endWhen is called.
 func (t *passContext) begin(ctx context.Context) (pass context.Context, over func()) {
 	pass, end := context.WithCancelCause(ctx)
 	t.set(end, nil)
@@ -34,7 +37,7 @@ func (t *passContext) set(end context.CancelCauseFunc, why func() error) {
 	t.end, t.why = end, why
 }
 
-// endWhen has the pass under way end as soon as why has a reason, which it is asked for now and after each event.
+// endWhen ends the running pass as soon as why returns a reason. why is called now and after each event.
 func (t *passContext) endWhen(why func() error) {
 	t.mu.Lock()
 	t.why = why
@@ -42,7 +45,7 @@ func (t *passContext) endWhen(why func() error) {
 	t.check()
 }
 
-// check ends the pass under way if there is a reason. It is called after each event, from any goroutine.
+// check ends the running pass if there is a reason. It is called after each event, from any goroutine.
 func (t *passContext) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,7 +37,7 @@ type Reconciler struct {
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	r := &Reconciler{
 		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
-		blank:   status.Result{Version: o.Source.Version(), InsecureSettings: len(o.weakened())},
+		blank:   status.Result{Version: o.Source.Version(), InsecureSettings: len(o.insecureSettings())},
 		memory:  newMemory(o),
 		reports: reports{classes: newClasses(), failures: newFailureLog(), hcp: hcpReporter{reporting: o.Reporting, writes: newReportLimiter()}},
 	}

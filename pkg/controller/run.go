@@ -26,33 +26,36 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
-// startupCheck is how long the two clusters have to answer before the controller starts without having compared them.
+// startupCheck is how long the comparison of the two clusters at startup may take. After it the controller starts
+// without the result, and the first pass compares them.
 const startupCheck = 5 * time.Second
 
-// Options are what Run needs.
+// Options are the parameters of Run.
 type Options struct {
 	Config desired.Config
 	Source *charts.Source
-	// GuestConfig is not looked at where the Config names a Secret with the guest's kubeconfig.
+	// GuestConfig is ignored if the Config names a Secret with the guest's kubeconfig.
 	MgmtConfig, GuestConfig *rest.Config
-	// LoadGuest loads GuestConfig again, which may be replaced at any time; nil means that it stays as it is.
+	// LoadGuest reloads GuestConfig, which may be replaced at any time. Nil: it does not change.
 	LoadGuest     func() (*rest.Config, error)
 	TokenLifetime time.Duration
 	// CAOverlap is how long both roots are trusted before and after the switch of a rotation of the mesh CA.
 	CAOverlap time.Duration
-	// Clock is what the ages of tokens and of the CA are read from; nil: the system's.
+	// Clock is used for the ages of tokens and of the CA. Nil: the system's clock.
 	Clock clock.PassiveClock
-	// Probe is how it is proven that istiod answers where it is published. Standalone nobody looks: no cluster boundary is in between.
+	// Probe is how istiod's endpoint is probed. In the standalone topology it is off: there is no cluster boundary
+	// between istiod and its clients.
 	Probe          Probe
 	LeaderElection bool
-	// Reporting is whether the HostedControlPlane is told how things stand.
+	// Reporting is whether conditions are written to the HostedControlPlane.
 	Reporting      Reporting
 	HealthAddress  string
 	MetricsAddress string
 }
 
-// Run runs the controller until ctx ends. It returns at once, with an error that says what to do, when it could never work: a namespace that
-// is missing, or a guest that is the management cluster. A side that does not answer is no such error.
+// Run runs the controller until ctx ends. It returns an error at once if the configuration can never work: the management
+// namespace does not exist, or the guest is the management cluster. The error says what to do. A cluster that does not
+// answer is not such an error.
 func Run(ctx context.Context, o Options) error {
 	o.MgmtConfig = clientConfig(o.MgmtConfig)
 	if o.GuestConfig != nil {
@@ -83,18 +86,19 @@ func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddHealthzCheck("worker", func(*http.Request) error { return reconciler.worker.check(time.Now()) }),
-		mgr.AddReadyzCheck("management", whileLeading(mgr, mgmtCluster.Check)),
-		mgr.AddReadyzCheck("guest", whileLeading(mgr, guestCluster.Check)),
+		mgr.AddReadyzCheck("management", onceElected(mgr, mgmtCluster.Check)),
+		mgr.AddReadyzCheck("guest", onceElected(mgr, guestCluster.Check)),
 	); err != nil {
 		return fmt.Errorf("adding health checks: %w", err)
 	}
 	if err := reconciler.addToManager(mgr); err != nil {
 		return err
 	}
-	for _, warning := range o.weakened() {
-		logr.FromContextOrDiscard(ctx).Info("Warning: a setting makes this installation weaker than it need be", "why", warning)
+	for _, setting := range o.insecureSettings() {
+		logr.FromContextOrDiscard(ctx).Info("Insecure setting", "why", setting)
 	}
-	logr.FromContextOrDiscard(ctx).Info("Starting", "topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
+	logr.FromContextOrDiscard(ctx).Info("Starting",
+		"topology", o.Config.Topology, "namespace", o.Config.MgmtNamespace, "controllerName", o.Config.ControllerName)
 	err = mgr.Start(ctx)
 	if lost := context.Cause(ctx); errors.Is(lost, errLeaseLost) {
 		return lost
@@ -102,21 +106,22 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// shortOverlap is how long a gateway's certificate lives, and so how long it may take it to hear of a new root.
+// shortOverlap is the lifetime of a gateway's certificate. A gateway needs at most this long to learn a new root.
 const shortOverlap = 24 * time.Hour
 
-// weakened are the settings that weaken what hypergate promises. The log names them; a class's condition says how many there are.
-func (o Options) weakened() []string {
+// insecureSettings returns the insecure settings. The log names them. The condition of a class has only their number.
+func (o Options) insecureSettings() []string {
 	out := desired.InsecureSettings(o.Config)
 	if o.CAOverlap < shortOverlap {
-		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than that after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
+		out = append(out, fmt.Sprintf("--ca-overlap=%s: "+
+			"a gateway that renews its certificate later than that after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
 	}
 	return out
 }
 
-// whileLeading checks a side only in the process that watches it. One that waits for the Lease is ready for that: a rolling update would
-// otherwise never end.
-func whileLeading(mgr manager.Manager, check func() error) healthz.Checker {
+// onceElected returns a health check that runs check only in the process that holds the Lease, because only that process
+// watches the clusters. A process that waits for the Lease is ready. Otherwise a rolling update would never end.
+func onceElected(mgr manager.Manager, check func() error) healthz.Checker {
 	return func(*http.Request) error {
 		select {
 		case <-mgr.Elected():
@@ -127,8 +132,9 @@ func whileLeading(mgr manager.Manager, check func() error) healthz.Checker {
 	}
 }
 
-// clientConfig is what the clients of a side are made from: each request has a deadline, and none waits for a turn. The
-// API servers have priority and fairness of their own; a client-side limit only adds latency.
+// clientConfig returns the configuration of the clients of one cluster. Each request has a deadline. There is no
+// client-side rate limit: the API servers have priority and fairness of their own, and a client-side limit only adds
+// latency.
 func clientConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -137,18 +143,20 @@ func clientConfig(config *rest.Config) *rest.Config {
 	return config
 }
 
-// addToManager adds the controller: one key, one worker, and the watches of both sides as its one source.
+// addToManager adds the controller to the manager: one key, one worker, and the watches of both clusters as its one
+// source.
 func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	c, err := controller.New("hypergate", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: 1,
-		// Names are checked against other controllers of the process, which has no others; tests start it more than once.
+		// The validation compares names with other controllers of the process. There are none, and tests start this
+		// one more than once.
 		SkipNameValidation: new(true),
-		// There is one key, and it says nothing.
+		// There is only one key. It has no information for the log.
 		LogConstructor: func(*reconcile.Request) logr.Logger { return mgr.GetLogger() },
 	})
 	if err != nil {
-		return fmt.Errorf("making the controller: %w", err)
+		return fmt.Errorf("creating the controller: %w", err)
 	}
 	watches := source.Func(func(ctx context.Context, queue passQueue) error { return r.startWatches(ctx, queue) })
 	if err := c.Watch(watches); err != nil {
@@ -160,24 +168,24 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	return nil
 }
 
-// passQueue is the controller's queue. It keeps its one key once, however many events come.
+// passQueue is the controller's queue. It holds its one key at most once, regardless of the number of events.
 type passQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// startWatches starts the watches of both sides, whose events ask for passes through queue.
+// startWatches starts the watches of both clusters. Their events request passes through queue.
 func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
 	r.pace.ask = func(after time.Duration) { queue.AddAfter(reconcile.Request{}, after) }
 	r.memory.endpointProbe.wake = r.notify
 	return errors.Join(r.mgmt.Start(ctx, r.notify), r.guest.Start(ctx, r.notify))
 }
 
-// notify takes an event of either side, from any goroutine.
+// notify handles an event of either cluster. Any goroutine may call it.
 func (r *Reconciler) notify() {
 	r.worker.ask(time.Now())
 	r.passContext.check()
 	r.pace.notify()
 }
 
-// checkAtStart finds what could never work.
+// checkAtStart returns an error if the configuration can never work.
 func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
 	checkCtx, cancel := context.WithTimeout(ctx, startupCheck)
 	defer cancel()
@@ -186,16 +194,17 @@ func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *g
 		return err
 	}
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Starting although a side does not answer yet", "err", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("Starting although a cluster does not answer yet", "err", err.Error())
 	}
 	return nil
 }
 
-// newManager makes the manager. lose ends ctx when this process has lost the Lease.
+// newManager returns the manager. lose ends ctx when this process has lost the Lease.
 func newManager(ctx context.Context, o Options, lose context.CancelCauseFunc) (manager.Manager, error) {
 	options := manager.Options{
 		Logger: logr.FromContextOrDiscard(ctx),
-		// The watches and the guest's connection log to what their context has, and the manager would start them with an empty one.
+		// The watches and the guest's connection use the logger of their context. Without BaseContext the manager
+		// starts them with an empty context.
 		BaseContext:                   func() context.Context { return context.WithoutCancel(ctx) },
 		Scheme:                        scheme.Scheme,
 		HealthProbeBindAddress:        o.HealthAddress,
@@ -216,7 +225,7 @@ func newManager(ctx context.Context, o Options, lose context.CancelCauseFunc) (m
 	}
 	mgr, err := ctrl.NewManager(o.MgmtConfig, options)
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	return mgr, nil
 }

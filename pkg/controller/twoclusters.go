@@ -14,13 +14,16 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
-// ErrSameCluster says that the guest's kubeconfig leads to the management cluster.
+// ErrSameCluster reports that the guest's kubeconfig leads to the management cluster.
 var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cluster itself: " +
 	"hypergate would install the guest's webhooks and roles there; give the guest's kubeconfig, or use --topology standalone")
 
-// checkTwoClusters refuses to go on when both sides are one cluster. A cluster is recognised by the UID of the management namespace, which a namespaced
-// Role may read: a guest may have a namespace of the same name, but not of the same UID.
-func checkTwoClusters(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error)) error {
+// checkTwoClusters returns an error if both sides are the same cluster, or if this cannot be determined. A cluster is
+// identified by the UID of the management namespace, which a namespaced Role may read. The guest may have a namespace
+// with the same name, but not with the same UID.
+func checkTwoClusters(
+	ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error),
+) error {
 	uid, err := m.NamespaceUID(ctx)
 	if err != nil || cfg.Topology == desired.TopologyStandalone {
 		return err
@@ -29,7 +32,7 @@ func checkTwoClusters(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, 
 	defer cancel()
 	same, err := guestHas(guestCtx, uid)
 	if err != nil {
-		return fmt.Errorf("making sure that the guest is not the management cluster: %w", err)
+		return fmt.Errorf("checking that the guest is not the management cluster: %w", err)
 	}
 	if same {
 		return ErrSameCluster
@@ -37,7 +40,8 @@ func checkTwoClusters(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, 
 	return nil
 }
 
-// guestConn is the connection to the guest. A kubeconfig that comes while it is in use must not lead to the management cluster either, nor to another guest.
+// guestConn returns the connection to the guest. A kubeconfig that replaces the one in use must lead to the same guest,
+// and not to the management cluster.
 func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	load, first := o.LoadGuest, o.GuestConfig
 	if o.Config.GuestKubeconfigSecret != "" {
@@ -70,7 +74,7 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	return conn, err
 }
 
-// fromSecret is the guest's kubeconfig as a Secret of the management side has it.
+// fromSecret returns the guest's client configuration from a Secret of the management cluster.
 func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
 	kubeconfig, key, err := m.GuestKubeconfig()
 	if err != nil {
@@ -78,7 +82,7 @@ func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
 	}
 	config, err := guestconn.Parse(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s, key %s: %w", name, key, err) //nolint:staticcheck // a kind is written as it is
+		return nil, fmt.Errorf("Secret %s, key %s: %w", name, key, err) //nolint:staticcheck // a kind keeps its capital letter
 	}
 	return config, nil
 }
