@@ -19,8 +19,8 @@ const (
 	// with a new watch. The limit is for API servers that do not end it.
 	watchLimit = 11 * time.Minute
 	// longestRetryAfter is the longest Retry-After that client-go follows within one call. kube-apiserver sends this
-	// value. client-go would wait for as long as the response says, up to ten times. With a longer value, the call fails
-	// at once and is retried like any other failed call.
+	// value. client-go would wait for as long as the response says, up to ten times. With a longer value, the call
+	// fails at once and is retried like any other failed call.
 	longestRetryAfter = time.Second
 )
 

@@ -21,18 +21,18 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// transport is a transport that is a function.
+// transport is a function that implements http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// silent answers nothing until the request ends.
+// silent sends no response until the request ends.
 func silent(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
-// untilEnd is a body that has no end before its request has.
+// untilEnd is a body that ends only with its request.
 type untilEnd struct{ ctx context.Context }
 
 func (b untilEnd) Read([]byte) (int, error) {
@@ -42,12 +42,13 @@ func (b untilEnd) Read([]byte) (int, error) {
 
 func (untilEnd) Close() error { return nil }
 
-// halfAnswered answers with a body that does not end.
+// halfAnswered sends a response whose body does not end.
 func halfAnswered(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: untilEnd{r.Context()}}, nil
 }
 
-// TestEachRequestHasADeadline: an API server that does not answer, or not to the end, holds up nothing for longer.
+// TestEachRequestHasADeadline checks that a request ends by its deadline if the API server sends no response, or only a
+// part of it.
 func TestEachRequestHasADeadline(t *testing.T) {
 	for name, tc := range map[string]struct {
 		query  string
@@ -86,15 +87,15 @@ func TestEachRequestHasADeadline(t *testing.T) {
 					_ = response.Body.Close()
 				}
 				if took := time.Since(began); took != tc.lasts || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("it lasted %s, want %s: %v", took, tc.lasts, err)
+					t.Errorf("took %s, want %s: %v", took, tc.lasts, err)
 				}
 			})
 		})
 	}
 }
 
-// TestAWatchThatIsNotOpenedFails: client-go would make a watch without events of it, and nothing would show that the API
-// server is lost.
+// TestAWatchThatIsNotOpenedFails checks that the caller gets the error. client-go would return a watch without events, and
+// hypergate would not notice that the API server cannot be reached.
 func TestAWatchThatIsNotOpenedFails(t *testing.T) {
 	inTime := &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	for _, cause := range []error{
@@ -120,7 +121,7 @@ func TestAWatchThatIsNotOpenedFails(t *testing.T) {
 	}
 }
 
-// TestAnAnswerDoesNotSayHowLongToWait: client-go would wait within the call.
+// TestAnAnswerDoesNotSayHowLongToWait checks that a long Retry-After is removed. client-go would wait within the call.
 func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 	for given, want := range map[string]string{"": "", "0": "0", "1": "1", "2": "", "3600": "", "99999999999": "", "soon": "soon"} {
 		next := transport(func(*http.Request) (*http.Response, error) {
@@ -142,7 +143,7 @@ func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 	}
 }
 
-// TestThePassLeavesTheGuestInTime: what is done in the guest in one pass ends after guestTime, and says why.
+// TestThePassLeavesTheGuestInTime checks that the work of one pass in the guest ends after guestTime, with a cause.
 func TestThePassLeavesTheGuestInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, began := newExecution(&Reconciler{}, observation{}), time.Now()
@@ -150,7 +151,7 @@ func TestThePassLeavesTheGuestInTime(t *testing.T) {
 		ctx, over := e.inGuest(t.Context())
 		defer over()
 		if _, bounded := ctx.Deadline(); !bounded {
-			t.Fatal("it has no end")
+			t.Fatal("there is no deadline")
 		}
 		<-ctx.Done()
 		if took := time.Since(began); took != guestTime || !errors.Is(context.Cause(ctx), errGuestTime) {
@@ -159,7 +160,7 @@ func TestThePassLeavesTheGuestInTime(t *testing.T) {
 	})
 }
 
-// TestClassesBeyondTheBoundShareALimit: their statuses are written in bursts, and then one at a time.
+// TestClassesBeyondTheBoundShareALimit checks that their statuses are written in a burst, and then one per interval.
 func TestClassesBeyondTheBoundShareALimit(t *testing.T) {
 	c, now := newClasses(), time.Unix(0, 0)
 	for range beyondBurst {

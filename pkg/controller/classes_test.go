@@ -21,7 +21,7 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// slowStatuses answers each write of a status after a while, and counts.
+// slowStatuses answers each write of a status after a delay, and counts the writes.
 type slowStatuses struct {
 	takes time.Duration
 
@@ -31,7 +31,7 @@ type slowStatuses struct {
 	written []string
 }
 
-// config leads to it instead of to the server that known leads to: a kubeconfig must name a CA.
+// config returns a copy of known that sends all requests to s. It is a copy because a kubeconfig must have a CA.
 func (s *slowStatuses) config(known *rest.Config) *rest.Config {
 	out := rest.CopyConfig(known)
 	out.Wrap(func(http.RoundTripper) http.RoundTripper { return s })
@@ -54,11 +54,13 @@ func (s *slowStatuses) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Unlock()
 	header := http.Header{"Content-Type": {"application/json"}}
 	body := `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass"}`
-	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, r.Context().Err()
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}, r.Context().Err()
 }
 
-// TestStatusesOfAPassAreBounded: how many are written in a pass, how many at the same time, and for how long one begins
-// to write them. What is left is written first in the next pass.
+// TestStatusesOfAPassAreBounded checks how many statuses a pass writes, how many at the same time, and for how long it
+// starts new writes. The next pass begins with the remaining ones.
 func TestStatusesOfAPassAreBounded(t *testing.T) {
 	known := fakeapi.New(t).Config()
 	for name, tc := range map[string]struct {
@@ -66,7 +68,7 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 		written      int
 	}{
 		"the API server is quick": {time.Millisecond, statusesPerPass / statusesAtOnce * time.Millisecond, statusesPerPass},
-		// The limit passes while the fifth lot is under way. One of the sixth has been begun by then: it waits for its turn.
+		// The limit is reached during the fifth batch. By then one write of the sixth batch waits for a free slot.
 		"each write takes its time": {2400 * time.Millisecond, 14400 * time.Millisecond, 5*statusesAtOnce + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +87,8 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 						t.Fatal(err)
 					}
 					if took := time.Since(began); took != tc.lasts || len(api.written)-before != tc.written || api.most != statusesAtOnce {
-						t.Errorf("%d were written in %s, %d of them at the same time, want %d in %s", len(api.written)-before, took, api.most, tc.written, tc.lasts)
+						t.Errorf("%d were written in %s, %d of them at the same time, want %d in %s",
+							len(api.written)-before, took, api.most, tc.written, tc.lasts)
 					}
 					if next != passSpacing {
 						t.Errorf("the next pass comes after %s, want %s", next, passSpacing)
@@ -102,7 +105,7 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 	}
 }
 
-// TestStatusesStopWithThePass: no write begins once the pass has ended.
+// TestStatusesStopWithThePass checks that no write begins after the pass has ended.
 func TestStatusesStopWithThePass(t *testing.T) {
 	known := fakeapi.New(t).Config()
 	synctest.Test(t, func(t *testing.T) {

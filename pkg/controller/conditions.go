@@ -50,8 +50,8 @@ func (k known) plan() desired.Plan {
 	return desired.Plan{}
 }
 
-// waiting returns what the installation waits for. Empty: nothing, or the plan's own objects. The order is that of their
-// urgency.
+// waiting returns what the installation waits for. Empty: nothing, or the plan's own objects. The order is that of
+// their urgency.
 func (k known) waiting() string {
 	pending, isPending := k.plan().Endpoint.(desired.EndpointPending)
 	switch {

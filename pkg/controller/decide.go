@@ -56,7 +56,8 @@ func (noPlan) isDecision()          {}
 func (pruneManagement) isDecision() {}
 func (converge) isDecision()        {}
 
-// decider decides what a pass does. It asks neither API server and no clock, and changes nothing but the cache of plans.
+// decider decides what a pass does. It asks neither API server and no clock, and changes nothing but the cache of
+// plans.
 type decider struct {
 	config desired.Config
 	plans  *planCache

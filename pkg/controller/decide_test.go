@@ -27,7 +27,8 @@ func newTestDecider(t *testing.T) decider {
 	}
 	cfg := desired.Config{
 		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
-		ControllerName: "example.com/c", Revision: "r", PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
+		ControllerName: "example.com/c", Revision: "r",
+		PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
 		XDS: desired.HostPort{Host: "istiod.example.com", Port: 443}, WebhookHost: "gw-webhook-r.clusters-guest1.svc",
 		NetworkPolicies: desired.NoPolicies{}, IstioResources: desired.LayeredProductResources(),
 	}
@@ -42,7 +43,7 @@ func newTestDecider(t *testing.T) decider {
 	}
 }
 
-// observed returns a guest with one class, that this hypergate owns, and an edit of it.
+// observed returns an observation of a guest with one class that this hypergate owns, changed by edit.
 func (d decider) observed(edit func(*observation)) observation {
 	o := observation{now: start, ownership: desired.Owned{}}
 	o.mgmt = desired.ManagementObservation{
@@ -77,10 +78,12 @@ func decisionText(d decision) string {
 	}
 }
 
-// TestDecide has a row for each decision, and for what the credential of an istiod that serves depends on.
+// TestDecide has a row for each decision, and for each condition of the renewal of istiod's credential.
 func TestDecide(t *testing.T) {
 	base := newTestDecider(t)
-	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.Leases(base.config)[0], HeldLease: desired.HeldLease{Holder: "x"}}}}
+	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{
+		Claim: desired.Leases(base.config)[0], HeldLease: desired.HeldLease{Holder: "x"},
+	}}}
 	unclaimed := desired.Unclaimed{Missing: desired.Leases(base.config)}
 	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
@@ -93,7 +96,10 @@ func TestDecide(t *testing.T) {
 		problem string
 	}{
 		{name: "installed and owned", want: "converge, installed true, acquire 0"},
-		{name: "no class", edit: []func(*observation){func(o *observation) { o.guest.Classes = nil }}, want: "converge, installed false, acquire 0"},
+		{
+			name: "no class", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){func(o *observation) { o.guest.Classes = nil }},
+		},
 		{name: "unmanaged", edit: []func(*observation){unmanaged}, want: "converge, installed false, acquire 0"},
 		{
 			name: "without ingress", want: "converge, installed false, acquire 0",
@@ -106,37 +112,99 @@ func TestDecide(t *testing.T) {
 			edit: []func(*observation){func(o *observation) { o.mgmt.ControlPlaneProblem = errors.New("there are two") }},
 		},
 
-		{name: "the guest does not answer", edit: []func(*observation){func(o *observation) { o.guestProblem = guest.NotSyncedError{} }}, want: "wait, renew false"},
+		{
+			name: "the guest does not answer", want: "wait, renew false",
+			edit: []func(*observation){func(o *observation) { o.guestProblem = guest.NotSyncedError{} }},
+		},
 		{
 			name: "the guest does not answer, and a pause", want: "wait, renew false",
-			edit: []func(*observation){func(o *observation) { o.guestProblem, o.hold = guest.NotSyncedError{}, onHoldError{why: "paused"} }},
+			edit: []func(*observation){func(o *observation) {
+				o.guestProblem, o.hold = guest.NotSyncedError{}, onHoldError{why: "paused"}
+			}},
 		},
-		{name: "the guest lists a part", edit: []func(*observation){partly, func(o *observation) { o.missingFor = time.Second }}, want: "wait, renew false"},
+		{
+			name: "the guest lists a part", want: "wait, renew false",
+			edit: []func(*observation){partly, func(o *observation) { o.missingFor = time.Second }},
+		},
 		{name: "the guest lists a part for long", edit: []func(*observation){partly}, want: "wait, renew true"},
 		{name: "a part, unmanaged", edit: []func(*observation){partly, unmanaged}, want: "wait, renew false"},
-		{name: "a part, without istiod", edit: []func(*observation){partly, func(o *observation) { o.mgmt.Istiod = desired.Absent }}, want: "wait, renew false"},
-		{name: "a part, without a token", edit: []func(*observation){partly, func(o *observation) { o.credential = desired.Credential{} }}, want: "wait, renew false"},
-		{name: "a part, the management side fails", edit: []func(*observation){partly, func(o *observation) { o.mgmtProblem = failed }}, want: "wait, renew false"},
+		{
+			name: "a part, without istiod", want: "wait, renew false",
+			edit: []func(*observation){partly, func(o *observation) { o.mgmt.Istiod = desired.Absent }},
+		},
+		{
+			name: "a part, without a token", want: "wait, renew false",
+			edit: []func(*observation){partly, func(o *observation) { o.credential = desired.Credential{} }},
+		},
+		{
+			name: "a part, the management side fails", want: "wait, renew false",
+			edit: []func(*observation){partly, func(o *observation) { o.mgmtProblem = failed }},
+		},
 
 		{name: "on hold", edit: []func(*observation){func(o *observation) { o.hold = onHoldError{why: "paused"} }}, want: "hold: paused"},
-		{name: "on hold, a part", edit: []func(*observation){partly, func(o *observation) { o.hold = onHoldError{why: "paused"} }}, want: "hold: paused"},
+		{
+			name: "on hold, a part", want: "hold: paused",
+			edit: []func(*observation){partly, func(o *observation) { o.hold = onHoldError{why: "paused"} }},
+		},
 
-		{name: "one cluster", edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = ErrSameCluster, nil }}, want: "no plan, renew false, again 0s", problem: "management cluster itself"},
-		{name: "namespaces cannot be listed", edit: []func(*observation){func(o *observation) { o.identityProblem = failed }}, want: "no plan, renew true, again 0s", problem: "no"},
-		{name: "they cannot, on hold", edit: []func(*observation){func(o *observation) { o.identityProblem, o.hold = failed, onHoldError{} }}, want: "no plan, renew false, again 0s"},
-		{name: "they cannot, not owned", edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = failed, unclaimed }}, want: "no plan, renew false, again 0s"},
-		{name: "they cannot, another server", edit: []func(*observation){func(o *observation) { o.identityProblem, o.reached = failed, false }}, want: "no plan, renew false, again 0s"},
-		{name: "they cannot, no token", edit: []func(*observation){func(o *observation) { o.identityProblem, o.credential = failed, desired.Credential{} }}, want: "no plan, renew false, again 0s"},
+		{
+			name: "one cluster", want: "no plan, renew false, again 0s", problem: "management cluster itself",
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = ErrSameCluster, nil }},
+		},
+		{
+			name: "namespaces cannot be listed", want: "no plan, renew true, again 0s", problem: "no",
+			edit: []func(*observation){func(o *observation) { o.identityProblem = failed }},
+		},
+		{
+			name: "they cannot, on hold", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.hold = failed, onHoldError{} }},
+		},
+		{
+			name: "they cannot, not owned", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = failed, unclaimed }},
+		},
+		{
+			name: "they cannot, another server", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.reached = failed, false }},
+		},
+		{
+			name: "they cannot, no token", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.credential = failed, desired.Credential{} }},
+		},
 
-		{name: "the management side is not known", edit: []func(*observation){func(o *observation) { o.mgmtProblem = mgmt.NotSyncedError{} }}, want: "wait, renew false"},
-		{name: "it cannot be read", edit: []func(*observation){func(o *observation) { o.mgmtProblem = failed }}, want: "no plan, renew true, again 0s", problem: "no"},
-		{name: "it cannot be read, no token", edit: []func(*observation){func(o *observation) { o.mgmtProblem, o.credential = failed, desired.Credential{} }}, want: "no plan, renew false, again 0s"},
-		{name: "it cannot be read, unmanaged", edit: []func(*observation){unmanaged, func(o *observation) { o.mgmtProblem = failed }}, want: "no plan, renew false, again 0s"},
+		{
+			name: "the management side is not known", want: "wait, renew false",
+			edit: []func(*observation){func(o *observation) { o.mgmtProblem = mgmt.NotSyncedError{} }},
+		},
+		{
+			name: "it cannot be read", want: "no plan, renew true, again 0s", problem: "no",
+			edit: []func(*observation){func(o *observation) { o.mgmtProblem = failed }},
+		},
+		{
+			name: "it cannot be read, no token", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){func(o *observation) { o.mgmtProblem, o.credential = failed, desired.Credential{} }},
+		},
+		{
+			name: "it cannot be read, unmanaged", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){unmanaged, func(o *observation) { o.mgmtProblem = failed }},
+		},
 
-		{name: "Leases cannot be listed", edit: []func(*observation){func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }}, want: "no plan, renew true, again 0s"},
-		{name: "Leases cannot be listed, unmanaged", edit: []func(*observation){unmanaged, func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }}, want: "prune the management side, installed false"},
-		{name: "owned by another", edit: []func(*observation){func(o *observation) { o.ownership = other }}, want: "no plan, renew false, again 0s", problem: "another hypergate"},
-		{name: "owned by another, no class", edit: []func(*observation){func(o *observation) { o.ownership = other; o.guest.Classes = nil }}, want: "prune the management side, installed false"},
+		{
+			name: "Leases cannot be listed", want: "no plan, renew true, again 0s",
+			edit: []func(*observation){func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }},
+		},
+		{
+			name: "Leases cannot be listed, unmanaged", want: "prune the management side, installed false",
+			edit: []func(*observation){unmanaged, func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }},
+		},
+		{
+			name: "owned by another", want: "no plan, renew false, again 0s", problem: "another hypergate",
+			edit: []func(*observation){func(o *observation) { o.ownership = other }},
+		},
+		{
+			name: "owned by another, no class", want: "prune the management side, installed false",
+			edit: []func(*observation){func(o *observation) { o.ownership = other; o.guest.Classes = nil }},
+		},
 		{
 			name: "a conflicting controller", want: "no plan, renew true, again 0s", problem: "istiod of the revision r",
 			edit: []func(*observation){func(o *observation) { o.guest.Foreign.Istios = []string{"r"} }},
@@ -145,8 +213,14 @@ func TestDecide(t *testing.T) {
 			name: "a conflicting controller, no class", want: "converge, installed false, acquire 0",
 			edit: []func(*observation){func(o *observation) { o.guest.Foreign.Istios, o.guest.Classes = []string{"r"}, nil }},
 		},
-		{name: "unclaimed", edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }}, want: "converge, installed true, acquire 2"},
-		{name: "unclaimed, no class", edit: []func(*observation){func(o *observation) { o.ownership, o.guest.Classes = unclaimed, nil }}, want: "converge, installed false, acquire 0"},
+		{
+			name: "unclaimed", want: "converge, installed true, acquire 2",
+			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+		},
+		{
+			name: "unclaimed, no class", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){func(o *observation) { o.ownership, o.guest.Classes = unclaimed, nil }},
+		},
 		{
 			name: "the other has just gone", want: "no plan, renew false, again 3s", problem: "another hypergate",
 			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
@@ -187,14 +261,15 @@ func TestDecide(t *testing.T) {
 			if text := decisionText(got); text != tc.want {
 				t.Errorf("decided %q, want %q (%v)", text, tc.want, known{decision: got}.problem())
 			}
-			if problem := (known{decision: got}).problem(); tc.problem != "" && (problem == nil || !strings.Contains(problem.Error(), tc.problem)) {
+			problem := (known{decision: got}).problem()
+			if tc.problem != "" && (problem == nil || !strings.Contains(problem.Error(), tc.problem)) {
 				t.Errorf("the problem is %v, want %q", problem, tc.problem)
 			}
 		})
 	}
 }
 
-// TestDecideTwice: the same observation gives the same decision, and computes nothing the second time.
+// TestDecideTwice checks that the same observation gives the same decision, and that the plan is not computed again.
 func TestDecideTwice(t *testing.T) {
 	d := newTestDecider(t)
 	o := d.observed(nil)
@@ -208,7 +283,7 @@ func TestDecideTwice(t *testing.T) {
 	}
 }
 
-// TestAnUnusableCAIsReadAgain, and is not replaced.
+// TestAnUnusableCAIsReadAgain checks that an unusable CA is read again and not replaced.
 func TestAnUnusableCAIsReadAgain(t *testing.T) {
 	d := newTestDecider(t)
 	got, is := d.decide(d.observed(func(o *observation) {
@@ -219,7 +294,8 @@ func TestAnUnusableCAIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestRotationWaits for istiod, for what says which roots are trusted, and for the guest's gateways.
+// TestRotationWaits checks that a rotation waits for istiod, for the objects that define the trusted roots, and for the
+// guest's gateways.
 func TestRotationWaits(t *testing.T) {
 	d := newTestDecider(t)
 	ca, err := pki.New(start)
@@ -239,7 +315,10 @@ func TestRotationWaits(t *testing.T) {
 		phase   pki.RotationPhase
 		requeue time.Duration
 	}{
-		{name: "nothing requested", trusted: true, edit: func(o *observation) { o.mgmt.Rotation = pki.Rotation{} }, phase: pki.Steady, requeue: -1},
+		{
+			name: "nothing requested", trusted: true, phase: pki.Steady, requeue: -1,
+			edit: func(o *observation) { o.mgmt.Rotation = pki.Rotation{} },
+		},
 		{
 			name: "requested", trusted: true, phase: pki.Spreading, requeue: firstRotationDelay,
 			edit: func(o *observation) { o.mgmt.Rotation, o.mgmt.RotationRequest = pki.Rotation{}, "again" },
@@ -251,7 +330,10 @@ func TestRotationWaits(t *testing.T) {
 			},
 		},
 		{name: "spreading, not applied", phase: pki.Spreading, waits: "to be applied"},
-		{name: "spreading, not published", trusted: true, phase: pki.Spreading, waits: "istiod to publish", edit: func(o *observation) { o.roots = "istiod to publish the roots in the guest" }},
+		{
+			name: "spreading, not published", trusted: true, phase: pki.Spreading, waits: "istiod to publish",
+			edit: func(o *observation) { o.roots = "istiod to publish the roots in the guest" },
+		},
 		{name: "spread now", trusted: true, phase: pki.Spreading, requeue: time.Hour},
 		{
 			name: "spread an hour ago", trusted: true, phase: pki.Settling, requeue: firstRotationDelay,
@@ -288,7 +370,7 @@ func TestRotationWaits(t *testing.T) {
 	}
 }
 
-// TestAWaitingRotationIsLoggedOnce, and looked at at growing intervals.
+// TestAWaitingRotationIsLoggedOnce checks that it is logged once, and that the intervals between the checks grow.
 func TestAWaitingRotationIsLoggedOnce(t *testing.T) {
 	ctx, lines := counting(t)
 	var waiting rotationDelay
@@ -308,7 +390,7 @@ func TestAWaitingRotationIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestReleaseIsLimited: a guest that creates Leases in our name, in a loop, does not make hypergate write in a loop.
+// TestReleaseIsLimited checks that hypergate does not write in a loop if the guest creates Leases in its name in a loop.
 func TestReleaseIsLimited(t *testing.T) {
 	d := newTestDecider(t)
 	r := &Reconciler{config: d.config, memory: memory{releasing: throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})}}

@@ -2,8 +2,8 @@ package controller
 
 import "time"
 
-// This table has every delay, rate and limit of time of the reconciler, with its reason. The leader election has its own
-// in lease.go, the transport in bounded.go.
+// This table has every delay, rate and limit of time of the reconciler, with its reason. The leader election has its
+// own in lease.go, the transport in bounded.go.
 
 // Passes that events ask for. The first event after a quiet moment begins a pass at once.
 const (
@@ -36,7 +36,8 @@ const (
 	identityTimeout = 10 * time.Second
 )
 
-// Tokens. A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's account.
+// Tokens. A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's
+// account.
 const (
 	// tokenBurst and tokenEvery limit the requests: a burst for an admin who replaces accounts, then one in a while for
 	// one who does it in a loop.
@@ -63,7 +64,8 @@ const (
 
 // What is reported only after it has lasted.
 const (
-	// transientTime is for states that usually end soon: objects that are deleted and created again, a rollout, a probe.
+	// transientTime is for states that usually end soon: objects that are deleted and created again, a rollout, a
+	// probe.
 	transientTime = 10 * time.Second
 	// readingTime is the same for CRDs while istiod is on its way: all are read within it, and each would change the
 	// status.
@@ -76,7 +78,8 @@ const (
 	lookEvery = 3 * time.Second
 )
 
-// Statuses. Another client may rewrite a status again and again, and each write wakes istiod, or HyperShift's operators.
+// Statuses. Another client may rewrite a status again and again, and each write wakes istiod, or HyperShift's
+// operators.
 const (
 	// statusBurst and statusEvery are for the status of one class, and for the HostedControlPlane.
 	statusBurst = 10
@@ -90,8 +93,8 @@ const (
 	beyondEvery = time.Second
 	// statusesAtOnce is how many are written at the same time, as many as objects are.
 	statusesAtOnce = 8
-	// statusesPerPass is how many are written in one pass: the guest's admin may create many classes, and a webhook that
-	// is slow for each. The rest follows in the next pass, before those that had a turn.
+	// statusesPerPass is how many are written in one pass: the guest's admin may create many classes, and a webhook
+	// that is slow for each. The rest follows in the next pass, before those that had a turn.
 	statusesPerPass = 64
 	// statusTime is for how long a pass begins to write them. Each request has its own timeout of three seconds.
 	statusTime = 10 * time.Second

@@ -24,8 +24,9 @@ type Probe struct {
 	Via string
 }
 
-// The names of a private link can be resolved only in the guest's network. They lead to the router of the hosted control
-// plane, which is in the control plane namespace (hypershift control-plane-operator/controllers/awsprivatelink).
+// The names of a private link can be resolved only in the guest's network. They lead to the router of the hosted
+// control plane, which is in the control plane namespace (hypershift
+// control-plane-operator/controllers/awsprivatelink).
 const (
 	privateDomain = ".hypershift.local"
 	privateRouter = "private-router:443"
@@ -43,9 +44,9 @@ func (p Probe) at(published desired.HostPort) string {
 	}
 }
 
-// endpointProbe is what is known of istiod's endpoint. A successful handshake verifies the name, and a certificate of the
-// mesh CA. The result is valid until the address, the roots, or the instance of istiod changes, because istiod may be in
-// another place then.
+// endpointProbe is what is known of istiod's endpoint. A successful handshake verifies the name, and a certificate of
+// the mesh CA. The result is valid until the address, the roots, or the instance of istiod changes, because istiod may
+// be in another place then.
 //
 // After such a change the endpoint is probed again. The last result stays valid until a few attempts have failed. The
 // handshake runs in its own goroutine, so an address that drops all packets delays no pass.

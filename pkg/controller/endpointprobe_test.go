@@ -26,11 +26,11 @@ import (
 
 const publishedName = "istiod.apps.example.com"
 
-// server is a TLS server whose certificate, signed by itself, has a name.
+// server is a TLS server with a self-signed certificate.
 type server struct {
 	address string
 	root    []byte
-	// handshakes counts those that a client completed.
+	// handshakes is the number of completed handshakes.
 	handshakes atomic.Int32
 }
 
@@ -41,7 +41,8 @@ func serve(t *testing.T, name string) *server {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -49,7 +50,8 @@ func serve(t *testing.T, name string) *server {
 		t.Fatal(err)
 	}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,25 +75,25 @@ func serve(t *testing.T, name string) *server {
 	return s
 }
 
-// looker asks a reach again and again, as passes do.
+// looker calls an endpointProbe repeatedly, as passes do.
 type looker struct {
 	gomega.Gomega
 	*testing.T
-	reach  *endpointProbe
+	probe  *endpointProbe
 	hosted desired.ManagementObservation
 	plan   desired.Plan
 }
 
 func newLooker(t *testing.T, via string, root []byte) *looker {
 	t.Helper()
-	l := &looker{Gomega: hang.Gomega(t), T: t, reach: &endpointProbe{probe: Probe{Via: via}, wake: func() {}}}
+	l := &looker{Gomega: hang.Gomega(t), T: t, probe: &endpointProbe{probe: Probe{Via: via}, wake: func() {}}}
 	l.hosted = desired.ManagementObservation{Istiod: desired.Available, IstiodSince: time.Unix(1, 0), CA: pki.CA{Root: root}}
 	l.plan.Endpoint = desired.EndpointKnown{At: desired.HostPort{Host: publishedName, Port: 443}}
 	return l
 }
 
 func (l *looker) sees() status.EndpointProbe {
-	known, _ := l.reach.observe(l.Context(), l.hosted, l.plan, time.Now())
+	known, _ := l.probe.observe(l.Context(), l.hosted, l.plan, time.Now())
 	return known
 }
 
@@ -104,14 +106,14 @@ func TestIstiodIsSeenWhereItIsPublished(t *testing.T) {
 	for range 100 {
 		l.Expect(l.sees()).To(gomega.Equal(status.EndpointReached()))
 	}
-	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(1), "nobody looks again while nothing changes")
+	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(1), "there is no further probe while nothing changes")
 
-	t.Log("istiod was away: what was known holds until the next look")
+	t.Log("istiod restarted: the last result is valid until the next probe ends")
 	l.hosted.IstiodSince = time.Unix(2, 0)
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointReached()))
 	l.Eventually(func() int32 { l.sees(); return s.handshakes.Load() }).Should(gomega.BeEquivalentTo(2))
 
-	t.Log("another address is another question")
+	t.Log("another address is probed again")
 	l.plan.Endpoint = desired.EndpointKnown{At: desired.HostPort{Host: "other.example.com", Port: 443}}
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("another server answers there, or by another name")))
@@ -119,6 +121,7 @@ func TestIstiodIsSeenWhereItIsPublished(t *testing.T) {
 
 func TestWhyIstiodIsNotSeen(t *testing.T) {
 	right, other := serve(t, publishedName), serve(t, "kube-apiserver")
+	published := desired.HostPort{Host: publishedName, Port: 443}
 	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
 	if err != nil {
 		t.Fatal(err)
@@ -131,37 +134,37 @@ func TestWhyIstiodIsNotSeen(t *testing.T) {
 		"no such name":                           {"nobody.invalid:443", "its name is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := handshake(t.Context(), tc.via, probeTarget{at: desired.HostPort{Host: publishedName, Port: 443}, roots: string(right.root) + "\n" + string(other.root)})
+			err := handshake(t.Context(), tc.via, probeTarget{at: published, roots: string(right.root) + "\n" + string(other.root)})
 			if err == nil || !strings.HasPrefix(unreachedReason(err), tc.want) {
 				t.Errorf("%v: %s", err, unreachedReason(err))
 			}
 		})
 	}
-	if err := handshake(t.Context(), right.address, probeTarget{at: desired.HostPort{Host: publishedName, Port: 443}, roots: string(other.root)}); err == nil ||
-		unreachedReason(err) != "another server answers there, or by another name" {
+	err = handshake(t.Context(), right.address, probeTarget{at: published, roots: string(other.root)})
+	if err == nil || unreachedReason(err) != "another server answers there, or by another name" {
 		t.Errorf("of another CA: %v", err)
 	}
 }
 
-// TestWhereNobodyLooks: there is nothing to say.
+// TestWhereNobodyLooks checks that an endpoint that is not probed counts as reached.
 func TestWhereNobodyLooks(t *testing.T) {
 	for name, edit := range map[string]func(*looker){
-		"switched off":    func(l *looker) { l.reach.probe.Off = true },
+		"switched off":    func(l *looker) { l.probe.probe.Off = true },
 		"istiod is away":  func(l *looker) { l.hosted.Istiod = desired.Unavailable },
 		"nothing planned": func(l *looker) { l.plan.Endpoint = nil },
 	} {
 		l := newLooker(t, "127.0.0.1:1", nil)
 		edit(l)
-		if l.sees() != status.EndpointReached() || l.reach.answer != nil {
+		if l.sees() != status.EndpointReached() || l.probe.answer != nil {
 			t.Errorf("%s: %v", name, l.sees())
 		}
 	}
 }
 
-// TestAnIstiodWithoutAnAddress: nobody can reach it, whoever looks.
+// TestAnIstiodWithoutAnAddress checks that an istiod without an address counts as unreached, even if the probe is off.
 func TestAnIstiodWithoutAnAddress(t *testing.T) {
 	l := newLooker(t, "127.0.0.1:1", nil)
-	l.reach.probe.Off, l.plan.Endpoint = true, desired.EndpointPending{Why: "an address"}
+	l.probe.probe.Off, l.plan.Endpoint = true, desired.EndpointPending{Why: "an address"}
 	if got := l.sees(); got != status.EndpointUnreached("it has no address") {
 		t.Errorf("%v", got)
 	}

@@ -22,9 +22,9 @@ import (
 // (TestOnlyExecuteWrites).
 
 // guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply),
-// so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left for
-// the next pass. It begins with what the management side shows by then, renews what is due, and goes on in the guest
-// with what had no turn yet.
+// so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left
+// for the next pass. It begins with what the management side shows by then, renews what is due, and goes on in the
+// guest with what had no turn yet.
 const guestTime = 40 * time.Second
 
 // errGuestTime is why something is left for the next pass.
@@ -158,8 +158,8 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
 
 // guestWork is what is done in the guest at the same time as on the management side.
 type guestWork struct {
-	// crds are the CRDs and what protects them, needed is what istiod needs when it starts. rest is what istiod reads as
-	// it comes: the defaults of the classes, of which there may be many.
+	// crds are the CRDs and what protects them, needed is what istiod needs when it starts. rest is what istiod reads
+	// as it comes: the defaults of the classes, of which there may be many.
 	crds, needed, rest apply.Report
 	// crdsBlocked reports whether nothing but the CRDs was tried, because they could not be written.
 	crdsBlocked bool
@@ -333,7 +333,8 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []de
 	return nil
 }
 
-// release gives the guest back once nothing is installed and everything is pruned, so that another hypergate may have it.
+// release gives the guest back once nothing is installed and everything is pruned, so that another hypergate may have
+// it.
 func (e *execution) release(ctx context.Context, plan desired.Plan) {
 	if plan.Installed || !e.outcome.complete() || e.observed.mgmt.Istiod != desired.Absent {
 		return

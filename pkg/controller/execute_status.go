@@ -14,8 +14,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// writeConditions writes the conditions of the classes that are not as they should be. It returns when the next ones are
-// due, zero if there are none, and what failed.
+// writeConditions writes the conditions of the classes that are not as they should be. It returns when the next ones
+// are due, zero if there are none, and what failed.
 func (r *Reconciler) writeConditions(ctx context.Context, res status.Result) (time.Duration, error) {
 	due, requeue := r.dueStatuses(ctx, res)
 	left, err := r.writeStatuses(ctx, due)
@@ -54,7 +54,8 @@ func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (left b
 }
 
 // reportToControlPlanes writes what a HostedControlPlane should say and does not, and returns when to look again. What
-// fails is tried again, and nothing else depends on it. Its own write is an event, upon which there is nothing to write.
+// fails is tried again, and nothing else depends on it. Its own write is an event, upon which there is nothing to
+// write.
 func (r *Reconciler) reportToControlPlanes(ctx context.Context, res status.Result) time.Duration {
 	h, now := &r.reports.hcp, r.clock.Now()
 	all := r.mgmt.StatusTargets()

@@ -27,10 +27,10 @@ type tokens struct {
 	replaced time.Time
 }
 
-// tokenPickups returns the times after which an istiod whose account was replaced has its new token, usually and surely.
-// A kubelet takes up to a minute to bring it, and client-go reads the file again after fifty seconds (client-go
-// transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on what it was to write. It
-// looks at everything again when the class changes, see status.Result.Since.
+// tokenPickups returns the times after which an istiod whose account was replaced has its new token, usually and
+// surely. A kubelet takes up to a minute to bring it, and client-go reads the file again after fifty seconds (client-go
+// transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on what it was to write.
+// It looks at everything again when the class changes, see status.Result.Since.
 func tokenPickups() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
 
 // since returns since when istiod serves: since it started, or since it works again because its account was replaced.

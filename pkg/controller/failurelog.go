@@ -61,8 +61,8 @@ func failureOf(res status.Result, statusProblem error) failure {
 	return f
 }
 
-// fingerprintLimit is the longest fingerprint that is kept as it is, in bytes. Of a longer one, where many objects fail,
-// a checksum is kept.
+// fingerprintLimit is the longest fingerprint that is kept as it is, in bytes. Of a longer one, where many objects
+// fail, a checksum is kept.
 const fingerprintLimit = 1 << 10
 
 // fingerprintOf returns what an error is known by. Who owns the guest is not part of it: the guest may name another

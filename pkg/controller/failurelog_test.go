@@ -17,39 +17,41 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestTroubleThatComesAndGoesIsBounded: two in turn, and one that ends each time, as a claim that another hypergate, or the guest, takes and frees in a loop.
+// TestTroubleThatComesAndGoesIsBounded checks that recurring failures are logged at a limited rate: two failures in turn,
+// and one failure that ends each time. An example is an ownership Lease that another hypergate, or the guest, takes and
+// releases in a loop.
 func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
-	taken := status.Result{PlanProblem: desired.OwnedByOtherError{}}
-	for name, between := range map[string]status.Result{"free": {}, "another trouble": {PlanProblem: errors.New("it would leak")}} {
+	owned := status.Result{PlanProblem: desired.OwnedByOtherError{}}
+	for name, between := range map[string]status.Result{"free": {}, "another failure": {PlanProblem: errors.New("it would leak")}} {
 		var lines []string
 		ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-		trouble := newFailureLog()
+		failures := newFailureLog()
 		now := time.Unix(0, 0)
-		tell := func(r status.Result) { trouble.report(ctx, failureOf(r, nil), now) }
+		report := func(r status.Result) { failures.report(ctx, failureOf(r, nil), now) }
 		for range 3600 {
-			tell(taken)
-			tell(between)
+			report(owned)
+			report(between)
 			now = now.Add(time.Second)
 		}
-		// Ten at once, then one in ten seconds up to sixty or so, then one in ten minutes.
+		// Ten at once, then one in ten seconds up to about sixty, then one in ten minutes.
 		if n := len(lines); n < 60 || n > 70 {
 			t.Errorf("%s: %d lines in an hour", name, n)
 		}
 		if !strings.Contains(lines[len(lines)-1], "failuresLeftOut") {
-			t.Errorf("%s: it is not said that lines were left out: %s", name, lines[len(lines)-1])
+			t.Errorf("%s: the line does not have failuresLeftOut: %s", name, lines[len(lines)-1])
 		}
 		n := len(lines)
 		for range 30 {
-			tell(status.Result{PlanProblem: errors.New("what stands")})
+			report(status.Result{PlanProblem: errors.New("a lasting failure")})
 			now = now.Add(30 * time.Second)
 		}
-		if len(lines) != n+1 || !strings.Contains(lines[n], "what stands") {
-			t.Errorf("%s: what goes on is told in %d lines", name, len(lines)-n)
+		if len(lines) != n+1 || !strings.Contains(lines[n], "a lasting failure") {
+			t.Errorf("%s: a lasting failure is logged in %d lines", name, len(lines)-n)
 		}
 	}
 }
 
-// TestWhatWaitsToBeToldIsCountedOnce: it is tried again and again meanwhile, and in the end it is told.
+// TestWhatWaitsToBeToldIsCountedOnce checks that a failure that recurs beyond the limit is counted once, and logged later.
 func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		tries []string
@@ -65,56 +67,59 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
 			ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-			trouble, now := newFailureLog(), time.Unix(0, 0)
-			tell := func(text string) {
+			failures, now := newFailureLog(), time.Unix(0, 0)
+			report := func(text string) {
 				var r status.Result
 				if text != "" {
 					r.PlanProblem = errors.New(text)
 				}
-				trouble.report(ctx, failureOf(r, nil), now)
+				failures.report(ctx, failureOf(r, nil), now)
 			}
-			for trouble.limiter.Wait(now) == 0 {
-				tell("other")
-				tell("told")
+			for failures.limiter.Wait(now) == 0 {
+				report("other")
+				report("told")
 			}
-			said := len(lines)
+			logged := len(lines)
 			for _, text := range test.tries {
-				tell(text)
+				report(text)
 			}
-			if len(lines) != said {
-				t.Fatalf("told beyond the budget: %v", lines[said:])
+			if len(lines) != logged {
+				t.Fatalf("logged beyond the limit: %v", lines[logged:])
 			}
 			now = now.Add(time.Minute)
-			tell("stands")
-			if len(lines) != said+1 {
-				t.Fatalf("what stands is told in %d lines", len(lines)-said)
+			report("stands")
+			if len(lines) != logged+1 {
+				t.Fatalf("a lasting failure is logged in %d lines", len(lines)-logged)
 			}
-			if _, leftOut, _ := strings.Cut(lines[said], `"failuresLeftOut"=`); leftOut != test.want {
-				t.Errorf("%q were left out before, want %q: %s", leftOut, test.want, lines[said])
+			if _, leftOut, _ := strings.Cut(lines[logged], `"failuresLeftOut"=`); leftOut != test.want {
+				t.Errorf("%q were left out before, want %q: %s", leftOut, test.want, lines[logged])
 			}
 		})
 	}
 }
 
-// TestTroubleIsSmall, however much of it there is and whatever others say in it: what is logged, and what is remembered.
+// TestTroubleIsSmall checks that the logged text and the fingerprint are bounded, for many failures and for long texts.
 func TestTroubleIsSmall(t *testing.T) {
 	long := strings.Repeat("long\n", 1<<18)
 	var outcomes []apply.Outcome
 	for i := range 2000 {
-		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Key: types.NamespacedName{Namespace: "n", Name: fmt.Sprint("x", i)}}
+		id := apply.ID{
+			GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+			Key: types.NamespacedName{Namespace: "n", Name: fmt.Sprint("x", i)},
+		}
 		err := errors.New(long)
 		outcomes = append(outcomes, apply.Failed(id, apply.Classify(err, "patch", schema.GroupResource{Resource: "configmaps"}), err))
 	}
 	res := status.Result{PlanProblem: errors.New(long), Mgmt: apply.ReportOf(outcomes...), Guest: apply.ReportOf(outcomes...)}
 	f := failureOf(res, errors.New(long))
 	if len(f.err.Error()) > 32<<10 || len(f.fingerprint) > 1<<10 {
-		t.Errorf("the error has %d bytes, its gist %d", len(f.err.Error()), len(f.fingerprint))
+		t.Errorf("the error has %d bytes, its fingerprint %d", len(f.err.Error()), len(f.fingerprint))
 	}
 	if again := failureOf(res, errors.New(long)); again.fingerprint != f.fingerprint || !again.permanent {
-		t.Errorf("the same is news: %q, %q", f.fingerprint, again.fingerprint)
+		t.Errorf("the same failure has another fingerprint: %q, %q", f.fingerprint, again.fingerprint)
 	}
 	res.Mgmt = apply.ReportOf(outcomes[1:]...)
 	if other := failureOf(res, nil); other.fingerprint == f.fingerprint {
-		t.Error("another failure is none")
+		t.Error("another failure has the same fingerprint")
 	}
 }

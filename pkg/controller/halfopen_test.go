@@ -19,8 +19,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
-// relay passes connections on to a server, until they are frozen: they stay open, and nothing passes, as where the
-// machine of the peer is gone.
+// relay forwards connections to a server until they are frozen. Frozen connections stay open and forward nothing, as if
+// the machine of the peer had failed.
 type relay struct {
 	net.Listener
 	to    string
@@ -71,7 +71,7 @@ func (r *relay) accept() {
 	}
 }
 
-// freeze freezes the connections that there are. Those that come later are passed on.
+// freeze freezes the existing connections. Later connections are forwarded.
 func (r *relay) freeze() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,9 +96,9 @@ func forward(from, to net.Conn, frozen <-chan struct{}) {
 	}
 }
 
-// TestAConnectionThatGoesSilentIsNoticed on both sides: client-go asks a silent HTTP/2 connection for a sign of life
-// after 30 s, and gives it up after 15 s more. Neither hypergate's own dialer nor its transports switch that off. The
-// times are shorter here.
+// TestAConnectionThatGoesSilentIsNoticed checks the connections to both clusters. client-go pings a silent HTTP/2
+// connection after 30 s, and closes it after 15 s more. Neither hypergate's own dialer nor its transports disable that.
+// The times are shorter here.
 func TestAConnectionThatGoesSilentIsNoticed(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
@@ -126,7 +126,8 @@ func TestAConnectionThatGoesSilentIsNoticed(t *testing.T) {
 			})
 			r := newRelay(t, server.Listener.Addr().String())
 			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-			// Without a name of its own, client-go takes the transport of another test from its cache, with the times of before.
+			// With a unique server name, client-go does not reuse a cached transport of another test, which has
+			// the default times.
 			asked := rest.TLSClientConfig{CAData: ca, ServerName: "example.com"}
 			config, err := through(&rest.Config{Host: "https://" + r.Addr().String(), TLSClientConfig: asked})
 			if err != nil {

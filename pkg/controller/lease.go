@@ -27,8 +27,8 @@ const (
 	retryPeriod   = 26 * time.Second
 )
 
-// shutdownTimeout is how long running work may take to end before the Lease is released. It is within the 30 s that a pod
-// has by default.
+// shutdownTimeout is how long running work may take to end before the Lease is released. It is within the 30 s that a
+// pod has by default.
 const shutdownTimeout = 20 * time.Second
 
 // leaseLock returns the lock of the leader election. The holder of the Lease is the pod's name, not a random name: a
@@ -76,12 +76,12 @@ const leadTime = retryPeriod + renewDeadline
 // errLeaseLost is the cause with which the process ends.
 var errLeaseLost = errors.New("this pod no longer has the Lease")
 
-// patientLock is a lock for which a candidate waits in Get until the Lease is free, and which retries soon while the API
-// server does not answer.
+// patientLock is a lock for which a candidate waits in Get until the Lease is free, and which retries soon while the
+// API server does not answer.
 //
 // The elector itself waits for 26 to 57 s between two attempts (its retry period, up to 2.2 times), which is meant to
-// make writes rare. In this time it does not see that the previous pod released the Lease, as an evicted pod does shortly
-// after its successor was created, or that an outage ended.
+// make writes rare. In this time it does not see that the previous pod released the Lease, as an evicted pod does
+// shortly after its successor was created, or that an outage ended.
 //
 // The elector reads the clock before it calls Get, so acquireTime is when the waiting began. No decision depends on
 // acquireTime, and the renewal that follows at once has the right renewTime.
@@ -139,8 +139,8 @@ func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 	}
 }
 
-// boundedByLead returns a context that bounds a request of the leader by the time for which it leads. Otherwise an answer
-// could arrive when another process has the Lease.
+// boundedByLead returns a context that bounds a request of the leader by the time for which it leads. Otherwise an
+// answer could arrive when another process has the Lease.
 func (l *patientLock) boundedByLead(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !l.leads() {
 		return ctx, func() {}
@@ -162,7 +162,8 @@ func (l *patientLock) Create(ctx context.Context, record resourcelock.LeaderElec
 }
 
 // Update takes, renews or releases the Lease. The elector releases the Lease that it remembers to hold, even if it has
-// just read that another pod holds it. Update returns an error instead, because the release would empty the other's Lease.
+// just read that another pod holds it. Update returns an error instead, because the release would empty the other's
+// Lease.
 func (l *patientLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity != "" {
 		return l.write(ctx, record, l.Interface.Update)
@@ -199,8 +200,8 @@ func (l *patientLock) write(
 // leads reports whether this process is the leader.
 func (l *patientLock) leads() bool { return !l.renewed.IsZero() }
 
-// pause returns the delay before Get reads the Lease again. Zero: Get returns what it read. pause clears the holder of an
-// expired Lease. Otherwise the elector, which begins to count with this answer, would wait for the expiry once more.
+// pause returns the delay before Get reads the Lease again. Zero: Get returns what it read. pause clears the holder of
+// an expired Lease. Otherwise the elector, which begins to count with this answer, would wait for the expiry once more.
 func (l *patientLock) pause(record *resourcelock.LeaderElectionRecord, raw []byte, err error, now time.Time) time.Duration {
 	switch {
 	case l.leads():

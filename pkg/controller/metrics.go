@@ -14,8 +14,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// crdMetrics exports what is known of the guest's CRDs, also while there is no GatewayClass with a status. The series are
-// computed from the last result at each scrape, so no series is stale. The zero value is ready to use.
+// crdMetrics exports what is known of the guest's CRDs, also while there is no GatewayClass with a status. The series
+// are computed from the last result at each scrape, so no series is stale. The zero value is ready to use.
 type crdMetrics struct{ last atomic.Pointer[crdFindings] }
 
 // crdFindings is the part of a result that is exported.
@@ -101,8 +101,8 @@ func versionLabel(claimed string) string {
 	return "other"
 }
 
-// Start registers the metrics until ctx ends. It is a runnable of the manager, so it runs only while this process leads.
-// If one process runs two controllers, as only tests do, the metrics of the first one are exported.
+// Start registers the metrics until ctx ends. It is a runnable of the manager, so it runs only while this process
+// leads. If one process runs two controllers, as only tests do, the metrics of the first one are exported.
 func (m *crdMetrics) Start(ctx context.Context) error {
 	err := metrics.Registry.Register(m)
 	if _, another := errors.AsType[prometheus.AlreadyRegisteredError](err); another {

@@ -44,7 +44,8 @@ type observation struct {
 	// server at which the guest is now.
 	credential desired.Credential
 	reached    bool
-	// roots is what keeps the guest's gateways from knowing the roots of the mesh CA. It is read during a rotation only.
+	// roots is what keeps the guest's gateways from knowing the roots of the mesh CA. It is read during a rotation
+	// only.
 	roots string
 	// requeue is when the webhook is probed again. Zero: it is not.
 	requeue time.Duration

@@ -16,8 +16,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// Reconciler makes both sides agree with what the GatewayClasses ask for. Each pass observes both sides, decides what to
-// do, executes the decision, and reports.
+// Reconciler makes both sides agree with what the GatewayClasses ask for. Each pass observes both sides, decides what
+// to do, executes the decision, and reports.
 type Reconciler struct {
 	config desired.Config
 	mgmt   *mgmt.Cluster
@@ -95,8 +95,8 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 }
 
 // prepare computes the plan of an installation that nothing asks for yet, under the name that GatewayClasses usually
-// have, so that the first one finds the work done (another name costs 5 ms). It keeps the CA of that plan; nothing of the
-// plan is applied.
+// have, so that the first one finds the work done (another name costs 5 ms). It keeps the CA of that plan; nothing of
+// the plan is applied.
 func (r *Reconciler) prepare(ctx context.Context, k known) {
 	o := k.observed
 	if !k.converged() || k.plan().Installed || !k.outcome.complete() || r.memory.ca.next.Exists() || !o.isActive() {

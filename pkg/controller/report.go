@@ -44,8 +44,8 @@ func (r *Reconciler) report(ctx context.Context, k known) time.Duration {
 	return soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failureOf(res, statusProblem), now))
 }
 
-// reportUnsynced ends a pass that does not know both sides. A watch wakes the next one. What lasts is logged: there is no
-// class to write a condition to.
+// reportUnsynced ends a pass that does not know both sides. A watch wakes the next one. What lasts is logged: there is
+// no class to write a condition to.
 func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration {
 	log := logr.FromContextOrDiscard(ctx)
 	log.V(1).Info("Waiting to know both sides", "why", k.problem().Error())
@@ -105,8 +105,8 @@ func describeChanges(report apply.Report) string {
 }
 
 // transientSince debounces states that usually end soon: objects that are deleted, to be created again, a rollout of
-// istiod, CRDs that settle, and the probe whether istiod answers where it is published. Otherwise a status would come and
-// go with each object that is deleted and created again.
+// istiod, CRDs that settle, and the probe whether istiod answers where it is published. Otherwise a status would come
+// and go with each object that is deleted and created again.
 type transientSince struct{ deleting, rolling, settling, probing throttle.Debounce }
 
 // wait returns how long to wait before the status is written. Zero means that it is written now. Each state has its own

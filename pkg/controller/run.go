@@ -53,9 +53,9 @@ type Options struct {
 	MetricsAddress string
 }
 
-// Run runs the controller until ctx ends. It returns an error at once if the configuration can never work: the management
-// namespace does not exist, or the guest is the management cluster. The error says what to do. A cluster that does not
-// answer is not such an error.
+// Run runs the controller until ctx ends. It returns an error at once if the configuration can never work: the
+// management namespace does not exist, or the guest is the management cluster. The error says what to do. A cluster
+// that does not answer is not such an error.
 func Run(ctx context.Context, o Options) error {
 	o.MgmtConfig = clientConfig(o.MgmtConfig)
 	if o.GuestConfig != nil {
@@ -119,8 +119,9 @@ func (o Options) insecureSettings() []string {
 	return out
 }
 
-// onceElected returns a health check that runs check only in the process that holds the Lease, because only that process
-// watches the clusters. A process that waits for the Lease is ready. Otherwise a rolling update would never end.
+// onceElected returns a health check that runs check only in the process that holds the Lease, because only that
+// process watches the clusters. A process that waits for the Lease is ready. Otherwise a rolling update would never
+// end.
 func onceElected(mgr manager.Manager, check func() error) healthz.Checker {
 	return func(*http.Request) error {
 		select {

@@ -28,8 +28,8 @@ func (p *webhookProbe) waiting() string {
 	return status.WaitingForWebhook(p.err)
 }
 
-// applied notes that the webhook was written, and returns when to probe it: our own write is no event. Zero: it need not
-// be probed.
+// applied notes that the webhook was written, and returns when to probe it: our own write is no event. Zero: it need
+// not be probed.
 func (p *webhookProbe) applied() time.Duration {
 	if p.verified {
 		return 0

@@ -10,8 +10,8 @@ type Backoff struct {
 	next     time.Time
 }
 
-// Failed counts a failed attempt at now, and returns the delay until the next one. The delay starts at first and doubles
-// with each failure up to longest.
+// Failed counts a failed attempt at now, and returns the delay until the next one. The delay starts at first and
+// doubles with each failure up to longest.
 func (b *Backoff) Failed(now time.Time, first, longest time.Duration) time.Duration {
 	b.delay = min(max(2*b.delay, first), longest)
 	b.failures, b.next = b.failures+1, now.Add(b.delay)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter allows a burst of actions in a row, and then one per interval. A Limiter of several rates allows an action only
-// if each of them does.
+// Limiter allows a burst of actions in a row, and then one per interval. A Limiter of several rates allows an action
+// only if each of them does.
 type Limiter struct{ rates []*rate.Limiter }
 
 // Rate is a burst of actions, and the interval between two actions after it.
