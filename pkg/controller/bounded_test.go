@@ -94,8 +94,8 @@ func TestEachRequestHasADeadline(t *testing.T) {
 	}
 }
 
-// TestAWatchThatIsNotOpenedFails checks that the caller gets the error. client-go would return a watch without events, and
-// hypergate would not notice that the API server cannot be reached.
+// TestAWatchThatIsNotOpenedFails checks that the caller gets the error. client-go would return a watch without events,
+// and hypergate would not notice that the API server cannot be reached.
 func TestAWatchThatIsNotOpenedFails(t *testing.T) {
 	inTime := &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	for _, cause := range []error{

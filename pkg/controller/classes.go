@@ -66,7 +66,8 @@ func (c *classes) try(written *class, now time.Time) {
 // does, by a patch under a name of their own, are named; hypergate's own name is none of them.
 func (c *class) logContested(ctx context.Context, name string, writers map[string]string) {
 	if who := strings.Join(status.OtherWriters(writers), ", "); c.contested.isNew(who) {
-		logr.FromContextOrDiscard(ctx).Info("Another client keeps changing the conditions of a GatewayClass; they are corrected at a limited rate",
+		logr.FromContextOrDiscard(ctx).Info(
+			"Another client keeps changing the conditions of a GatewayClass; they are corrected at a limited rate",
 			"class", name, "fieldManagers", who, "every", statusEvery.String())
 	}
 }

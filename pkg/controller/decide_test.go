@@ -390,7 +390,8 @@ func TestAWaitingRotationIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestReleaseIsLimited checks that hypergate does not write in a loop if the guest creates Leases in its name in a loop.
+// TestReleaseIsLimited checks that hypergate does not write in a loop if the guest creates Leases in its name in a
+// loop.
 func TestReleaseIsLimited(t *testing.T) {
 	d := newTestDecider(t)
 	r := &Reconciler{config: d.config, memory: memory{releasing: throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})}}

@@ -17,19 +17,18 @@
 //
 // # Invariants
 //
-//   - There is one key. However many GatewayClasses ask, it is one installation. Events of both sides enqueue it.
+//   - There is one key, because all GatewayClasses share one installation. Events of both sides enqueue it.
 //   - Until both sides are known, and known to be different clusters, nothing is written. The conditions of the
 //     HostedControlPlane are the exception.
-//   - One pass at a time. What is remembered between passes is type memory, whose fields name their writer, and type
-//     reports, for what was logged or written to a status. The token and the CA in use are with mgmt.Cluster, which
-//     applies them.
-//   - A pass ends at any time: when a watch shows that nothing may be written any more (passcontext.go). It has a budget
-//     of time for the guest (guestTime), and the rest is left for the next pass. The management side never waits for
-//     what the guest may delay. istiod waits for what it needs in the guest.
-//   - Events ask for passes through the pacer, and through nothing else.
-//   - Whatever another client can make due again and again has a limit, and what fails is tried again at growing
-//     intervals. Every delay is in durations.go.
-//   - The next pass is requested only for a time that follows from data: the renewal of the token, the next probe, a
-//     state that is reported once it has lasted. While the guest does not answer, the state of its watches is read every
-//     three seconds, which sends no request.
+//   - One pass at a time. Type memory holds the state between passes, and its fields name their writer. Type reports
+//     holds what was logged or written to a status. mgmt.Cluster holds the token and the CA in use, and applies them.
+//   - A pass ends early when a watch shows that nothing may be written any more (passcontext.go).
+//   - A pass has a limited time for the guest (guestTime). The next pass does the rest. The management side never waits
+//     for work that the guest may delay. istiod waits for what it needs in the guest.
+//   - Events request passes through the pacer only.
+//   - Work that another client can cause repeatedly is rate limited. Failures are retried at growing intervals. Every
+//     delay is in durations.go.
+//   - The next pass is requested only for a time that follows from data: the renewal of the token, the next probe, or a
+//     transient state that is due to be reported. While the guest does not answer, the state of its watches is read
+//     every three seconds, without a request.
 package controller

@@ -327,7 +327,8 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []de
 		if err := e.guest.Acquire(ctx, lease, holders[0]); err != nil {
 			return desired.OwnershipError{Verb: "patch", Err: err} // there is nothing that could be taken away
 		}
-		logr.FromContextOrDiscard(ctx).Info("Acquired this guest", "what", lease.Purpose, "lease", e.config.GuestNamespace+"/"+lease.Name, "holder", holders[0])
+		logr.FromContextOrDiscard(ctx).Info("Acquired this guest",
+			"what", lease.Purpose, "lease", e.config.GuestNamespace+"/"+lease.Name, "holder", holders[0])
 	}
 	e.memory.acquiring.Take(e.observed.now)
 	return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestTroubleThatComesAndGoesIsBounded checks that recurring failures are logged at a limited rate: two failures in turn,
-// and one failure that ends each time. An example is an ownership Lease that another hypergate, or the guest, takes and
-// releases in a loop.
+// TestTroubleThatComesAndGoesIsBounded checks that recurring failures are logged at a limited rate: two failures in
+// turn, and one failure that ends each time. An example is an ownership Lease that another hypergate, or the guest,
+// takes and releases in a loop.
 func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
 	owned := status.Result{PlanProblem: desired.OwnedByOtherError{}}
 	for name, between := range map[string]status.Result{"free": {}, "another failure": {PlanProblem: errors.New("it would leak")}} {
@@ -51,7 +51,8 @@ func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsToBeToldIsCountedOnce checks that a failure that recurs beyond the limit is counted once, and logged later.
+// TestWhatWaitsToBeToldIsCountedOnce checks that a failure that recurs beyond the limit is counted once, and logged
+// later.
 func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		tries []string

@@ -19,8 +19,8 @@ import (
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// said is how often something is said in so long a time, when there always is something.
-func said(b throttle.Limiter, from time.Time, lasting time.Duration) int {
+// writesWithin returns the number of writes that b allows within lasting, if there is always something to write.
+func writesWithin(b throttle.Limiter, from time.Time, lasting time.Duration) int {
 	n := 0
 	for now := from; now.Before(from.Add(lasting)); n++ {
 		wait := b.Wait(now)
@@ -33,8 +33,8 @@ func said(b throttle.Limiter, from time.Time, lasting time.Duration) int {
 	return n
 }
 
-// TestAGuestDoesNotDriveWritesForEver: what a guest changes again and again is told ten times, then in each ten seconds for ten minutes, and then
-// in each ten minutes; after a while of peace an error is told at once.
+// TestAGuestDoesNotDriveWritesForEver checks the limit for a guest that causes constant changes: ten writes, then one
+// in ten seconds for ten minutes, then one in ten minutes. After a quiet time, the next error is written at once.
 func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
 	b := newReportLimiter()
 	for _, step := range []struct {
@@ -46,7 +46,7 @@ func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
 		{61 * time.Second, 24 * time.Hour, 200, 150},
 		{48 * time.Hour, 24 * time.Hour, 210, 150},
 	} {
-		if got := said(b, start.Add(step.from), step.lasting); got > step.most || got < step.least {
+		if got := writesWithin(b, start.Add(step.from), step.lasting); got > step.most || got < step.least {
 			t.Errorf("in %s from %s: %d writes, want %d to %d", step.lasting, step.from, got, step.least, step.most)
 		}
 	}
@@ -55,16 +55,24 @@ func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
 	}
 }
 
-// TestAReportThatIsRefusedIsTriedLessAndLess: what somebody must mend is tried once in ten minutes in the end, what may pass once in half a minute.
+// TestAReportThatIsRefusedIsTriedLessAndLess checks that the longest delay is ten minutes for a failure that needs an
+// action, and 30 s for one that may be transient.
 func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 	planes := schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes"}
 	for name, c := range map[string]struct {
 		err  error
 		want []time.Duration
 	}{
-		"forbidden": {apierrors.NewForbidden(planes, "a", errors.New(`User "u" cannot patch resource "hostedcontrolplanes/status" in API group "hypershift.openshift.io"`)), []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600}},
-		"invalid":   {apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", planes, "a", "", 0, false), []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600}},
-		"away":      {away(), []time.Duration{1, 2, 4, 8, 16, 30, 30}},
+		"forbidden": {
+			apierrors.NewForbidden(planes, "a", errors.New(
+				`User "u" cannot patch resource "hostedcontrolplanes/status" in API group "hypershift.openshift.io"`)),
+			[]time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600},
+		},
+		"invalid": {
+			apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", planes, "a", "", 0, false),
+			[]time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600},
+		},
+		"away": {away(), []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 	} {
 		ctx, lines := counting(t)
 		var reporter hcpReporter
@@ -73,7 +81,7 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 		for range c.want {
 			wait := reporter.failed(ctx, c.err, now)
 			if reporter.failures.Wait(now) != wait || reporter.failures.Wait(now.Add(wait)) != 0 {
-				t.Errorf("%s: it says %s, and waits for %s", name, wait, reporter.failures.Wait(now))
+				t.Errorf("%s: it returns %s, and waits for %s", name, wait, reporter.failures.Wait(now))
 			}
 			got, now = append(got, wait/time.Second), now.Add(wait)
 		}
@@ -86,19 +94,22 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 	}
 }
 
-// TestAnotherHolderIsNoOtherTrouble: a guest may say another one with each try.
+// TestAnotherHolderIsNoOtherTrouble checks that a failure is logged once, even if the guest names another owner with
+// each attempt.
 func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
-	taken := func(by string) error {
-		return desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.OwnershipLease{Name: "l", Purpose: "the revision r"}, HeldLease: desired.HeldLease{Holder: by}}}}}
+	owned := func(by string) error {
+		return desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{{
+			Claim: desired.OwnershipLease{Name: "l", Purpose: "the revision r"}, HeldLease: desired.HeldLease{Holder: by},
+		}}}}
 	}
-	rival := func(by string) error {
+	conflict := func(by string) error {
 		return desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: by}}}
 	}
-	for name, refused := range map[string]func(string) error{"taken": taken, "rival": rival} {
+	for name, problem := range map[string]func(string) error{"another owner": owned, "a conflict": conflict} {
 		ctx, lines := counting(t)
-		trouble := newFailureLog()
+		failures := newFailureLog()
 		for _, by := range []string{"a", "b", "c"} {
-			trouble.report(ctx, failureOf(status.Result{PlanProblem: refused(by)}, nil), time.Unix(0, 0))
+			failures.report(ctx, failureOf(status.Result{PlanProblem: problem(by)}, nil), time.Unix(0, 0))
 		}
 		if *lines != 1 {
 			t.Errorf("%s: %d lines", name, *lines)
@@ -106,7 +117,8 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 	}
 }
 
-// TestWhichKubeconfigIsAwaited: one that there never was, and one that the guest refuses by now.
+// TestWhichKubeconfigIsAwaited checks that two problems count as transient: the Secret has never existed, and the guest
+// refuses the credentials.
 func TestWhichKubeconfigIsAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -125,28 +137,29 @@ func TestWhichKubeconfigIsAwaited(t *testing.T) {
 	}
 }
 
-// TestWhatStandsForAMomentIsTold, and what goes on changing is told in time.
+// TestWhatStandsForAMomentIsTold checks that a stable text is written after hcpQuiet, and a changing one after
+// hcpLatest.
 func TestWhatStandsForAMomentIsTold(t *testing.T) {
 	var h hcpReporter
 	for i, step := range []struct {
 		at   time.Duration
-		gist string
+		text string
 		want time.Duration
 	}{
 		{0, "", 0},
 		{0, "a", time.Second},
 		{900 * time.Millisecond, "a", 100 * time.Millisecond},
-		{950 * time.Millisecond, "", 0}, // it has passed
+		{950 * time.Millisecond, "", 0}, // the problem has gone
 		{time.Second, "a", time.Second},
 		{2 * time.Second, "a", 0},
-		{2100 * time.Millisecond, "", 0}, // it was told
+		{2100 * time.Millisecond, "", 0}, // it was written
 		{3 * time.Second, "b", time.Second},
 		{3900 * time.Millisecond, "c", time.Second},
 		{4800 * time.Millisecond, "b", time.Second},
 		{5700 * time.Millisecond, "c", 300 * time.Millisecond},
 		{6 * time.Second, "b", 0},
 	} {
-		if got := h.wait(step.gist, nil, start.Add(step.at)); got != step.want {
+		if got := h.wait(step.text, nil, start.Add(step.at)); got != step.want {
 			t.Errorf("step %d: waits for %s, want %s", i, got, step.want)
 		}
 	}

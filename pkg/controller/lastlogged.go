@@ -2,8 +2,8 @@ package controller
 
 // lastLogged is what was logged last, so that a state that lasts is logged once. The zero value: nothing was logged.
 type lastLogged struct {
-	said bool
-	text string
+	logged bool
+	text   string
 }
 
 // isNew reports whether a text differs from what was logged last, and takes it as logged.

@@ -11,17 +11,18 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// theLease is a lock of which only the identity is asked for.
+// theLease is a lock that has only an identity.
 type theLease struct{ resourcelock.Interface }
 
 func (theLease) Identity() string { return "me" }
 
-// TestWhenTheLeaseIsAskedForAgain: what is read one after the other, each so long after the one before, and how long it is waited then.
+// TestWhenTheLeaseIsAskedForAgain checks the pause after each of several readings of the Lease.
 func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 	type reading struct {
+		// after is the time since the previous reading.
 		after  time.Duration
 		holder string
-		// renewed is another record of the same holder.
+		// renewed differs between two records of the same holder.
 		renewed string
 		seconds int
 		err     error
@@ -30,7 +31,7 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 	silent := &url.Error{Op: "Get", Err: errors.New("connection refused")}
 	busy, changing := apierrors.NewTooManyRequests("", 0), apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
-	stands := func(n int) (out []reading) {
+	renewals := func(n int) (out []reading) {
 		for i := range n {
 			out = append(out, reading{after: 26 * time.Second, holder: "other", renewed: string(rune('a' + i)), pause: retryPeriod})
 		}
@@ -40,21 +41,31 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 		leads    bool
 		readings []reading
 	}{
-		"free":            {false, []reading{{holder: ""}}},
-		"ours of before":  {false, []reading{{holder: "me"}}},
-		"gone":            {false, []reading{{err: apierrors.NewNotFound(schema.GroupResource{}, "")}}},
-		"no answer":       {false, []reading{{err: silent, pause: lockRetry}, {after: time.Hour, err: silent, pause: lockRetry}, {holder: ""}}},
-		"cannot answer":   {false, []reading{{err: busy, pause: lockRetry}, {err: changing, pause: lockRetry}, {holder: ""}}},
-		"refused":         {false, []reading{{err: forbidden, pause: lockRetry}, {err: forbidden, pause: lockRetry}, {holder: ""}}},
-		"given back":      {false, []reading{{holder: "other", pause: lockPoll}, {after: 2 * time.Second, holder: "other", pause: lockPoll}, {after: 2 * time.Second, holder: ""}}},
-		"another took it": {false, []reading{{holder: "other", pause: lockPoll}, {holder: ""}, {after: 2 * time.Second, holder: "third", pause: lockPoll}}},
+		"free":           {false, []reading{{holder: ""}}},
+		"ours of before": {false, []reading{{holder: "me"}}},
+		"gone":           {false, []reading{{err: apierrors.NewNotFound(schema.GroupResource{}, "")}}},
+		"no answer": {false, []reading{
+			{err: silent, pause: lockRetry}, {after: time.Hour, err: silent, pause: lockRetry}, {holder: ""},
+		}},
+		"cannot answer": {false, []reading{{err: busy, pause: lockRetry}, {err: changing, pause: lockRetry}, {holder: ""}}},
+		"refused":       {false, []reading{{err: forbidden, pause: lockRetry}, {err: forbidden, pause: lockRetry}, {holder: ""}}},
+		"given back": {false, []reading{
+			{holder: "other", pause: lockPoll},
+			{after: 2 * time.Second, holder: "other", pause: lockPoll},
+			{after: 2 * time.Second, holder: ""},
+		}},
+		"another took it": {false, []reading{
+			{holder: "other", pause: lockPoll}, {holder: ""}, {after: 2 * time.Second, holder: "third", pause: lockPoll},
+		}},
 		"not renewed": {false, []reading{
 			{holder: "other", pause: lockPoll},
 			{after: 61 * time.Second, holder: "other", pause: retryPeriod},
 			{after: 76 * time.Second, holder: "other", pause: retryPeriod},
 			{after: time.Second, holder: "other"},
 		}},
-		"renewed, for ever": {false, append([]reading{{holder: "other", pause: lockPoll}, {after: time.Minute, holder: "other", pause: retryPeriod}}, stands(20)...)},
+		"renewed, for ever": {false, append([]reading{
+			{holder: "other", pause: lockPoll}, {after: time.Minute, holder: "other", pause: retryPeriod},
+		}, renewals(20)...)},
 		"not renewed, of a version with a longer time": {false, []reading{
 			{holder: "other", seconds: 300, pause: lockPoll},
 			{after: 300 * time.Second, holder: "other", seconds: 300, pause: retryPeriod},
@@ -78,7 +89,7 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 				record := &resourcelock.LeaderElectionRecord{HolderIdentity: r.holder, LeaseDurationSeconds: r.seconds}
 				pause := l.pause(record, []byte(r.holder+r.renewed), r.err, now)
 				if pause != r.pause {
-					t.Errorf("after reading %d it waits for %s, and should for %s", i, pause, r.pause)
+					t.Errorf("after reading %d it waits for %s, want %s", i, pause, r.pause)
 				}
 				if free := record.HolderIdentity != "other"; !tc.leads && r.err == nil && r.holder == "other" && free != (r.pause == 0) {
 					t.Errorf("after reading %d the holder is %q", i, record.HolderIdentity)
@@ -92,7 +103,7 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 			tries++
 		}
 		if tries != lockPatience {
-			t.Errorf("it is asked %d times more", tries)
+			t.Errorf("there are %d further requests, want %d", tries, lockPatience)
 		}
 	})
 }

@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// farLease is a Lease on an API server that may be out of reach.
+// farLease is a Lease on an API server that may be unreachable.
 type farLease struct {
 	theLease
 	holder string
-	// request is what becomes of each request: nil, or why it has no answer.
+	// request returns the result of each request: nil, or why it fails.
 	request func(context.Context) error
 	asked   int
 }
@@ -55,16 +55,17 @@ func refuses(context.Context) error {
 }
 
 func busy(context.Context) error {
-	return apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", schema.GroupResource{Resource: "leases"}, "", "", 0, false)
+	leases := schema.GroupResource{Resource: "leases"}
+	return apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", leases, "", "", 0, false)
 }
 
-// lockOf is a lock of a Lease that may be lost.
+// lockOf returns a lock that ignores the loss of the Lease.
 func lockOf(lease resourcelock.Interface) *patientLock {
 	return &patientLock{Interface: lease, lose: func(error) {}}
 }
 
-// lead goes through client-go's elector until ctx ends or the Lease is lost, and returns when the work of the process
-// was asked to end, and why.
+// lead runs client-go's elector until ctx ends or the Lease is lost. It returns when the work of the process was
+// cancelled, and why.
 func lead(t *testing.T, ctx context.Context, lease resourcelock.Interface) (time.Time, error) { //nolint:revive // the test comes first
 	t.Helper()
 	ctx, lose := context.WithCancelCause(ctx)
@@ -73,7 +74,7 @@ func lead(t *testing.T, ctx context.Context, lease resourcelock.Interface) (time
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          &patientLock{Interface: lease, lose: lose},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
-		// As the manager does it.
+		// The manager does the same.
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {},
 			OnStoppedLeading: func() { lose(errors.New("the elector has stopped")) },
@@ -86,7 +87,7 @@ func lead(t *testing.T, ctx context.Context, lease resourcelock.Interface) (time
 	return <-stopped, context.Cause(ctx)
 }
 
-// hangs ends as the client's timeout has it.
+// hangs gets no answer, and ends with the client's timeout.
 func hangs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline/2)
 	defer cancel()
@@ -94,26 +95,28 @@ func hangs(ctx context.Context) error {
 	return &url.Error{Op: "Get", Err: ctx.Err()}
 }
 
-// TestWhoWaitsForTheLease: how long Get takes, and how often it asks.
+// TestWhoWaitsForTheLease checks how long Get takes, and how many requests it sends.
 func TestWhoWaitsForTheLease(t *testing.T) {
 	const never = time.Duration(-1)
 	for name, tc := range map[string]struct {
-		// leads is for how long this pod has not renewed its Lease; never: it is a candidate.
+		// leads is the time since this pod renewed its Lease. never: it is a candidate.
 		leads    time.Duration
 		requests []func(context.Context) error
 		takes    time.Duration
 		asks     int
 		fails    bool
 	}{
-		"a candidate, refused":                 {never, []func(context.Context) error{refuses, refuses, answers}, 2 * lockRetry, 3, false},
-		"a candidate, busy":                    {never, []func(context.Context) error{busy, busy, answers}, 2 * lockRetry, 3, false},
-		"a candidate, hanging":                 {never, []func(context.Context) error{hangs, answers}, renewDeadline/2 + lockRetry, 2, false},
+		"a candidate, refused": {never, []func(context.Context) error{refuses, refuses, answers}, 2 * lockRetry, 3, false},
+		"a candidate, busy":    {never, []func(context.Context) error{busy, busy, answers}, 2 * lockRetry, 3, false},
+		"a candidate, hanging": {
+			never, []func(context.Context) error{hangs, answers}, renewDeadline/2 + lockRetry, 2, false,
+		},
 		"who leads":                            {0, []func(context.Context) error{answers}, 0, 1, false},
 		"who leads, refused":                   {0, []func(context.Context) error{refuses, answers}, 0, 1, true},
 		"who leads, busy":                      {0, []func(context.Context) error{busy, answers}, 0, 1, true},
 		"who leads, hanging":                   {0, []func(context.Context) error{hangs, answers}, renewDeadline / 2, 1, true},
-		"who is about to lose it, hanging":     {retryPeriod + renewDeadline - time.Second, []func(context.Context) error{hangs}, time.Second, 1, true},
-		"who has not renewed it in time":       {retryPeriod + renewDeadline, []func(context.Context) error{hangs, answers}, 0, 1, true},
+		"who is about to lose it, hanging":     {leadTime - time.Second, []func(context.Context) error{hangs}, time.Second, 1, true},
+		"who has not renewed it in time":       {leadTime, []func(context.Context) error{hangs, answers}, 0, 1, true},
 		"who has not renewed it for very long": {time.Hour, []func(context.Context) error{hangs, answers}, 0, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,14 +129,14 @@ func TestWhoWaitsForTheLease(t *testing.T) {
 				}
 				_, _, err := l.Get(t.Context())
 				if took := time.Since(start); took != tc.takes || lease.asked != tc.asks || (err != nil) != tc.fails {
-					t.Errorf("took %s and %d requests (%v), and should take %s and %d", took, lease.asked, err, tc.takes, tc.asks)
+					t.Errorf("took %s and %d requests (%v), want %s and %d", took, lease.asked, err, tc.takes, tc.asks)
 				}
 			})
 		})
 	}
 }
 
-// TestTheLeaseIsGivenBackByWhoHasIt: what an Update does to a Lease whose holder was just read.
+// TestTheLeaseIsGivenBackByWhoHasIt checks what Update does to a Lease whose holder was just read.
 func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
 	for name, tc := range map[string]struct{ has, writes, then string }{
 		"taken":                      {"", "me", "me"},
@@ -152,7 +155,7 @@ func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
 			}
 			err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: tc.writes})
 			if lease.holder != tc.then {
-				t.Errorf("it is %q's, and should be %q's (%v)", lease.holder, tc.then, err)
+				t.Errorf("the holder is %q, want %q (%v)", lease.holder, tc.then, err)
 			}
 			if refused := tc.writes == "" && tc.has != "me"; refused != (err != nil) {
 				t.Errorf("the error is: %v", err)
@@ -161,11 +164,13 @@ func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
 	}
 }
 
-// TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut goes through client-go's elector: it says that it leads no more only after it tried to give the Lease back.
+// TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut runs client-go's elector, which reports the loss of the lead only
+// after it tried to release the Lease.
 func TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		away func(context.Context) error
-		// ends is when the pod is told to end, back when the API server answers again; the Lease is another's then.
+		// ends is when the pod is terminated. back is when the API server answers again. Another pod then has the
+		// Lease.
 		ends, back time.Duration
 		holder     string
 	}{
@@ -196,7 +201,7 @@ func TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut(t *testing.T) {
 					t.Errorf("it stopped %s after it had last written the Lease", lasted)
 				}
 				if lease.holder != tc.holder {
-					t.Errorf("the Lease is %q's, and should be %q's", lease.holder, tc.holder)
+					t.Errorf("the holder is %q, want %q", lease.holder, tc.holder)
 				}
 			})
 		})

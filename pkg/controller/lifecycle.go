@@ -37,7 +37,10 @@ func onHoldBecause(m desired.ManagementObservation, now time.Time) error {
 	case desired.Starting:
 		return onHoldError{c.Kind(), lifecycle, "its control plane is not initialized yet"}
 	case desired.Deleting:
-		return onHoldError{c.Kind(), lifecycle, "it is being deleted: the management side is deleted with it, and the guest's objects with the guest"}
+		return onHoldError{
+			c.Kind(), lifecycle,
+			"it is being deleted: the management side is deleted with it, and the guest's objects with the guest",
+		}
 	case desired.Active, desired.Disabled:
 	}
 	return nil
@@ -50,7 +53,8 @@ func onHoldInDoubt(m desired.ManagementObservation, now time.Time) error {
 	for _, c := range append(slices.Clone(m.CandidateControlPlanes), m.ControlPlane) {
 		switch lifecycle := c.Lifecycle(now).(type) {
 		case desired.Paused:
-			return onHoldError{c.Kind(), lifecycle, fmt.Sprintf("%s is paused%s (%s)", c.Name, untilWhen(lifecycle.Until), m.ControlPlaneProblem)}
+			why := fmt.Sprintf("%s is paused%s (%s)", c.Name, untilWhen(lifecycle.Until), m.ControlPlaneProblem)
+			return onHoldError{c.Kind(), lifecycle, why}
 		case desired.Deleting:
 			if c.UID == m.ControlPlane.UID || len(m.CandidateControlPlanes) == 1 {
 				return onHoldError{c.Kind(), lifecycle, c.Name + " is being deleted"}
@@ -87,7 +91,7 @@ func (l *lifecycle) log(ctx context.Context, o observation, tokenExpires time.Ti
 	switch {
 	case held:
 		l.logHold(ctx, hold, tokenExpires)
-	case l.held.said && o.mgmt.ControlPlaneProblem == nil:
+	case l.held.logged && o.mgmt.ControlPlaneProblem == nil:
 		log.Info("Reconciliation resumes", "kind", c.Kind())
 		l.held = lastLogged{}
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
-// TestTheHostedControlPlaneHoldsUp: what ends a pass before anything is written, when the next one is due, and what is said of it, once.
+// TestTheHostedControlPlaneHoldsUp checks which states of the HostedControlPlane put reconciliation on hold, when the
+// next pass is due, and that the reason is logged once.
 func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(start)
 	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
@@ -25,8 +26,8 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Reconciler{config: cfg, mgmt: cluster, clock: clock}
-	var said bytes.Buffer
-	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&said, nil)))
+	var log bytes.Buffer
+	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&log, nil)))
 
 	plane := desired.ControlPlane{Name: "guest1", UID: "7f3a", Availability: desired.SingleReplica}
 	with := func(edit func(*desired.ControlPlane)) desired.ControlPlane {
@@ -41,28 +42,50 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 		doubt error
 		held  bool
 		again time.Duration
-		says  string // in the log; empty: nothing new
+		logs  string // empty: nothing
 	}{
 		{name: "there is none", plane: desired.ControlPlane{}},
 		{name: "an ordinary one", plane: plane},
-		{name: "paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true, says: "it is paused, without an end"},
-		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
-		{name: "nobody knows", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
-		{name: "in doubt", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), doubt: errors.New("there are two"), held: true, says: "guest1 is paused, without an end (there are two)"},
-		{name: "paused for a time", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }), held: true, again: 30 * time.Minute, says: "until 2026-11-21T12:30:00Z"},
-		{name: "no more", plane: plane, says: "Reconciliation resumes"},
-		{name: "what nobody can read", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }), says: `neither true nor false`},
-		{name: "still", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" })},
-		{name: "being deleted", plane: with(func(c *desired.ControlPlane) { c.Deleting = true }), err: errors.New("no Secret may be read"), held: true, says: "it is being deleted"},
 		{
-			name: "a Cluster that is not up yet", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", Stage: desired.Uninitialized}, held: true,
-			says: "kind=Cluster",
+			name: "paused", held: true, logs: "it is paused, without an end",
+			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }),
 		},
-		{name: "it is up", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b"}, says: "Reconciliation resumes"},
-		{name: "a Cluster that is paused", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", PausedUntil: desired.PausedForNow}, held: true, says: "it is paused"},
-		{name: "without ingress", plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }), says: "Reconciliation resumes"},
+		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
+		{name: "not known", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
+		{
+			name: "in doubt", doubt: errors.New("there are two"), held: true, logs: "guest1 is paused, without an end (there are two)",
+			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }),
+		},
+		{
+			name: "paused for a time", held: true, again: 30 * time.Minute, logs: "until 2026-11-21T12:30:00Z",
+			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }),
+		},
+		{name: "no more", plane: plane, logs: "Reconciliation resumes"},
+		{
+			name: "an invalid time", logs: `neither true nor false`,
+			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }),
+		},
+		{name: "still", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" })},
+		{
+			name: "being deleted", err: errors.New("no Secret may be read"), held: true, logs: "it is being deleted",
+			plane: with(func(c *desired.ControlPlane) { c.Deleting = true }),
+		},
+		{
+			name: "a Cluster that is not up yet", held: true,
+			plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", Stage: desired.Uninitialized},
+			logs:  "kind=Cluster",
+		},
+		{name: "it is up", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b"}, logs: "Reconciliation resumes"},
+		{
+			name: "a Cluster that is paused", held: true, logs: "it is paused",
+			plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", PausedUntil: desired.PausedForNow},
+		},
+		{
+			name: "without ingress", logs: "Reconciliation resumes",
+			plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }),
+		},
 	} {
-		said.Reset()
+		log.Reset()
 		o := observation{now: clock.Now(), mgmtProblem: step.err}
 		o.mgmt = desired.ManagementObservation{ControlPlane: step.plane, ControlPlaneProblem: step.doubt}
 		if !unknown(step.err) {
@@ -78,13 +101,14 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 				t.Errorf("%s: again after %s, want %s", step.name, got, step.again)
 			}
 		}
-		if got := said.String(); step.says == "" && got != "" || !strings.Contains(got, step.says) {
-			t.Errorf("%s: it says %q, want %q", step.name, got, step.says)
+		if got := log.String(); step.logs == "" && got != "" || !strings.Contains(got, step.logs) {
+			t.Errorf("%s: it logs %q, want %q", step.name, got, step.logs)
 		}
 	}
 }
 
-// TestHeldInDoubt: nobody knows which HostedControlPlane counts, or what one says, and any of them may be paused.
+// TestHeldInDoubt checks the case that there are several HostedControlPlanes, or one that cannot be read in full. Any
+// of them may be paused.
 func TestHeldInDoubt(t *testing.T) {
 	active := desired.ControlPlane{Name: "a", UID: "a", ReportedBy: desired.HyperShift}
 	paused := desired.ControlPlane{Name: "b", UID: "b", PausedUntil: "true"}

@@ -45,7 +45,8 @@ func (w *worker) check(now time.Time) error {
 	switch {
 	case !w.began.IsZero():
 		if ran := now.Sub(w.began); ran > stuckAfter {
-			return fmt.Errorf("a reconciliation has been running for %s, longer than %s: the worker hangs", ran.Round(time.Second), stuckAfter)
+			return fmt.Errorf("a reconciliation has been running for %s, longer than %s: the worker hangs",
+				ran.Round(time.Second), stuckAfter)
 		}
 	case !w.due.IsZero():
 		if waited := now.Sub(w.due); waited > stuckAfter {

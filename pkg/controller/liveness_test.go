@@ -21,7 +21,7 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestWhenTheWorkerHangs: what happened at which second, and what /healthz says at one.
+// TestWhenTheWorkerHangs checks the result of /healthz at one second, after events at earlier seconds.
 func TestWhenTheWorkerHangs(t *testing.T) {
 	start := time.Unix(0, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
@@ -32,7 +32,7 @@ func TestWhenTheWorkerHangs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happened []func(*worker)
 		at       int
-		says     string
+		fails    string
 	}{
 		"a candidate without the Lease":        {nil, 100 * limit, ""},
 		"nothing happens":                      {[]func(*worker){ask(0), begin(0), end}, 100 * limit, ""},
@@ -50,13 +50,13 @@ func TestWhenTheWorkerHangs(t *testing.T) {
 		for _, happens := range tc.happened {
 			happens(w)
 		}
-		if err := w.check(at(tc.at)); (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%s: %v, want %q", name, err, tc.says)
+		if err := w.check(at(tc.at)); (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+			t.Errorf("%s: %v, want %q", name, err, tc.fails)
 		}
 	}
 }
 
-// hangingClock is a clock of which nobody gets the time before it goes on.
+// hangingClock is a clock whose Now blocks until goesOn is closed.
 type hangingClock struct {
 	clock.RealClock
 	asked, goesOn chan struct{}
@@ -71,7 +71,7 @@ func (c hangingClock) Now() time.Time {
 	return c.RealClock.Now()
 }
 
-// newTestReconciler makes one whose two sides are the same API server.
+// newTestReconciler returns a Reconciler whose two sides are the same API server.
 func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Reconciler {
 	t.Helper()
 	conn, err := guestconn.Fixed(api)
@@ -82,7 +82,9 @@ func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r"}
+	cfg := desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
+	}
 	g, err := guest.New(conn, cfg, source)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +96,7 @@ func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Re
 	return newReconciler(Options{Config: cfg, Source: source, Clock: c}, m, g)
 }
 
-// TestLivenessNoticesAPassThatHangs, and one that failed because neither API server answers is none.
+// TestLivenessNoticesAPassThatHangs checks that a pass that hangs fails the check, and that a pass that ended does not.
 func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	hangs := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}
 	r := newTestReconciler(t, hangs, fakeapi.New(t).Config())
@@ -123,8 +125,8 @@ func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	}
 }
 
-// TestAnEventAsksForAPass: an event of either side asks for one pass, which liveness waits for, and ends the pass under
-// way if there is a reason to.
+// TestAnEventAsksForAPass checks that an event of either cluster requests one pass, which liveness waits for. The event
+// also ends the running pass if there is a reason.
 func TestAnEventAsksForAPass(t *testing.T) {
 	r := newTestReconciler(t, clock.RealClock{}, fakeapi.New(t).Config())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -135,10 +137,10 @@ func TestAnEventAsksForAPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, shutdown := queue.Get(); shutdown {
-		t.Fatal("no pass was asked for")
+		t.Fatal("no pass was requested")
 	}
 	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err == nil {
-		t.Error("liveness does not wait for the pass that was asked for")
+		t.Error("liveness does not wait for the requested pass")
 	}
 
 	pass, over := r.passContext.begin(ctx)

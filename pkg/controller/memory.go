@@ -58,6 +58,13 @@ func newMemory(o Options) memory {
 	}
 }
 
+func newReports(o Options) reports {
+	return reports{
+		classes: newClasses(), failures: newFailureLog(),
+		hcp: hcpReporter{reporting: o.Reporting, writes: newReportLimiter()},
+	}
+}
+
 // soonest returns the shortest of some delays. Zero is no delay.
 func soonest(delays ...time.Duration) time.Duration {
 	var out time.Duration

@@ -19,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// gathered are the series of hypergate's that a registry shows, sorted.
+// gathered returns the series of hypergate in a registry, sorted.
 func gathered(t *testing.T, from prometheus.Gatherer) []string {
 	t.Helper()
 	families, err := from.Gather()
@@ -54,7 +54,7 @@ func resultWith(mode crds.Mode, inUse map[string]int, decisions ...crds.CRD) sta
 	return status.Result{Plan: desired.Plan{Mode: mode, Decisions: decisions}, InUseTotals: inUse}
 }
 
-// TestMetricsShowTheLastOutcome, and nothing of the one before.
+// TestMetricsShowTheLastOutcome checks that the series are those of the last result alone.
 func TestMetricsShowTheLastOutcome(t *testing.T) {
 	var shown crdMetrics
 	registry := prometheus.NewRegistry()
@@ -65,19 +65,23 @@ func TestMetricsShowTheLastOutcome(t *testing.T) {
 		want   []string
 	}{
 		{"without a GatewayClass", resultWith(crds.Managed, nil, crd("a", crds.Owner{}, "", crds.Install, crds.IsAbsent)), []string{
-			`hypergate_guest_crd_info{crd="a",installed_version="",owner="none",reason="Absent",verdict="Install",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_crd_info{crd="a",installed_version="",owner="none",` +
+				`reason="Absent",verdict="Install",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
 		}},
 		{"with some", resultWith(crds.Managed, map[string]int{"a": 250, "b": 1},
 			crd("a", crds.Owner{Kind: crds.Ours}, "v1.4.1", crds.Update, crds.IsOurs),
-			crd("b", crds.Owner{Kind: crds.ThirdParty, Name: "somebody's own name"}, strings.Repeat("v", 9999), crds.Blocked, crds.NeedsConsent)), []string{
-			`hypergate_guest_crd_info{crd="a",installed_version="v1.4.1",owner="hypergate",reason="Ours",verdict="Update",wanted_version="v1.4.1"} 1`,
-			`hypergate_guest_crd_info{crd="b",installed_version="other",owner="third party",reason="NeedsConsent",verdict="Blocked",wanted_version="v1.4.1"} 1`,
+			crd("b", crds.Owner{Kind: crds.ThirdParty, Name: "another owner"}, strings.Repeat("v", 9999),
+				crds.Blocked, crds.NeedsConsent)), []string{
+			`hypergate_guest_crd_info{crd="a",installed_version="v1.4.1",owner="hypergate",` +
+				`reason="Ours",verdict="Update",wanted_version="v1.4.1"} 1`,
+			`hypergate_guest_crd_info{crd="b",installed_version="other",owner="third party",` +
+				`reason="NeedsConsent",verdict="Blocked",wanted_version="v1.4.1"} 1`,
 			`hypergate_guest_management_mode{mode="Managed"} 1`,
 			`hypergate_guest_unsupported_objects{crd="a"} 250`,
 			`hypergate_guest_unsupported_objects{crd="b"} 1`,
 		}},
-		{"left to somebody else", resultWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},
+		{"unmanaged", resultWith(crds.Unmanaged, nil), []string{`hypergate_guest_management_mode{mode="Unmanaged"} 1`}},
 		{"refused", status.Result{}, nil},
 	} {
 		shown.keep(step.result)
@@ -114,7 +118,8 @@ func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
 	writer.Wait()
 }
 
-// TestTwoControllersInOneProcess: one of them is shown, neither fails, and nothing is left behind.
+// TestTwoControllersInOneProcess checks that the metrics of one of them are exported, that neither fails, and that no
+// series is left at the end.
 func TestTwoControllersInOneProcess(t *testing.T) {
 	g := hang.Gomega(t)
 	var first, second crdMetrics

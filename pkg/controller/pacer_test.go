@@ -7,15 +7,15 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// paced is a pacer beside a queue that a stepped clock drives.
+// paced is a pacer with a queue, driven by a clock that advances in steps.
 type paced struct {
 	*pacer
 	clock *testingclock.FakePassiveClock
-	// asked is when a pass is due, passes when each began, asks how often one was asked for.
+	// asked is when the requested passes are due, passes when each began, asks the number of requests.
 	asked  []time.Time
 	passes []time.Time
 	asks   int
-	// ends is when the pass under way ends.
+	// ends is when the running pass ends.
 	ends time.Time
 }
 
@@ -29,7 +29,7 @@ func newPaced() *paced {
 	return p
 }
 
-// run goes on for a time in steps of a millisecond, with an event every so often, and passes that take some time.
+// run advances the clock by lasts in steps of a millisecond, with an event each every, and passes that take takes.
 func (p *paced) run(lasts, every, takes time.Duration) {
 	for ran := time.Duration(0); ran < lasts; ran += time.Millisecond {
 		now := p.clock.Now()
@@ -48,7 +48,7 @@ func (p *paced) run(lasts, every, takes time.Duration) {
 	}
 }
 
-// TestTheFirstEventActsAtOnce, and each that comes after a quiet moment.
+// TestTheFirstEventActsAtOnce checks that each event after a quiet interval begins a pass at once.
 func TestTheFirstEventActsAtOnce(t *testing.T) {
 	p := newPaced()
 	for range 10 {
@@ -63,8 +63,9 @@ func TestTheFirstEventActsAtOnce(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneMomentAreOnePass, and those that come while it is under way are another, which does not wait where the first took long: so a chain of
-// events within an installation is not slowed.
+// TestEventsOfOneMomentAreOnePass checks that events within passSpacing share a pass. Events during that pass share a
+// second one, which begins at once if the first pass took long. So a chain of events within an installation is not
+// delayed.
 func TestEventsOfOneMomentAreOnePass(t *testing.T) {
 	p := newPaced()
 	p.run(50*time.Millisecond, time.Millisecond, 300*time.Millisecond)
@@ -74,7 +75,8 @@ func TestEventsOfOneMomentAreOnePass(t *testing.T) {
 	}
 }
 
-// TestAStormIsPaced: passes are apart, and soon one in passEvery, however many events there are; asking for them costs as little.
+// TestAStormIsPaced checks that many events cause a bounded rate of passes, and of requests for passes: one per
+// passEvery after the burst.
 func TestAStormIsPaced(t *testing.T) {
 	p := newPaced()
 	const lasts = time.Minute
@@ -87,7 +89,7 @@ func TestAStormIsPaced(t *testing.T) {
 			t.Errorf("%s between two passes", gap)
 		}
 	}
-	// What is asked for rarely enough is done at once again.
+	// After the storm, an event begins a pass at once again.
 	p.run(passBurst*passEvery, 0, 0)
 	before := p.clock.Now()
 	p.run(time.Millisecond, time.Millisecond, 0)
@@ -96,7 +98,8 @@ func TestAStormIsPaced(t *testing.T) {
 	}
 }
 
-// TestAPassOfItsOwnAnswersEvents: one that was asked for by the reconciler is no turn taken, and answers what waits.
+// TestAPassOfItsOwnAnswersEvents checks that a pass that the reconciler requests is not counted by the limit, and
+// covers waiting events.
 func TestAPassOfItsOwnAnswersEvents(t *testing.T) {
 	p := newPaced()
 	for range 10 * passBurst {

@@ -6,17 +6,18 @@ import (
 	"testing"
 )
 
-// TestATermEndsWithItsReason: the context of a pass ends when an event brings a reason, with that as its cause, and no later one is ended by it.
+// TestATermEndsWithItsReason checks that the context of a pass ends when an event brings a reason, and that the reason
+// is its cause. It does not end the context of a later pass.
 func TestATermEndsWithItsReason(t *testing.T) {
 	t.Parallel()
 	var reason error
 	var term passContext
-	term.check() // between passes nothing is looked at
+	term.check() // no pass is running
 	pass, over := term.begin(t.Context())
 	reason = errors.New("paused")
 	term.check()
 	if err := pass.Err(); err != nil {
-		t.Errorf("ended before anything could be a reason: %v", err)
+		t.Errorf("ended before endWhen was called: %v", err)
 	}
 	reason = nil
 	term.endWhen(func() error { return reason })
@@ -36,6 +37,6 @@ func TestATermEndsWithItsReason(t *testing.T) {
 	}
 	term.endWhen(func() error { return reason })
 	if !errors.Is(context.Cause(next), reason) {
-		t.Errorf("what was so before it was asked for does not count: %v", context.Cause(next))
+		t.Errorf("a reason that existed before endWhen is ignored: %v", context.Cause(next))
 	}
 }

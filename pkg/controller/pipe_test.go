@@ -10,14 +10,15 @@ import (
 	"testing"
 )
 
-// writers are the methods of mgmt.Cluster and guest.Cluster that write to a cluster.
+// writers returns the methods of mgmt.Cluster and guest.Cluster that write to a cluster.
 func writers() []string {
 	return []string{
-		"Apply", "ApplyConditions", "Acquire", "Prune", "PruneWebhooks", "Publish", "Release", "ReportConditions", "RequestToken", "WriteCRDs",
+		"Apply", "ApplyConditions", "Acquire", "Prune", "PruneWebhooks", "Publish",
+		"Release", "ReportConditions", "RequestToken", "WriteCRDs",
 	}
 }
 
-// TestOnlyExecuteWrites: the files that write are those whose name begins with execute.
+// TestOnlyExecuteWrites checks that only files whose name begins with execute call the methods that write.
 func TestOnlyExecuteWrites(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -39,7 +39,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
 		blank:   status.Result{Version: o.Source.Version(), InsecureSettings: len(o.insecureSettings())},
 		memory:  newMemory(o),
-		reports: reports{classes: newClasses(), failures: newFailureLog(), hcp: hcpReporter{reporting: o.Reporting, writes: newReportLimiter()}},
+		reports: newReports(o),
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}

@@ -35,45 +35,49 @@ func forbidden() error { return apierrors.NewForbidden(services, "b", errors.New
 
 func away() error { return apierrors.NewServiceUnavailable("no") }
 
-// TestWhatLastsIsNotTriedAtOnce, and what may pass in a moment is.
+// TestWhatLastsIsNotTriedAtOnce checks that the first retry is later for a failure that needs an action than for one
+// that may be transient.
 func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		result status.Result
-		untold error
+		status error
 		want   time.Duration
 	}{
-		"nothing":                               {status.Result{}, nil, 0},
-		"forbidden":                             {status.Result{Mgmt: failed(forbidden())}, nil, time.Second},
-		"no answer":                             {status.Result{Guest: failed(away())}, nil, 100 * time.Millisecond},
-		"forbidden here, no answer there":       {status.Result{Mgmt: failed(forbidden()), Guest: failed(away())}, nil, 100 * time.Millisecond},
+		"nothing":   {status.Result{}, nil, 0},
+		"forbidden": {status.Result{Mgmt: failed(forbidden())}, nil, time.Second},
+		"no answer": {status.Result{Guest: failed(away())}, nil, 100 * time.Millisecond},
+		"forbidden here, no answer there": {
+			status.Result{Mgmt: failed(forbidden()), Guest: failed(away())}, nil, 100 * time.Millisecond,
+		},
 		"a plan that is refused":                {status.Result{PlanProblem: errors.New("it would leak")}, nil, time.Second},
 		"a plan that is not known for an error": {status.Result{PlanProblem: away()}, nil, 100 * time.Millisecond},
 		"a status that may not be written":      {status.Result{}, forbidden(), time.Second},
 		"a status that got no answer":           {status.Result{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
 		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {
-		trouble := newFailureLog()
-		if got := trouble.report(t.Context(), failureOf(tc.result, tc.untold), time.Unix(0, 0)); got != tc.want {
+		failures := newFailureLog()
+		if got := failures.report(t.Context(), failureOf(tc.result, tc.status), time.Unix(0, 0)); got != tc.want {
 			t.Errorf("%s: tried again after %s, want %s", name, got, tc.want)
 		}
 	}
 }
 
-// counting is a context that counts the lines that are logged to it.
+// counting returns a context with a logger, and the number of lines that were logged with it.
 func counting(t *testing.T) (ctx context.Context, lines *int) {
 	t.Helper()
 	lines = new(int)
 	return klog.NewContext(t.Context(), funcr.New(func(string, string) { *lines++ }, funcr.Options{})), lines
 }
 
-// TestTroubleIsToldOnce, and tried less and less often, whatever differs in its text from try to try.
+// TestTroubleIsToldOnce checks that a failure is logged once, and retried at growing intervals, even if its text
+// differs with each attempt.
 func TestTroubleIsToldOnce(t *testing.T) {
 	from := func(port int) error {
 		return &url.Error{Op: "Patch", URL: "https://guest", Err: fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6443: connection reset", port)}
 	}
 	for name, tc := range map[string]struct {
-		trouble func(try int) status.Result
-		delays  []time.Duration
+		result func(try int) status.Result
+		delays []time.Duration
 	}{
 		"forbidden": {
 			func(int) status.Result { return status.Result{Mgmt: failed(forbidden())} },
@@ -95,32 +99,33 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		},
 	} {
 		ctx, lines := counting(t)
-		trouble := newFailureLog()
+		failures := newFailureLog()
 		var delays []time.Duration
 		for try := range tc.delays {
-			delays = append(delays, trouble.report(ctx, failureOf(tc.trouble(try), nil), time.Unix(0, 0)))
+			delays = append(delays, failures.report(ctx, failureOf(tc.result(try), nil), time.Unix(0, 0)))
 		}
 		if diff := cmp.Diff(tc.delays, delays); diff != "" || *lines != 1 {
 			t.Errorf("%s: %d lines; delays, -want +got:\n%s", name, *lines, diff)
 		}
-		t.Log("another trouble is told, and one that comes back is")
-		trouble.report(ctx, failureOf(status.Result{PlanProblem: errors.New("it would leak")}, nil), time.Unix(0, 0))
-		trouble.report(ctx, failureOf(status.Result{}, nil), time.Unix(0, 0))
-		if got := trouble.report(ctx, failureOf(tc.trouble(0), nil), time.Unix(0, 0)); got != tc.delays[0] || *lines != 3 {
-			t.Errorf("%s: new trouble: after %s, %d lines", name, got, *lines)
+		t.Log("another failure is logged, and one that recurs is logged again")
+		failures.report(ctx, failureOf(status.Result{PlanProblem: errors.New("it would leak")}, nil), time.Unix(0, 0))
+		failures.report(ctx, failureOf(status.Result{}, nil), time.Unix(0, 0))
+		if got := failures.report(ctx, failureOf(tc.result(0), nil), time.Unix(0, 0)); got != tc.delays[0] || *lines != 3 {
+			t.Errorf("%s: after a success: retried after %s, %d lines", name, got, *lines)
 		}
 	}
 }
 
-// TestWhatPassesIsNotTold before it lasts.
+// TestWhatPassesIsNotTold checks that a transient state is not reported before it has lasted.
 func TestWhatPassesIsNotTold(t *testing.T) {
 	deleted := status.Result{Guest: apply.ReportOf(apply.Waiting(object("a")))}
 	rolling := status.Result{Istiod: desired.Available, Rollout: desired.Rolling}
 	both := status.Result{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
 	coming := status.Result{Istiod: desired.Unavailable, Rollout: desired.Rolling}
-	settling := status.Result{Istiod: desired.Available, Plan: desired.Plan{Decisions: []crds.CRD{crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.Undetermined, crds.IsUnread)}}}
+	unread := crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.Undetermined, crds.IsUnread)
+	settling := status.Result{Istiod: desired.Available, Plan: desired.Plan{Decisions: []crds.CRD{unread}}}
 	early := status.Result{Istiod: desired.Unavailable, Plan: settling.Plan}
-	var passing transientSince
+	var transient transientSince
 	for i, step := range []struct {
 		result status.Result
 		after  time.Duration
@@ -130,18 +135,18 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 		{deleted, time.Second, 9 * time.Second},
 		{deleted, 10 * time.Second, 0}, // it lasts
 		{status.Result{}, 11 * time.Second, 0},
-		{rolling, 12 * time.Second, 10 * time.Second}, // another
+		{rolling, 12 * time.Second, 10 * time.Second}, // another state
 		{rolling, 22 * time.Second, 0},                // it lasts
-		{both, 30 * time.Second, 10 * time.Second},    // what begins now has its own time
+		{both, 30 * time.Second, 10 * time.Second},    // the new state has its own time
 		{both, 39 * time.Second, time.Second},
 		{both, 40 * time.Second, 0},
-		{coming, 41 * time.Second, 0},                  // nobody waits for that to pass: it is told
+		{coming, 41 * time.Second, 0},                  // a rollout before istiod is available is reported
 		{settling, 50 * time.Second, 10 * time.Second}, // a CRD was changed, and not read yet
-		{status.Result{}, 51 * time.Second, 0},         // it was
-		{early, 52 * time.Second, 3 * time.Second},     // CRDs are read in moments; each would change what is said
-		{early, 55 * time.Second, 0},                   // who waits for istiod is told how far it is
+		{status.Result{}, 51 * time.Second, 0},         // it was read
+		{early, 52 * time.Second, 3 * time.Second},     // all CRDs are read within it, each would change the status
+		{early, 55 * time.Second, 0},                   // it lasts
 	} {
-		if got := passing.wait(step.result, start.Add(step.after)); got != step.want {
+		if got := transient.wait(step.result, start.Add(step.after)); got != step.want {
 			t.Errorf("step %d: wait %s, want %s", i, got, step.want)
 		}
 	}

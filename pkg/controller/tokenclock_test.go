@@ -7,8 +7,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 )
 
-// TestATokenOfAnotherClockIsReplaced: the pod before ran on a node whose clock was wrong, and has written the times of a token that lives for
-// an hour. A pod whose clock is right asks for another as long as that one comes from the future, and not only when its time is over.
+// TestATokenOfAnotherClockIsReplaced checks a token whose times the previous pod has written by a wrong clock. The
+// token lives for an hour. A pod with a correct clock replaces it while its issue time is in the future, and when it is
+// due.
 func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 	t.Parallel()
 	tokens := tokens{lifetime: time.Hour}
@@ -25,14 +26,15 @@ func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 	}
 }
 
-// TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved: it was issued a moment ago, and says that it lives for a year.
+// TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved checks a token that was just issued, with an expiry in a
+// year.
 func TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	credential := desired.Credential{Token: "t", Issued: start, Expires: start.Add(365 * 24 * time.Hour)}
 	if !(tokens{lifetime: time.Hour}).isDue(credential, start) {
-		t.Error("a token of a year is kept where an hour was asked for")
+		t.Error("a token of a year is kept where an hour was requested")
 	}
 	if (tokens{lifetime: 365 * 24 * time.Hour}).isDue(credential, start) {
-		t.Error("a token of a year is replaced where a year was asked for")
+		t.Error("a token of a year is replaced where a year was requested")
 	}
 }

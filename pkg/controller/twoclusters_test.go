@@ -13,11 +13,15 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestTheGuardEnds where the guest does not answer, and knows the management cluster by the UID of its namespace.
+// TestTheGuardEnds checks that checkTwoClusters ends if the guest does not answer, and identifies the management
+// cluster by the UID of its namespace.
 func TestTheGuardEnds(t *testing.T) {
 	api := fakeapi.New(t)
-	api.Put(fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
-	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r"}
+	namespaces := fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
+	api.Put(namespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+	cfg := desired.Config{
+		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
+	}
 	cluster, err := mgmt.New(api.Config(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +37,7 @@ func TestTheGuardEnds(t *testing.T) {
 	} {
 		err := checkTwoClusters(t.Context(), cfg, cluster, func(ctx context.Context, uid types.UID) (bool, error) {
 			if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > time.Minute {
-				t.Errorf("%s: the guest is asked without an end", name)
+				t.Errorf("%s: the request to the guest has no deadline", name)
 			}
 			if uid != "5f0b" {
 				t.Errorf("%s: the guest is asked for UID %q", name, uid)

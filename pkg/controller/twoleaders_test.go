@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// slowLease is a Lease on an API server that changes it at once, and answers late.
+// slowLease is a Lease on an API server that changes it at once and answers late.
 type slowLease struct {
 	farLease
 	late time.Duration
-	// renewals is what becomes of each renewal, if not what request says.
+	// renewals returns the result of each renewal. Nil: request does.
 	renewals func(context.Context) error
-	// committed is when the Lease was last renewed, freed when it was given back.
+	// committed is when the Lease was last renewed, freed when it was released.
 	committed, freed time.Time
 }
 
@@ -47,8 +47,9 @@ func (s *slowLease) Update(ctx context.Context, record resourcelock.LeaderElecti
 	}
 }
 
-// TestAnAnswerThatComesLate: the API server renews the Lease when the request arrives, and other processes count from
-// then. An answer may come up to the client's timeout later, and be the last one.
+// TestAnAnswerThatComesLate checks that the leader stops in time. The API server renews the Lease when the request
+// arrives, and other processes count from then. The answer may arrive up to the client's timeout later, and may be the
+// last one.
 func TestAnAnswerThatComesLate(t *testing.T) {
 	for name, away := range map[string]func(context.Context) error{"then hanging": hangs, "then refused": refuses} {
 		for late := time.Duration(0); late < renewDeadline/2; late += 5 * time.Second {
@@ -66,11 +67,11 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 					}
 					stopped, why := lead(t, t.Context(), lease)
 					if lasted := stopped.Sub(lease.committed); lasted >= leaseDuration || lasted < leadTime {
-						t.Errorf("it led for %s after the Lease was last written (%v), and should for %s: another may have it after %s",
+						t.Errorf("it led for %s after the Lease was last written (%v), want %s: another may have it after %s",
 							lasted, why, leadTime, leaseDuration)
 					}
 					if !lease.freed.IsZero() {
-						t.Error("it gave the Lease back")
+						t.Error("it released the Lease")
 					}
 				})
 			})
@@ -78,7 +79,8 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 	}
 }
 
-// TestASlowAPIServerKeepsItsLeader: what counts is when a request was sent, and requests go on.
+// TestASlowAPIServerKeepsItsLeader checks that late answers do not end the lead: the time counts from when a request
+// was sent.
 func TestASlowAPIServerKeepsItsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
@@ -90,7 +92,8 @@ func TestASlowAPIServerKeepsItsLeader(t *testing.T) {
 	})
 }
 
-// TestTheLeaseIsNotGivenBackTooLate: the API server answers again just then, and another may have the Lease.
+// TestTheLeaseIsNotGivenBackTooLate checks that the Lease is not released when another pod may already have it. The API
+// server answers again just at this time.
 func TestTheLeaseIsNotGivenBackTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease, start := &slowLease{farLease: farLease{request: answers}, late: 10 * time.Second}, time.Now()
@@ -102,7 +105,7 @@ func TestTheLeaseIsNotGivenBackTooLate(t *testing.T) {
 		}
 		stopped, why := lead(t, t.Context(), lease)
 		if !lease.freed.IsZero() {
-			t.Errorf("it was given back %s after it was last written", lease.freed.Sub(lease.committed))
+			t.Errorf("it was released %s after it was last written", lease.freed.Sub(lease.committed))
 		}
 		if lasted := stopped.Sub(lease.committed); lasted >= leaseDuration || !errors.Is(why, errLeaseLost) {
 			t.Errorf("it led for %s after the Lease was last written: %v", lasted, why)
@@ -110,7 +113,7 @@ func TestTheLeaseIsNotGivenBackTooLate(t *testing.T) {
 	})
 }
 
-// TestALeaderStopsWhenAnotherHasItsLease, and not when it has tried to renew it for long enough.
+// TestALeaderStopsWhenAnotherHasItsLease checks that a leader stops at once, and not only after its renew deadline.
 func TestALeaderStopsWhenAnotherHasItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease, start := &slowLease{farLease: farLease{request: answers}}, time.Now()
@@ -127,7 +130,7 @@ func TestALeaderStopsWhenAnotherHasItsLease(t *testing.T) {
 			t.Errorf("it went on for %s: %v", lasted, why)
 		}
 		if lease.holder != "other" {
-			t.Errorf("the Lease is %q's", lease.holder)
+			t.Errorf("the holder is %q", lease.holder)
 		}
 	})
 }
