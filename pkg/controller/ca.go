@@ -13,14 +13,14 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// meshCA is what is remembered of the mesh CA beside its Secret, which mgmt.Cluster keeps.
+// meshCA is the state of the mesh CA between passes. mgmt.Cluster keeps the content of its Secret.
 type meshCA struct {
-	// next was made ahead, for the first installation. prepare makes it, the next CA that is needed is this one.
+	// next is a CA that prepare creates before the first installation. The next new CA is this one.
 	next pki.CA
 	// overlap is for how long both roots are trusted before and after the switch of a rotation.
 	overlap time.Duration
-	// trusted reports whether the last converge found or made everything that says which roots are trusted. Written by
-	// execute.
+	// trusted reports whether, after the last converge, all objects that define the trusted roots are as planned.
+	// Written by execute.
 	trusted bool
 }
 
@@ -86,7 +86,8 @@ func (d decider) makeCA(now time.Time) (pki.CA, error) {
 	return d.newCA(now)
 }
 
-// Delays of a rotation for what is no event: that everything was applied, and that istiod has published the roots.
+// Delays of a rotation that waits for a state without an event: everything is applied, and istiod has published the
+// roots.
 const (
 	firstRotationDelay = time.Second
 	maxRotationDelay   = 5 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// decision is what a pass does, and why: one of onHold, waitForSync, noPlan, pruneManagement and converge.
+// decision is what a pass does, and why. It is one of onHold, waitForSync, noPlan, pruneManagement and converge.
 type decision interface{ isDecision() }
 
 // onHold: the HostedControlPlane, or the Cluster, lets nothing be written.
@@ -19,22 +19,22 @@ type onHold struct{ cause onHoldError }
 // waitForSync: a side is not known yet. A watch wakes the next pass.
 type waitForSync struct {
 	problem error
-	// renew: istiod's credential is renewed all the same.
+	// renew: istiod's credential is still renewed.
 	renew bool
 }
 
-// noPlan: there is no plan, or it must not be carried out.
+// noPlan: there is no plan, or the plan must not be carried out.
 type noPlan struct {
 	problem error
-	// renew: istiod's credential is renewed all the same. What serves goes on serving.
+	// renew: istiod's credential is still renewed, so that a running istiod continues to work.
 	renew bool
 	// rereadCA: the CA cannot be used, and is read again once its Secret changes.
 	rereadCA bool
 	requeue  time.Duration
 }
 
-// pruneManagement: the guest belongs to another hypergate, or that is not known, and nothing is to be installed. The
-// management side is cleared; what is in the guest may be the other's.
+// pruneManagement: nothing is to be installed, and the guest belongs to another hypergate or its owner is not known.
+// The management side is pruned. The guest is not, because its objects may belong to the other hypergate.
 type pruneManagement struct {
 	problem error
 	plan    desired.Plan
@@ -43,7 +43,7 @@ type pruneManagement struct {
 // converge: the plan is carried out.
 type converge struct {
 	plan desired.Plan
-	// computed reports whether the plan is another than in the pass before.
+	// computed reports whether the plan was computed in this pass, and not cached.
 	computed bool
 	// acquire are the ownership Leases that are still missing. Without them nothing of the plan is applied.
 	acquire []desired.OwnershipLease
@@ -128,8 +128,8 @@ func (d decider) decideOwnership(o observation) decision {
 	return planned
 }
 
-// decidePruning decides what becomes of the management side, where nothing is to be installed and problem forbids to
-// touch the guest. A Lease in the guest is no reason to keep what nothing asks for any more.
+// decidePruning decides whether the management side is pruned. Nothing is to be installed, and problem forbids changes
+// in the guest. A Lease in the guest does not keep objects on the management side that are no longer needed.
 func (d decider) decidePruning(o observation, problem error) decision {
 	planned, err := d.plan(o)
 	if err != nil || planned.plan.Installed {
@@ -164,13 +164,13 @@ func (o observation) isDisabled() bool {
 	return disabled
 }
 
-// hasIstiod reports whether there is an istiod that a class asks for.
+// hasIstiod reports whether istiod exists, and a class needs it.
 func hasIstiod(o observation) bool {
 	return len(o.guest.Classes) > 0 && o.mgmt.Istiod != desired.Absent
 }
 
-// renewsUnsynced reports whether the credential is renewed while the guest answers and does not show what is to be
-// installed. The classes, or the mode, cannot be read: that is no reason to stop what serves.
+// renewsUnsynced reports whether the credential is renewed while the guest answers and does not list everything. The
+// classes, or the mode, cannot be read then, but a running istiod must continue to work.
 func (d decider) renewsUnsynced(o observation) bool {
 	return o.missingFor == 0 && o.mgmtProblem == nil && o.mgmt.Istiod != desired.Absent &&
 		o.isManaged(d.config) && o.isActive() && o.credential.Token != ""
@@ -196,8 +196,8 @@ func ownershipProblem(cfg desired.Config, o desired.Ownership) error {
 	return nil
 }
 
-// standby is what is remembered of another hypergate that owned the guest: the problem, and since when it owns it no
-// longer. The zero value is none.
+// standby is the state while another hypergate owns the guest, and after that. refused is the problem to report. vacant
+// is when the guest was first seen without that owner. The zero value: no other hypergate owned the guest.
 type standby struct {
 	refused desired.OwnedByOtherError
 	vacant  time.Time
@@ -216,8 +216,8 @@ func (s standby) after(cfg desired.Config, o desired.Ownership, now time.Time) s
 	return s
 }
 
-// wait returns for how long the hypergate that owned the guest goes first. It has an installation, and a Lease that was
-// deleted by mistake must not move it.
+// wait returns how long this hypergate still waits for the previous owner of the guest to take its Leases again. The
+// previous owner has an installation, and a Lease that was deleted by mistake must not move it.
 func (s standby) wait(now time.Time) time.Duration {
 	if s.refused.Namespace == "" {
 		return 0

@@ -5,7 +5,7 @@ import "time"
 // This table has every delay, rate and limit of time of the reconciler, with its reason. The leader election has its
 // own in lease.go, the transport in bounded.go.
 
-// Passes that events ask for. The first event after a quiet moment begins a pass at once.
+// Passes that events request. The first event after a quiet time begins a pass at once.
 const (
 	// passSpacing is the shortest time between the beginnings of two passes. Events in between share a pass. A chain of
 	// events within an installation loses nothing by it, since each of those passes takes longer.
@@ -53,10 +53,10 @@ const (
 // Probes of the webhook, and of istiod where it is published.
 const (
 	// firstProbeDelay and maxProbeDelay are the delays between attempts that fail. The first failures are normal: the
-	// guest's API server takes a moment to load a new webhook.
+	// guest's API server takes some time to load a new webhook.
 	firstProbeDelay = 500 * time.Millisecond
 	maxProbeDelay   = 30 * time.Second
-	// probePatience is how many attempts may fail before a condition says so.
+	// probePatience is the number of failed attempts after which a condition reports the failure.
 	probePatience = 4
 	// probeTimeout ends a handshake that gets no answer.
 	probeTimeout = 5 * time.Second
@@ -94,13 +94,13 @@ const (
 	// statusesAtOnce is how many are written at the same time, as many as objects are.
 	statusesAtOnce = 8
 	// statusesPerPass is how many are written in one pass: the guest's admin may create many classes, and a webhook
-	// that is slow for each. The rest follows in the next pass, before those that had a turn.
+	// that is slow for each. The next pass writes the rest first.
 	statusesPerPass = 64
 	// statusTime is for how long a pass begins to write them. Each request has its own timeout of three seconds.
 	statusTime = 10 * time.Second
 )
 
-// Failures. What needs an action is retried slowly, what is transient soon.
+// Failures. A failure that needs an action is retried slowly, a transient one soon.
 const (
 	firstPermanentRetry = time.Second
 	maxPermanentRetry   = 30 * time.Second

@@ -23,8 +23,8 @@ import (
 
 // guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply),
 // so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left
-// for the next pass. It begins with what the management side shows by then, renews what is due, and goes on in the
-// guest with what had no turn yet.
+// for the next pass. That pass begins with a new observation, renews what is due, and continues with the remaining work
+// in the guest.
 const guestTime = 40 * time.Second
 
 // errGuestTime is why something is left for the next pass.
@@ -38,7 +38,7 @@ type outcome struct {
 	problem error
 	// crdsBlocked reports whether most of the plan was not applied, because CRDs could not be.
 	crdsBlocked bool
-	// tokenProblem is why a token that was due could not be had. Nil: it could, or none was due.
+	// tokenProblem is why the request for a token that was due failed. Nil: it succeeded, or none was due.
 	tokenProblem error
 	// tokenLifetime is how long istiod's token lives, if that is too short. Zero: it is not.
 	tokenLifetime time.Duration
@@ -50,7 +50,7 @@ type outcome struct {
 type execution struct {
 	*Reconciler
 	observed observation
-	// guestUntil is until when the guest may be asked for anything.
+	// guestUntil is the end of the time for requests to the guest.
 	guestUntil time.Time
 	// credential is istiod's Secret as this pass has applied it.
 	credential []desired.MgmtObject
@@ -95,12 +95,12 @@ func (e *execution) endOnLoss() {
 	e.passContext.endWhen(func() error { return e.lostNow(before) })
 }
 
-// requeueAfter asks for a further pass after some time. Zero asks for nothing.
+// requeueAfter requests a further pass after a delay. Zero requests none.
 func (e *execution) requeueAfter(after time.Duration) {
 	e.outcome.requeue = soonest(e.outcome.requeue, after)
 }
 
-// inGuest returns the context of what is done in the guest.
+// inGuest returns the context for the work in the guest.
 func (e *execution) inGuest(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadlineCause(ctx, e.guestUntil, errGuestTime)
 }
@@ -140,7 +140,7 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
 		e.renew(ctx, hasIstiod(e.observed))
 	}
 	<-work.ready
-	// What does not depend on the CRDs' versions was applied all the same: the NetworkPolicy, the CA, the Service.
+	// Objects that do not depend on the versions of the CRDs were applied: the NetworkPolicy, the CA, the Service.
 	if out.crdsBlocked = work.crdsBlocked; !out.crdsBlocked && plan.Installed {
 		e.applyWorkload(ctx, plan, work.needed)
 	}
@@ -156,7 +156,7 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
 	}
 }
 
-// guestWork is what is done in the guest at the same time as on the management side.
+// guestWork is the work in the guest that runs in parallel with the management side.
 type guestWork struct {
 	// crds are the CRDs and what protects them, needed is what istiod needs when it starts. rest is what istiod reads
 	// as it comes: the defaults of the classes, of which there may be many.
@@ -175,8 +175,8 @@ func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, isti
 }
 
 // run writes. The API server takes longest over CRDs. Where there are none yet, only the webhooks wait for them: istiod
-// waits for each CRD by itself. An istiod and RBAC of this version must not meet CRDs of another version, unless they
-// met them before.
+// itself waits for each CRD. istiod and RBAC of this version must not run with CRDs of another version, unless they
+// already do.
 func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, istiodCurrent bool) {
 	defer close(w.done)
 	var crds sync.WaitGroup
@@ -269,9 +269,9 @@ func (e *execution) applyIstiod(ctx context.Context, objects []desired.MgmtObjec
 	e.memory.istiodCurrent = e.memory.istiodCurrent || report.Complete()
 }
 
-// prune clears both sides of what is not planned, in the reverse order of installing: the webhooks, which nothing would
-// answer. Then istiod, until its pods are gone, so that they release their leases in the guest while they still can.
-// Then the rest of the guest.
+// prune deletes from both sides what is not planned, in the reverse order of installing: the webhooks, which nothing
+// would answer. Then istiod, until its pods are gone, so that they release their leases in the guest while they still
+// can. Then the rest of the guest.
 func (e *execution) prune(ctx context.Context, plan desired.Plan) {
 	out := &e.outcome
 	if plan.Installed && (!plan.IsWhole() || !out.complete()) {
@@ -292,7 +292,7 @@ func (e *execution) prune(ctx context.Context, plan desired.Plan) {
 // complete reports whether every object of both sides is as planned.
 func (o outcome) complete() bool { return o.mgmt.Complete() && o.guest.Complete() }
 
-// pruneManagement clears the management side of what is not planned, and reports whether it is all gone.
+// pruneManagement deletes from the management side what is not planned, and reports whether all of it is gone.
 func (e *execution) pruneManagement(ctx context.Context, plan desired.Plan) bool {
 	out := &e.outcome
 	if out.mgmt = out.mgmt.And(e.mgmt.Prune(ctx, slices.Concat(plan.Mgmt, plan.Routes, plan.Workload))); !out.mgmt.Complete() {

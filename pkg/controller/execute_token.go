@@ -14,12 +14,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// tokens is what is known of istiod's tokens in the guest beside the one in use, which mgmt.Cluster keeps.
+// tokens is the state of istiod's tokens between passes. mgmt.Cluster keeps the token in use.
 type tokens struct {
 	// lifetime is how long they are to live.
 	lifetime time.Duration
 	requests throttle.Limiter
-	// problem is why the last one that was due could not be had.
+	// problem is why the last request for a token that was due failed.
 	problem error
 	// accepted is a token that the guest accepts: it was issued to this process, or the guest was asked.
 	accepted string

@@ -14,7 +14,7 @@ import (
 
 // onHoldError reports that the HostedControlPlane, or the Cluster, lets nothing be written now.
 type onHoldError struct {
-	// kind is the kind of the object that says so.
+	// kind is the kind of the object that puts reconciliation on hold.
 	kind      string
 	lifecycle desired.Lifecycle
 	// why is for the log.
@@ -24,8 +24,8 @@ type onHoldError struct {
 // Error returns the reason.
 func (e onHoldError) Error() string { return e.why }
 
-// onHoldBecause is the one decision whether a control plane, at a time, lets anything be written. An onHoldError says
-// why it does not.
+// onHoldBecause decides whether anything may be written for a control plane at a time. It is the only place that does.
+// An onHoldError reports why nothing may be written.
 func onHoldBecause(m desired.ManagementObservation, now time.Time) error {
 	if m.ControlPlaneProblem != nil {
 		return onHoldInDoubt(m, now)
@@ -48,7 +48,7 @@ func onHoldBecause(m desired.ManagementObservation, now time.Time) error {
 
 // onHoldInDoubt returns an error while any of several HostedControlPlanes, or one that cannot be read in full, is
 // paused, or while the one that was followed is being deleted. Which of them counts must not be guessed. Otherwise
-// nothing is planned, and a condition says so.
+// nothing is planned, and a condition reports it.
 func onHoldInDoubt(m desired.ManagementObservation, now time.Time) error {
 	for _, c := range append(slices.Clone(m.CandidateControlPlanes), m.ControlPlane) {
 		switch lifecycle := c.Lifecycle(now).(type) {

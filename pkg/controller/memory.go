@@ -13,14 +13,14 @@ type memory struct {
 	twoClusters bool
 	// notSynced is since when a guest that answers does not list something. Written by observe.
 	notSynced throttle.Debounce
-	// webhookProbe is what is known of the way from the guest's API server to istiod's webhook. Written by observe, and
-	// by execute when it has written the webhook or pruned istiod.
+	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,
+	// and by execute when it has written the webhook or pruned istiod.
 	webhookProbe webhookProbe
 	// plans remembers the last plan. Written by decide: what it returns depends on its arguments alone.
 	plans planCache
-	// standby is another hypergate that owned the guest. Written by pass, from the observation and the outcome.
+	// standby is another hypergate that owned the guest. Written by pass, from the observation.
 	standby standby
-	// ca is the mesh CA beside its Secret. Written by execute, and by prepare, which makes a CA ahead.
+	// ca is the state of the mesh CA. Written by execute, and by prepare, which creates a CA in advance.
 	ca meshCA
 	// rotation is what was logged of a rotation that waits. Written by execute.
 	rotation rotationDelay
@@ -31,7 +31,7 @@ type memory struct {
 	// istiodCurrent reports whether istiod and its RBAC of this version were applied: then there is nothing left that
 	// CRDs of the version before could meet. Written by execute.
 	istiodCurrent bool
-	// endpointProbe is what is known of the way to istiod where it is published. Written by pass, after execute.
+	// endpointProbe is what is known of the path to istiod's endpoint. Written by pass, after execute.
 	endpointProbe endpointProbe
 }
 

@@ -38,7 +38,7 @@ type observation struct {
 
 	// hold is why nothing may be written, an onHoldError; nil: writing is allowed.
 	hold error
-	// ownership is to whom the guest belongs.
+	// ownership is who owns the guest.
 	ownership desired.Ownership
 	// credential is the one that istiod has; the zero value if it has none. reached reports whether it leads to the
 	// server at which the guest is now.
@@ -83,7 +83,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	return o
 }
 
-// observeMore reads what is only of interest if something may be written.
+// observeMore reads what is needed only if something may be written.
 func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
 	switch {
 	case o.guestProblem != nil || unknown(o.mgmtProblem):
@@ -125,7 +125,7 @@ func (o observation) isActive() bool {
 // isManaged reports whether the guest leaves its CRDs and its installation to hypergate.
 func (o observation) isManaged(cfg desired.Config) bool { return o.guest.ModeOr(cfg) == crds.Managed }
 
-// wantsInstallation reports whether the management side, a class and the mode ask for an installation.
+// wantsInstallation reports whether the management side, a class and the mode require an installation.
 func (o observation) wantsInstallation(cfg desired.Config) bool {
 	return o.isActive() && len(o.guest.Classes) > 0 && o.isManaged(cfg)
 }
@@ -157,10 +157,10 @@ func (r *Reconciler) lostNow(before desired.ManagementObservation) error {
 	return nil
 }
 
-// findings are what is read once a decision was carried out, for the conditions.
+// findings are read after a decision was carried out, for the conditions.
 type findings struct {
 	mgmtWatches, guestWatches []apply.WatchProblem
-	// guestWatch is what is wrong with watching the guest, kubeconfig why the guest kubeconfig is not in use.
+	// guestWatch is the problem of the guest's watches, kubeconfig why the guest kubeconfig is not in use.
 	guestWatch, kubeconfig error
 	// endpoint is whether istiod was seen to answer where it is published.
 	endpoint status.EndpointProbe
@@ -170,7 +170,7 @@ type findings struct {
 	requeue time.Duration
 }
 
-// find reads the findings. It asks neither API server; a handshake with istiod runs beside the passes.
+// find returns the findings. It sends no request to an API server. A handshake with istiod runs in its own goroutine.
 func (r *Reconciler) find(ctx context.Context, o observation, d decision, out outcome) findings {
 	f := findings{
 		mgmtWatches: r.mgmt.WatchProblems(), guestWatches: r.guest.WatchProblems(),

@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// Reconciler makes both sides agree with what the GatewayClasses ask for. Each pass observes both sides, decides what
+// Reconciler makes both sides as the GatewayClasses require. Each pass observes both sides, decides what
 // to do, executes the decision, and reports.
 type Reconciler struct {
 	config desired.Config
@@ -94,7 +94,7 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 	return soonest(o.requeue, out.requeue, k.findings.requeue, r.report(ctx, k))
 }
 
-// prepare computes the plan of an installation that nothing asks for yet, under the name that GatewayClasses usually
+// prepare computes the plan of an installation that no class requires yet, under the name that GatewayClasses usually
 // have, so that the first one finds the work done (another name costs 5 ms). It keeps the CA of that plan; nothing of
 // the plan is applied.
 func (r *Reconciler) prepare(ctx context.Context, k known) {
@@ -111,7 +111,7 @@ func (r *Reconciler) prepare(ctx context.Context, k known) {
 		_, err = r.memory.plans.planner.Compute(m, g)
 	}
 	if err != nil {
-		// The status of a class that asks for an installation will say so.
+		// The status of the first class will report it.
 		logr.FromContextOrDiscard(ctx).Info("An installation would be refused", "err", err.Error())
 	}
 }

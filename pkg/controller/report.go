@@ -65,7 +65,7 @@ func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration 
 
 // reportHold ends a pass in which nothing may be written. The guest gets no status either: that would be a write. The
 // HostedControlPlane gets a condition about a pause: it is not part of what a pause protects. A pause that ends by time
-// is no event; all else is.
+// causes no event. All other ends do.
 func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) time.Duration {
 	var requeue time.Duration
 	if paused, is := hold.lifecycle.(desired.Paused); is && !paused.Until.IsZero() {

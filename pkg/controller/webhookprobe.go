@@ -10,8 +10,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// webhookProbe is what is known of the way from the guest's API server to istiod's webhook. What was verified holds for
-// as long as istiod stays available. When istiod was away, the webhook is probed again, and not in between.
+// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. What was verified holds
+// for as long as istiod stays available. When istiod was away, the webhook is probed again, and not in between.
 type webhookProbe struct {
 	since    time.Time
 	verified bool
@@ -28,8 +28,8 @@ func (p *webhookProbe) waiting() string {
 	return status.WaitingForWebhook(p.err)
 }
 
-// applied notes that the webhook was written, and returns when to probe it: our own write is no event. Zero: it need
-// not be probed.
+// applied notes that the webhook was written, and returns when to probe it, because our own write causes no event.
+// Zero: it need not be probed.
 func (p *webhookProbe) applied() time.Duration {
 	if p.verified {
 		return 0

@@ -81,7 +81,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestDebounce: a state must last, and a state that keeps changing is reported all the same.
+// TestDebounce checks that a state must last, and a state that keeps changing is still reported.
 func TestDebounce(t *testing.T) {
 	var d Debounce
 	for _, step := range []struct {
