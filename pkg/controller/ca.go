@@ -98,7 +98,7 @@ func isSpreading(r pki.Rotation) bool { return r.Phase != pki.Steady && r.Effect
 
 // decideRotation takes the step of the CA's rotation that is due. A phase lasts for the overlap, which counts from when
 // its roots are known everywhere: istiod runs with them, the guest's API server trusts them, and the guest's gateways
-// have them. That moment is written down, so that a restart does not prolong the phase.
+// have them. This time is stored, so that a restart does not prolong the phase.
 func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
 	if o.mgmt.CAOwner == desired.Theirs {
 		return step, nil
@@ -139,7 +139,7 @@ func (c meshCA) blockedBy(m desired.ManagementObservation) string {
 	case m.Istiod != desired.Available || m.Rollout != desired.RolledOut:
 		return "istiod to be rolled out and available"
 	case !c.trusted:
-		return "everything that says which roots are trusted to be applied: the management side, and the guest's webhooks"
+		return "all objects that define the trusted roots to be applied: the management side, and the guest's webhooks"
 	default:
 		return ""
 	}

@@ -130,7 +130,7 @@ func TestWhyIstiodIsNotSeen(t *testing.T) {
 	_ = closed.Close()
 	for name, tc := range map[string]struct{ via, want string }{
 		"another name, as of a router's default": {other.address, "another server answers there"},
-		"nobody listens":                         {refused, "the connection is refused or broken"},
+		"nothing listens":                        {refused, "the connection is refused or broken"},
 		"no such name":                           {"nobody.invalid:443", "its name is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {

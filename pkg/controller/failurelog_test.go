@@ -58,11 +58,11 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 		tries []string
 		want  string
 	}{
-		"what waited itself":                     {[]string{"stands", "stands", "stands"}, ""},
-		"another before it":                      {[]string{"passed", "passed", "stands", "stands"}, "1"},
-		"another after it, too":                  {[]string{"stands", "stands", "passed", "stands", "stands"}, "2"},
-		"itself before, and then nothing failed": {[]string{"stands", "stands", "", "stands", "stands"}, "1"},
-		"what was told last in between":          {[]string{"stands", "told", "told", "stands", "stands"}, "1"},
+		"what waited itself":                     {[]string{"lasts", "lasts", "lasts"}, ""},
+		"another before it":                      {[]string{"passed", "passed", "lasts", "lasts"}, "1"},
+		"another after it, too":                  {[]string{"lasts", "lasts", "passed", "lasts", "lasts"}, "2"},
+		"itself before, and then nothing failed": {[]string{"lasts", "lasts", "", "lasts", "lasts"}, "1"},
+		"what was logged last in between":        {[]string{"lasts", "logged", "logged", "lasts", "lasts"}, "1"},
 		"nothing":                                {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 			}
 			for failures.limiter.Wait(now) == 0 {
 				report("other")
-				report("told")
+				report("logged")
 			}
 			logged := len(lines)
 			for _, text := range test.tries {
@@ -88,7 +88,7 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 				t.Fatalf("logged beyond the limit: %v", lines[logged:])
 			}
 			now = now.Add(time.Minute)
-			report("stands")
+			report("lasts")
 			if len(lines) != logged+1 {
 				t.Fatalf("a lasting failure is logged in %d lines", len(lines)-logged)
 			}

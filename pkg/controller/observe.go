@@ -28,8 +28,8 @@ type observation struct {
 	beyond []desired.GatewayClass
 
 	// guestProblem reports why the guest is not known, identityProblem why the two sides were not found to be different
-	// clusters, mgmtProblem why the management side is not known. If one is set, the next ones may not have been
-	// checked, and the observations are incomplete.
+	// clusters, mgmtProblem why the management side is not known. If one is set, the next ones are possibly
+	// not checked, and the observations are incomplete.
 	guestProblem, identityProblem, mgmtProblem error
 	// missing names the resources of a guest that answers and does not list them. Empty: none, or the guest does not
 	// answer at all. missingFor is the time until that counts as lasting.
@@ -130,8 +130,9 @@ func (o observation) wantsInstallation(cfg desired.Config) bool {
 	return o.isActive() && len(o.guest.Classes) > 0 && o.isManaged(cfg)
 }
 
-// unknown reports whether err says that a side has not shown everything yet. A watch will wake the next pass. What the
-// management side forbids is known: the guest's classes report it. Of a guest that forbids reading, no class is known.
+// unknown reports whether err means that a side is not synced yet. A watch wakes the next pass. A resource that the
+// management side forbids counts as known, because the guest's classes can report it. If the guest forbids reading, no
+// class is known.
 func unknown(err error) bool {
 	if _, guestUnknown := errors.AsType[guest.NotSyncedError](err); guestUnknown {
 		return true
