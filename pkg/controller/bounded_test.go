@@ -146,7 +146,7 @@ func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 // TestThePassLeavesTheGuestInTime checks that the work of one pass in the guest ends after guestTime, with a cause.
 func TestThePassLeavesTheGuestInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, began := newExecution(&Reconciler{}, observation{}), time.Now()
+		e, began := newExecution(&Reconciler{}, observation{deadline: time.Now().Add(guestTime)}), time.Now()
 		<-time.After(time.Second)
 		ctx, over := e.inGuest(t.Context())
 		defer over()

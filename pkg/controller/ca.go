@@ -62,7 +62,7 @@ func (d decider) decideCA(o observation) (caStep, error) {
 	}
 	step := observed
 	if !step.ca.Exists() {
-		ca, err := d.makeCA(o.now)
+		ca, err := d.newCA(o.now)
 		if err != nil {
 			return caStep{}, err
 		}
@@ -76,14 +76,6 @@ func (d decider) decideCA(o observation) (caStep, error) {
 		return caStep{}, fmt.Errorf("rotating the mesh CA: %w", err)
 	}
 	return step, nil
-}
-
-// makeCA returns the CA that was made ahead, or another one.
-func (d decider) makeCA(now time.Time) (pki.CA, error) {
-	if d.ca.next.Exists() {
-		return d.ca.next, nil
-	}
-	return d.newCA(now)
 }
 
 // Delays of a rotation that waits for a state without an event: everything is applied, and istiod has published the

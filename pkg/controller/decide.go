@@ -66,7 +66,7 @@ type decider struct {
 	standby standby
 	// acquiring limits how often Leases are acquired.
 	acquiring throttle.Limiter
-	// newCA makes a mesh CA.
+	// newCA returns a CA for a first installation: always the same one until it is used.
 	newCA func(time.Time) (pki.CA, error)
 }
 
@@ -144,7 +144,7 @@ func (d decider) plan(o observation) (converge, error) {
 		return converge{}, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
 	}
 	if o.isDisabled() {
-		return converge{}, nil
+		return converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}}, nil
 	}
 	ca, err := d.decideCA(o)
 	if err != nil {
@@ -208,6 +208,8 @@ func (s standby) after(cfg desired.Config, o desired.Ownership, now time.Time) s
 	switch o := o.(type) {
 	case desired.OwnedByOther:
 		return standby{refused: desired.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}}
+	case desired.Owned:
+		return standby{}
 	case desired.Unclaimed:
 		if s.refused.Namespace != "" && s.vacant.IsZero() {
 			s.vacant = now

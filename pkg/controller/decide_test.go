@@ -269,6 +269,46 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestStandbyEnds once the guest is ours: a Lease that is deleted later is acquired at once.
+func TestStandbyEnds(t *testing.T) {
+	d := newTestDecider(t)
+	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.Leases(d.config)[0]}}}
+	unclaimed := desired.Unclaimed{Missing: desired.Leases(d.config)}
+	for name, tc := range map[string]struct {
+		seen []desired.Ownership
+		want time.Duration
+	}{
+		"never owned by another":       {[]desired.Ownership{desired.Owned{}, unclaimed}, 0},
+		"owned by another":             {[]desired.Ownership{other, unclaimed}, standbyTime},
+		"and not known in between":     {[]desired.Ownership{other, nil, unclaimed}, standbyTime},
+		"and then by this one":         {[]desired.Ownership{other, desired.Owned{}, unclaimed}, 0},
+		"unclaimed before and after":   {[]desired.Ownership{unclaimed, other, unclaimed}, standbyTime},
+		"unclaimed, acquired, deleted": {[]desired.Ownership{other, unclaimed, desired.Owned{}, unclaimed}, 0},
+	} {
+		var s standby
+		for _, o := range tc.seen {
+			s = s.after(d.config, o, start)
+		}
+		if got := s.wait(start); got != tc.want {
+			t.Errorf("%s: it waits for %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestOneCAForManyDecisions: a first installation that is refused again and again does not make a CA, or a plan, each
+// time.
+func TestOneCAForManyDecisions(t *testing.T) {
+	r := &Reconciler{}
+	first, err := r.newCA(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := r.newCA(start)
+	if err != nil || string(second.Cert) != string(first.Cert) {
+		t.Errorf("another CA was made: %v", err)
+	}
+}
+
 // TestDecideTwice checks that the same observation gives the same decision, and that the plan is not computed again.
 func TestDecideTwice(t *testing.T) {
 	d := newTestDecider(t)

@@ -58,41 +58,50 @@ type execution struct {
 }
 
 func newExecution(r *Reconciler, o observation) *execution {
-	return &execution{Reconciler: r, observed: o, guestUntil: time.Now().Add(guestTime)}
+	return &execution{Reconciler: r, observed: o, guestUntil: o.deadline}
 }
 
 // execute carries out a decision.
 func (r *Reconciler) execute(ctx context.Context, o observation, d decision) outcome {
 	e := newExecution(r, o)
-	if _, held := d.(onHold); !held {
-		e.endOnLoss()
-	}
 	switch d := d.(type) {
 	case onHold:
 	case waitForSync:
-		e.renew(ctx, d.renew)
+		e.renewAlone(ctx, d.renew)
 	case noPlan:
 		if d.rereadCA {
 			r.mgmt.RereadCA()
 		}
 		e.requeueAfter(d.requeue)
-		e.renew(ctx, d.renew)
+		e.renewAlone(ctx, d.renew)
 	case pruneManagement:
+		e.endOnLoss()
 		e.pruneManagement(ctx, d.plan)
 	case converge:
+		e.endOnLoss()
 		e.converge(ctx, d)
 	}
 	return e.outcome
 }
 
-// endOnLoss ends the pass under way once a watch shows that nothing may be written any more.
+// renewAlone renews istiod's credential if due, where nothing else is written.
+func (e *execution) renewAlone(ctx context.Context, renew bool) {
+	if renew {
+		e.endOnLoss()
+		e.renew(ctx, true)
+	}
+}
+
+// endOnLoss ends the pass once a watch shows that nothing may be written any more: the control plane is paused or
+// deleted, or another hypergate now owns a guest that it did not own before.
 func (e *execution) endOnLoss() {
 	before := e.observed.mgmt
-	if _, other := e.observed.ownership.(desired.OwnedByOther); other || e.observed.ownership == nil {
+	switch e.observed.ownership.(type) {
+	case desired.Owned, desired.Unclaimed:
+		e.passContext.endWhen(func() error { return e.lostNow(before) })
+	default:
 		e.passContext.endWhen(func() error { return e.onHoldNow(before.ControlPlane) })
-		return
 	}
-	e.passContext.endWhen(func() error { return e.lostNow(before) })
 }
 
 // requeueAfter requests a further pass after a delay. Zero requests none.
@@ -115,7 +124,9 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	}
 	if d.ca.changed {
 		e.mgmt.CacheCA(d.ca.ca, d.ca.rotation)
-		m.ca.next = pki.CA{}
+		if !e.observed.mgmt.CA.Exists() {
+			m.ca.next = pki.CA{}
+		}
 	}
 	e.requeueAfter(d.ca.requeue)
 	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))

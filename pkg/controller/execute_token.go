@@ -72,7 +72,7 @@ func (e *execution) renew(ctx context.Context, renew bool) {
 func (e *execution) currentCredential(ctx context.Context) []desired.MgmtObject {
 	ctx, over := e.inGuest(ctx)
 	defer over()
-	now, t := e.observed.now, &e.memory.tokens
+	now, t := e.clock.Now(), &e.memory.tokens
 	defer func() { e.outcome.tokenProblem = t.problem }()
 	if credential := e.mgmt.Credential(); e.needsToken(credential, now) || e.isRefused(ctx, credential) {
 		e.requestToken(ctx, now)

@@ -21,9 +21,11 @@ import (
 
 // observation is what both sides show at the beginning of a pass.
 type observation struct {
-	now   time.Time
-	mgmt  desired.ManagementObservation
-	guest desired.GuestObservation
+	now time.Time
+	// deadline is until when the guest may be asked for anything in this pass.
+	deadline time.Time
+	mgmt     desired.ManagementObservation
+	guest    desired.GuestObservation
 	// beyond are the GatewayClasses that are not managed, because there are too many.
 	beyond []desired.GatewayClass
 
@@ -36,9 +38,11 @@ type observation struct {
 	missing    string
 	missingFor time.Duration
 
+	// mgmtSeen reports whether it is known what the HostedControlPlane, or the Cluster, says.
+	mgmtSeen bool
 	// hold is why nothing may be written, an onHoldError; nil: writing is allowed.
 	hold error
-	// ownership is who owns the guest.
+	// ownership is to whom the guest belongs. Nil while one of the sides is not known.
 	ownership desired.Ownership
 	// credential is the one that istiod has; the zero value if it has none. reached reports whether it leads to the
 	// server at which the guest is now.
@@ -53,7 +57,7 @@ type observation struct {
 
 // observe reads both sides. It writes nothing but r.memory: the fields that say so.
 func (r *Reconciler) observe(ctx context.Context) observation {
-	o := observation{now: r.clock.Now()}
+	o := observation{now: r.clock.Now(), deadline: time.Now().Add(guestTime)}
 	o.guest, o.guestProblem = r.guest.Observe()
 	if notSynced, is := errors.AsType[guest.NotSyncedError](o.guestProblem); is && notSynced.Answers {
 		o.missing = strings.Join(notSynced.Missing, ", ")
@@ -70,12 +74,16 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		return o
 	}
 	o.mgmt, o.mgmtProblem = r.mgmt.Observe(ctx)
-	if !unknown(o.mgmtProblem) {
+	if o.mgmtSeen = !unknown(o.mgmtProblem); o.mgmtSeen {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
 	o.guest.Classes, o.beyond = desired.Served(o.guest.Classes)
-	o.ownership = desired.Of(r.config, o.mgmt, o.guest.Leases)
+	if o.guestProblem == nil && o.mgmtProblem == nil {
+		o.ownership = desired.Of(r.config, o.mgmt, o.guest.Leases)
+	}
 	if o.hold == nil && o.identityProblem == nil {
+		before := o.mgmt.ControlPlane
+		r.passContext.endWhen(func() error { return r.onHoldNow(before) })
 		r.observeMore(ctx, &o)
 	}
 	o.credential = r.mgmt.Credential()
@@ -96,7 +104,8 @@ func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
 		}
 	case len(o.guest.Classes) > 0:
 		o.guest.WebhookProbe, o.requeue = r.memory.webhookProbe.observe(ctx, r.guest, o.mgmt, o.now)
-		if isSpreading(o.mgmt.Rotation) && r.memory.ca.blockedBy(o.mgmt) == "" {
+		_, owned := o.ownership.(desired.Owned)
+		if owned && o.isManaged(r.config) && isSpreading(o.mgmt.Rotation) && r.memory.ca.blockedBy(o.mgmt) == "" {
 			o.roots = r.rootsPending(ctx, o.mgmt.CA)
 		}
 	}

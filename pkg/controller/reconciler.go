@@ -66,7 +66,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // pass observes, decides, executes and reports. It returns when the next pass is due without an event. Zero: never.
 func (r *Reconciler) pass(ctx context.Context) time.Duration {
 	o := r.observe(ctx)
-	r.reports.lifecycle.log(ctx, o, r.mgmt.Credential().Expires)
+	if o.mgmtSeen {
+		r.reports.lifecycle.log(ctx, o, r.mgmt.Credential().Expires)
+	}
 	r.memory.standby = r.memory.standby.after(r.config, o.ownership, o.now)
 	d := r.decider().decide(o)
 	if converged, is := d.(converge); is && converged.computed {
@@ -94,6 +96,19 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 	return soonest(o.requeue, out.requeue, k.findings.requeue, r.report(ctx, k))
 }
 
+// newCA returns the mesh CA of the next first installation. It is made once, and kept until it is used: a decision that
+// is not carried out decides the same again.
+func (r *Reconciler) newCA(now time.Time) (pki.CA, error) {
+	if r.memory.ca.next.Exists() {
+		return r.memory.ca.next, nil
+	}
+	ca, err := pki.New(now)
+	if err == nil {
+		r.memory.ca.next = ca
+	}
+	return ca, err
+}
+
 // prepare computes the plan of an installation that no class requires yet, under the name that GatewayClasses usually
 // have, so that the first one finds the work done (another name costs 5 ms). It keeps the CA of that plan; nothing of
 // the plan is applied.
@@ -102,9 +117,8 @@ func (r *Reconciler) prepare(ctx context.Context, k known) {
 	if !k.converged() || k.plan().Installed || !k.outcome.complete() || r.memory.ca.next.Exists() || !o.isActive() {
 		return
 	}
-	ca, err := pki.New(o.now)
+	ca, err := r.newCA(o.now)
 	if err == nil {
-		r.memory.ca.next = ca
 		g := o.guest
 		g.Classes, g.Namespace = []desired.GatewayClass{{Name: usualClass}}, desired.Present
 		m := desired.ManagementObservation{CA: ca, ControlPlane: o.mgmt.ControlPlane, Endpoints: o.mgmt.Endpoints}
@@ -122,6 +136,6 @@ const usualClass = "openshift-default"
 // decider returns what decides, with the memory of earlier passes.
 func (r *Reconciler) decider() decider {
 	return decider{
-		config: r.config, plans: &r.memory.plans, ca: r.memory.ca, standby: r.memory.standby, acquiring: r.memory.acquiring, newCA: pki.New,
+		config: r.config, plans: &r.memory.plans, ca: r.memory.ca, standby: r.memory.standby, acquiring: r.memory.acquiring, newCA: r.newCA,
 	}
 }
