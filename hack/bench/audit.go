@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // event is one completed request from an API server's audit log.
 type event struct {
-	Side      desired.Side `json:"-"`
+	Side      model.Side `json:"-"`
 	Stage     string
 	Verb      string
 	UserAgent string
@@ -70,19 +70,19 @@ func (e event) id() string {
 	return objectID(e.Side, e.ObjectRef.Resource, e.ObjectRef.Namespace, e.ObjectRef.Name)
 }
 
-func objectID(side desired.Side, resource, namespace, name string) string {
+func objectID(side model.Side, resource, namespace, name string) string {
 	return fmt.Sprintf("%s %s %s", side, resource, strings.TrimPrefix(namespace+"/"+name, "/"))
 }
 
 // auditLog reads an audit log as it grows.
 type auditLog struct {
-	side   desired.Side
+	side   model.Side
 	file   *os.File
 	rest   []byte // the beginning of a line whose end is not written yet
 	events []event
 }
 
-func openAudit(side desired.Side, path string) (*auditLog, error) {
+func openAudit(side model.Side, path string) (*auditLog, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log of the %s side: %w", side, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 const auditLines = `{"stage":"ResponseStarted","verb":"watch","userAgent":"hypergate/v1","requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}
@@ -36,7 +36,7 @@ func TestAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	audit, err := openAudit(desired.SideGuest, path)
+	audit, err := openAudit(model.SideGuest, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +112,13 @@ func TestUnpack(t *testing.T) {
 func TestCourse(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(n int, agent, verb, resource, subresource string) event {
-		e := event{Side: desired.SideGuest, Verb: verb, UserAgent: agent}
+		e := event{Side: model.SideGuest, Verb: verb, UserAgent: agent}
 		e.RequestReceivedTimestamp = start.Add(time.Duration(n) * time.Millisecond)
 		e.StageTimestamp = e.RequestReceivedTimestamp.Add(time.Millisecond)
 		e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, e.ResponseStatus.Code = resource, subresource, "x", 201
 		return e
 	}
-	guest := &side{name: desired.SideGuest}
+	guest := &side{name: model.SideGuest}
 	objects := []body{
 		{side: guest, resource: schema.GroupVersionResource{Resource: "roles"}, name: "x"},
 		{side: guest, resource: schema.GroupVersionResource{Resource: "services"}, name: "x"},

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // Ways in which an object drifts.
@@ -114,7 +114,7 @@ func (w *world) bareRestore(ctx context.Context, change, object body) (time.Dura
 	if _, err := client.Patch(ctx, object.name, types.JSONPatchType, change.json, foreign); err != nil {
 		return 0, err
 	}
-	own := metav1.PatchOptions{FieldManager: desired.FieldManager, Force: new(true)}
+	own := metav1.PatchOptions{FieldManager: model.FieldManager, Force: new(true)}
 	if _, err := client.Patch(ctx, object.name, types.ApplyPatchType, object.json, own); err != nil {
 		return 0, err
 	}
@@ -140,7 +140,7 @@ func (w *world) members(ctx context.Context) ([]body, error) {
 	var out []body
 	for _, s := range w.sides() {
 		for _, k := range s.kinds {
-			owned := metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
+			owned := metav1.ListOptions{LabelSelector: model.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
 			list, err := s.objects.Resource(gvr(k)).List(ctx, owned)
 			if err != nil {
 				return nil, fmt.Errorf("listing what is managed: %w", err)

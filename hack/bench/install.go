@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,12 +123,12 @@ func (w *world) installation() ([]body, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := desired.Compute(w.cfg, w.source, desired.ManagementObservation{CA: ca}, w.seen())
+	state, err := desired.Compute(w.cfg, w.source, model.ManagementObservation{CA: ca}, w.seen())
 	if err != nil {
 		return nil, err
 	}
 	// The token is as long and as random as a real one.
-	credential, err := desired.CredentialSecret(w.cfg, desired.ControlPlane{}, desired.Credential{
+	credential, err := model.CredentialSecret(w.cfg, model.ControlPlane{}, model.Credential{
 		GuestAPI: w.guestAPI(), Token: strings.Repeat("eyJhbGciOiJFUzI1NiJ9.", 42), Issued: time.Now(), Expires: time.Now().Add(time.Hour),
 	})
 	if err != nil {
@@ -138,31 +140,31 @@ func (w *world) installation() ([]body, error) {
 			out = append(out, newBody(w.guest, o.GVK(), o.Key(), o.JSON()))
 		}
 	}
-	for _, o := range slices.Concat(state.Mgmt, []desired.MgmtObject{credential}, state.Workload) {
+	for _, o := range slices.Concat(state.Mgmt, []model.MgmtObject{credential}, state.Workload) {
 		out = append(out, newBody(w.mgmt, o.GVK(), o.Key(), o.JSON()))
 	}
 	return out, nil
 }
 
 // seen returns the observation of the guest at the time when the GatewayClass is created.
-func (w *world) seen() desired.GuestObservation {
+func (w *world) seen() model.GuestObservation {
 	facts := map[string]crdbundle.Fact{}
 	for _, name := range crdbundle.GatewayAPI().Names() {
 		facts[name] = crdbundle.Fact{
 			Owner: crdbundle.Owner{Kind: crdbundle.Ours}, Metadata: crdbundle.Metadata{Membership: crdbundle.Member},
 		}
 	}
-	return desired.GuestObservation{
-		API: w.guestAPI(), Classes: []desired.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: desired.Present,
+	return model.GuestObservation{
+		API: w.guestAPI(), Classes: []model.GatewayClass{{Name: className, Generation: 1}}, CRDs: facts, Namespace: model.Present,
 	}
 }
 
-func (w *world) guestAPI() desired.GuestAPI {
-	return desired.GuestAPI{Server: guestServer, CABundle: w.pair.Guest.Config.CAData}
+func (w *world) guestAPI() model.GuestAPI {
+	return model.GuestAPI{Server: guestServer, CABundle: w.pair.Guest.Config.CAData}
 }
 
 func newBody(s *side, gvk schema.GroupVersionKind, key types.NamespacedName, json []byte) body {
-	i := slices.IndexFunc(s.kinds, func(k desired.Kind) bool { return k.GVK == gvk }) // minted objects are of these kinds
+	i := slices.IndexFunc(s.kinds, func(k model.Kind) bool { return k.GVK == gvk }) // minted objects are of these kinds
 	return body{side: s, resource: gvr(s.kinds[i]), namespace: key.Namespace, name: key.Name, json: json}
 }
 
@@ -182,7 +184,7 @@ func (w *world) bareApply(ctx context.Context, objects []body, concurrency int) 
 		group.Go(func() {
 			defer func() { <-slots }()
 			_, errs[i] = o.side.meta.Resource(o.resource).Namespace(o.namespace).
-				Patch(ctx, o.name, types.ApplyPatchType, o.json, metav1.PatchOptions{FieldManager: desired.FieldManager, Force: new(true)})
+				Patch(ctx, o.name, types.ApplyPatchType, o.json, metav1.PatchOptions{FieldManager: model.FieldManager, Force: new(true)})
 		})
 	}
 	group.Wait()

@@ -4,17 +4,18 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // meshCA reads the Secret in which hypergate stores the mesh CA.
 func (w *world) meshCA(ctx context.Context) (map[string][]byte, error) {
 	secrets := w.mgmt.objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
-	u, err := secrets.Namespace(w.cfg.MgmtNamespace).Get(ctx, desired.CASecretName, metav1.GetOptions{})
+	u, err := secrets.Namespace(w.cfg.MgmtNamespace).Get(ctx, model.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the mesh CA: %w", err)
 	}

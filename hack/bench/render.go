@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -21,7 +22,7 @@ func measureRender(ctx context.Context, w *world, r *report) error {
 	}
 	const samples = 20
 	whole, err := timed(samples, func(int) error {
-		_, err := desired.Compute(w.cfg, w.source, desired.ManagementObservation{CA: ca}, w.seen())
+		_, err := desired.Compute(w.cfg, w.source, model.ManagementObservation{CA: ca}, w.seen())
 		return err
 	})
 	if err != nil {
@@ -32,7 +33,7 @@ func measureRender(ctx context.Context, w *world, r *report) error {
 	again, err := timed(samples, func(i int) error {
 		seen := w.seen()
 		seen.Classes[0].Name = fmt.Sprintf("class-%d", i)
-		_, err := planner.Compute(desired.ManagementObservation{CA: ca}, seen)
+		_, err := planner.Compute(model.ManagementObservation{CA: ca}, seen)
 		return err
 	})
 	if err != nil {

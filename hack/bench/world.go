@@ -11,9 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,11 +27,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/hack/internal/istiod"
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
@@ -57,18 +62,18 @@ func deployments() schema.GroupVersionResource {
 
 // side is one cluster with the bench's clients.
 type side struct {
-	name    desired.Side
+	name    model.Side
 	plane   *planes.Plane
 	objects dynamic.Interface
 	meta    metadata.Interface
 	audit   *auditLog
-	kinds   []desired.Kind
+	kinds   []model.Kind
 }
 
 // world is the two clusters and the controller.
 type world struct {
 	opts   options
-	cfg    desired.Config
+	cfg    model.Config
 	source *charts.Source
 	dir    string
 	binary string
@@ -87,13 +92,13 @@ type world struct {
 }
 
 func newWorld(ctx context.Context, o options) (w *world, err error) {
-	w = &world{opts: o, cfg: desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+	w = &world{opts: o, cfg: model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway",
 		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion,
 		ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS:        desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
-		NetworkPolicies: desired.HyperShiftPeers(),
+		XDS:        model.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: model.LayeredProductResources(),
+		NetworkPolicies: model.HyperShiftPeers(),
 	}}
 	defer func() {
 		if err != nil {
@@ -122,10 +127,10 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if w.pair, err = planes.Start(ctx, planes.Options{Dir: filepath.Join(w.dir, "planes")}); err != nil {
 		return w, err
 	}
-	if w.mgmt, err = newSide(desired.SideMgmt, w.pair.Mgmt, desired.MgmtKinds()); err != nil {
+	if w.mgmt, err = newSide(model.SideMgmt, w.pair.Mgmt, model.MgmtKinds()); err != nil {
 		return w, err
 	}
-	if w.guest, err = newSide(desired.SideGuest, w.pair.Guest, desired.GuestKinds()); err != nil {
+	if w.guest, err = newSide(model.SideGuest, w.pair.Guest, model.GuestKinds()); err != nil {
 		return w, err
 	}
 	return w, errors.Join(w.mgmt.createNamespace(ctx, w.cfg.MgmtNamespace), w.guest.createNamespace(ctx, w.cfg.GuestNamespace))
@@ -148,7 +153,7 @@ func (w *world) stop() error {
 	return errors.Join(errs...)
 }
 
-func newSide(name desired.Side, plane *planes.Plane, kinds []desired.Kind) (*side, error) {
+func newSide(name model.Side, plane *planes.Plane, kinds []model.Kind) (*side, error) {
 	config := rest.CopyConfig(plane.Config)
 	config.UserAgent = benchAgent
 	objects, err := dynamic.NewForConfig(config)
@@ -347,8 +352,8 @@ func (w *world) served(ctx context.Context) error {
 }
 
 func (w *world) clearSide(ctx context.Context, s *side) error {
-	members := func(ctx context.Context, k desired.Kind) ([]metav1.PartialObjectMetadata, error) {
-		owned := metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
+	members := func(ctx context.Context, k model.Kind) ([]metav1.PartialObjectMetadata, error) {
+		owned := metav1.ListOptions{LabelSelector: model.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
 		list, err := s.meta.Resource(gvr(k)).List(ctx, owned)
 		if err != nil {
 			return nil, err
@@ -381,6 +386,6 @@ func (w *world) clearSide(ctx context.Context, s *side) error {
 	return nil
 }
 
-func gvr(k desired.Kind) schema.GroupVersionResource {
+func gvr(k model.Kind) schema.GroupVersionResource {
 	return k.GVK.GroupVersion().WithResource(k.Resource)
 }

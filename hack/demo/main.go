@@ -19,9 +19,11 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -45,7 +47,7 @@ func exitCode(args []string) int {
 // options holds the command line.
 type options struct {
 	dir, binary string
-	topology    desired.Topology
+	topology    model.Topology
 }
 
 func run(ctx context.Context, args []string) error {
@@ -53,14 +55,14 @@ func run(ctx context.Context, args []string) error {
 	o := options{}
 	flags.StringVar(&o.dir, "dir", defaultDir(), "where keys, kubeconfigs and logs are kept")
 	flags.StringVar(&o.binary, "hypergate", "bin/hypergate", "the binary to show")
-	topology := flags.String("topology", string(desired.TopologyHosted), "hosted or standalone")
+	topology := flags.String("topology", string(model.TopologyHosted), "hosted or standalone")
 	if len(args) == 0 {
 		return errors.New("say what to do: up, show or down")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	o.topology = desired.Topology(*topology)
+	o.topology = model.Topology(*topology)
 	switch args[0] {
 	case "up":
 		return up(ctx, o)

@@ -8,7 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
@@ -35,8 +38,8 @@ func show(ctx context.Context, w *world.World, out io.Writer) error {
 }
 
 // identities returns one line that names the user of each component.
-func identities(topology desired.Topology) string {
-	if topology == desired.TopologyStandalone {
+func identities(topology model.Topology) string {
+	if topology == model.TopologyStandalone {
 		return fmt.Sprintf("hypergate runs as the pod of deploy/standalone, as service account %s/%s with the roles there (no cluster "+
 			"admin), istiod as %s/istiod-%s with those that hypergate hands on.",
 			deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
@@ -55,7 +58,7 @@ func title(out io.Writer, format string, args ...any) {
 
 func showMgmt(ctx context.Context, w *world.World, out io.Writer) error {
 	title(out, "Management cluster, namespace %s", w.MgmtNamespace)
-	if err := showMembers(ctx, w.MgmtDynamic, desired.SideMgmt, desired.MgmtKinds(), out); err != nil {
+	if err := showMembers(ctx, w.MgmtDynamic, model.SideMgmt, model.MgmtKinds(), out); err != nil {
 		return err
 	}
 	pods, err := w.MgmtClient.CoreV1().Pods(w.MgmtNamespace).List(ctx, metav1.ListOptions{})
@@ -72,16 +75,16 @@ func showMgmt(ctx context.Context, w *world.World, out io.Writer) error {
 
 func showGuest(ctx context.Context, w *world.World, out io.Writer) error {
 	title(out, "Guest")
-	return showMembers(ctx, w.GuestDynamic, desired.SideGuest, desired.GuestKinds(), out)
+	return showMembers(ctx, w.GuestDynamic, model.SideGuest, model.GuestKinds(), out)
 }
 
 // showMembers prints hypergate's objects on a side.
-func showMembers(ctx context.Context, client dynamic.Interface, side desired.Side, kinds []desired.Kind, out io.Writer) error {
+func showMembers(ctx context.Context, client dynamic.Interface, side model.Side, kinds []model.Kind, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KIND\tNAME\tNOTE")
 	for _, kind := range kinds {
 		list, err := client.Resource(world.Resource(kind.GVK.Group, kind.GVK.Version, kind.Resource)).
-			List(ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel + "=" + world.Revision + "." + string(side)})
+			List(ctx, metav1.ListOptions{LabelSelector: model.OwnerLabel + "=" + world.Revision + "." + string(side)})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -119,18 +122,18 @@ func showDropped(_ context.Context, w *world.World, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cfg := desired.Config{
+	cfg := model.Config{
 		Topology: w.Topology, MgmtNamespace: w.MgmtNamespace, GuestNamespace: world.GuestNamespace, ControllerName: world.ControllerName,
 		Revision: world.Revision, PilotImage: cluster.IstiodImage, ProxyImage: world.ProxyImage, XDS: w.XDS(),
-		WebhookHost: "gw-webhook-" + world.Revision, IstioResources: desired.LayeredProductResources(),
-		NetworkPolicies: desired.HyperShiftPeers(),
+		WebhookHost: "gw-webhook-" + world.Revision, IstioResources: model.LayeredProductResources(),
+		NetworkPolicies: model.HyperShiftPeers(),
 	}
 	ca, err := pki.New(time.Now())
 	if err != nil {
 		return err
 	}
-	state, err := desired.Compute(cfg, source, desired.ManagementObservation{CA: ca},
-		desired.GuestObservation{Classes: []desired.GatewayClass{{Name: class}}})
+	state, err := desired.Compute(cfg, source, model.ManagementObservation{CA: ca},
+		model.GuestObservation{Classes: []model.GatewayClass{{Name: class}}})
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -56,7 +59,7 @@ func up(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Printf("\nIt keeps running. Look around with\n  kubectl --kubeconfig %s get pods -A\n", w.MgmtKubeconfig)
-	if o.topology == desired.TopologyHosted {
+	if o.topology == model.TopologyHosted {
 		fmt.Printf("  kubectl --kubeconfig %s get gateways -A\n", w.GuestKubeconfig)
 	}
 	fmt.Println("and remove everything with\n  make demo-down")
@@ -90,7 +93,7 @@ func start(o options, w **world.World) []step {
 
 // startRouter starts the router that publishes istiod. A standalone cluster has none.
 func startRouter(ctx context.Context, o options, w *world.World) error {
-	if o.topology == desired.TopologyStandalone {
+	if o.topology == model.TopologyStandalone {
 		return nil
 	}
 	router, err := w.StartRouter(ctx)

@@ -7,16 +7,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	toolswatch "k8s.io/client-go/tools/watch"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	toolswatch "k8s.io/client-go/tools/watch"
 )
 
 // play simulates the Deployment controller, istiod's pods, and the cloud that allocates the addresses of load
@@ -81,7 +84,7 @@ func (f *fleet) playDeployment(ctx context.Context, d *unstructured.Unstructured
 		return nil, nil //nolint:nilnil // nothing to write
 	}
 	if !of.webhook.Used() {
-		ca, err := f.mgmt.typed.CoreV1().Secrets(d.GetNamespace()).Get(ctx, desired.CASecretName, metav1.GetOptions{})
+		ca, err := f.mgmt.typed.CoreV1().Secrets(d.GetNamespace()).Get(ctx, model.CASecretName, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -43,7 +43,7 @@ type unusableCAError struct{ err error }
 
 // Error names the Secret and the cause.
 func (e unusableCAError) Error() string {
-	return fmt.Sprintf("the mesh CA in Secret %s cannot be used: %v", desired.CASecretName, e.err)
+	return fmt.Sprintf("the mesh CA in Secret %s cannot be used: %v", model.CASecretName, e.err)
 }
 
 // Unwrap returns the cause.
@@ -92,7 +92,7 @@ func isSpreading(r pki.Rotation) bool { return r.Phase != pki.Steady && r.Effect
 // its roots are known everywhere: istiod runs with them, the guest's API server trusts them, and the guest's gateways
 // have them. This time is stored, so that a restart does not prolong the phase.
 func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
-	if o.mgmt.CAOwner == desired.Theirs {
+	if o.mgmt.CAOwner == model.Theirs {
 		return step, nil
 	}
 	options := pki.RotationOptions{Overlap: d.ca.overlap, Request: o.mgmt.RotationRequest}
@@ -126,9 +126,9 @@ func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
 }
 
 // blockedBy returns what must be done before a step of a rotation. Empty: nothing.
-func (c meshCA) blockedBy(m desired.ManagementObservation) string {
+func (c meshCA) blockedBy(m model.ManagementObservation) string {
 	switch {
-	case m.Istiod != desired.Available || m.Rollout != desired.RolledOut:
+	case m.Istiod != model.Available || m.Rollout != model.RolledOut:
 		return "istiod to be rolled out and available"
 	case !c.trusted:
 		return "all objects that define the trusted roots to be applied: the management side, and the guest's webhooks"

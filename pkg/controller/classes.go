@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -47,7 +49,7 @@ func (c *classes) get(name string) *class {
 }
 
 // keep forgets all classes but these.
-func (c *classes) keep(those []desired.GatewayClass) {
+func (c *classes) keep(those []model.GatewayClass) {
 	kept := make(map[string]bool, len(those))
 	for _, class := range those {
 		kept[class.Name] = true

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
@@ -75,9 +75,9 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &slowStatuses{takes: tc.takes}
 				r := newTestReconciler(t, clock.RealClock{}, api.config(known))
-				var classes []desired.GatewayClass
+				var classes []model.GatewayClass
 				for i := range 2 * tc.written {
-					classes = append(classes, desired.GatewayClass{Name: fmt.Sprintf("class-%03d", i)})
+					classes = append(classes, model.GatewayClass{Name: fmt.Sprintf("class-%03d", i)})
 				}
 				seen := map[string]bool{}
 				for range 2 {

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -53,7 +55,7 @@ func (k known) plan() desired.Plan {
 // waiting returns what the installation waits for. Empty: nothing, or the plan's own objects. The order is that of
 // their urgency.
 func (k known) waiting() string {
-	pending, isPending := k.plan().Endpoint.(desired.EndpointPending)
+	pending, isPending := k.plan().Endpoint.(publish.EndpointPending)
 	switch {
 	case k.outcome.tokenProblem != nil:
 		// istiod stays as it is: a pod that runs with a token that is about to expire is better than none.
@@ -63,7 +65,7 @@ func (k known) waiting() string {
 	case isPending && k.plan().Installed:
 		return pending.Why
 	case k.observed.isDisabled():
-		return "the capability " + desired.IngressCapability + ", which this cluster does without"
+		return "the capability " + model.IngressCapability + ", which this cluster does without"
 	case k.converged():
 		return k.webhook
 	default:
@@ -108,10 +110,10 @@ func (k known) hcpResult(result status.Result) status.Result {
 
 // unsyncedResult returns what the conditions of the HostedControlPlane are computed from while a side is not known.
 func (k known) unsyncedResult(blank status.Result) status.Result {
-	blank.ObservationProblem, blank.ObservationSide = k.problem(), desired.SideGuest
+	blank.ObservationProblem, blank.ObservationSide = k.problem(), model.SideGuest
 	blank.KubeconfigProblem = k.findings.kubeconfig
 	if k.observed.guestProblem == nil {
-		blank.ObservationSide = desired.SideMgmt
+		blank.ObservationSide = model.SideMgmt
 	}
 	return blank
 }

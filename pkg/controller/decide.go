@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -46,7 +48,7 @@ type converge struct {
 	// computed reports whether the plan was computed in this pass, and not cached.
 	computed bool
 	// acquire are the ownership Leases that are still missing. Without them nothing of the plan is applied.
-	acquire []desired.OwnershipLease
+	acquire []ownership.Lease
 	ca      caStep
 }
 
@@ -59,7 +61,7 @@ func (converge) isDecision()        {}
 // decider decides what a pass does. It asks neither API server and no clock, and changes nothing but the cache of
 // plans.
 type decider struct {
-	config desired.Config
+	config model.Config
 	plans  *planCache
 	// The memory of earlier passes, see type memory.
 	ca      meshCA
@@ -101,19 +103,19 @@ func (d decider) decideOwnership(o observation) decision {
 		if !wanted {
 			return d.decidePruning(o, problem)
 		}
-		_, other := o.ownership.(desired.OwnedByOther)
+		_, other := o.ownership.(ownership.OwnedByOther)
 		// Not where another hypergate owns the guest: two istiods without leader election would write the same objects.
 		return noPlan{problem: problem, renew: !other && hasIstiod(o)}
 	}
-	if conflicts := desired.ConflictsOf(d.config, o.guest.Foreign); wanted && len(conflicts) > 0 {
-		return noPlan{problem: desired.ConflictError{Config: d.config, Controllers: conflicts}, renew: hasIstiod(o)}
+	if conflicts := ownership.Conflicts(d.config, o.guest.Foreign); wanted && len(conflicts) > 0 {
+		return noPlan{problem: ownership.ConflictError{Config: d.config, Controllers: conflicts}, renew: hasIstiod(o)}
 	}
 	planned, err := d.plan(o)
 	if err != nil {
 		_, unusable := errors.AsType[unusableCAError](err)
 		return noPlan{problem: err, renew: hasIstiod(o), rereadCA: unusable}
 	}
-	unclaimed, is := o.ownership.(desired.Unclaimed)
+	unclaimed, is := o.ownership.(ownership.Unclaimed)
 	if !is || !planned.plan.Installed {
 		return planned
 	}
@@ -121,7 +123,7 @@ func (d decider) decideOwnership(o observation) decision {
 		return noPlan{problem: d.standby.refused, requeue: wait}
 	}
 	if wait := d.acquiring.Wait(o.now); wait > 0 {
-		contested := desired.ContestedError{Missing: unclaimed.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery}
+		contested := ownership.ContestedError{Missing: unclaimed.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery}
 		return noPlan{problem: contested, renew: hasIstiod(o), requeue: wait}
 	}
 	planned.acquire = unclaimed.Missing
@@ -160,19 +162,19 @@ func (d decider) plan(o observation) (converge, error) {
 
 // isDisabled reports whether the guest does without ingress. Nothing is installed then.
 func (o observation) isDisabled() bool {
-	_, disabled := o.mgmt.ControlPlane.Lifecycle(o.now).(desired.Disabled)
+	_, disabled := o.mgmt.ControlPlane.Lifecycle(o.now).(model.Disabled)
 	return disabled
 }
 
 // hasIstiod reports whether istiod exists, and a class needs it.
 func hasIstiod(o observation) bool {
-	return len(o.guest.Classes) > 0 && o.mgmt.Istiod != desired.Absent
+	return len(o.guest.Classes) > 0 && o.mgmt.Istiod != model.Absent
 }
 
 // renewsUnsynced reports whether the credential is renewed while the guest answers and does not list everything. The
 // classes, or the mode, cannot be read then, but a running istiod must continue to work.
 func (d decider) renewsUnsynced(o observation) bool {
-	return o.missingFor == 0 && o.mgmtProblem == nil && o.mgmt.Istiod != desired.Absent &&
+	return o.missingFor == 0 && o.mgmtProblem == nil && o.mgmt.Istiod != model.Absent &&
 		o.isManaged(d.config) && o.isActive() && o.credential.Token != ""
 }
 
@@ -180,18 +182,18 @@ func (d decider) renewsUnsynced(o observation) bool {
 // management cluster: it has more namespaces than are read, or does not list them in time. The process that wrote the
 // credential had found it out, so the credential must lead to the server at which the guest is now.
 func (d decider) renewsUnverified(o observation) bool {
-	_, owned := o.ownership.(desired.Owned)
+	_, owned := o.ownership.(ownership.Owned)
 	return owned && o.mgmtProblem == nil && o.hold == nil && o.credential.Token != "" && o.reached && hasIstiod(o)
 }
 
 // ownershipProblem returns why nothing may be done in a guest. Nil: it is ours, or can be.
-func ownershipProblem(cfg desired.Config, o desired.Ownership) error {
+func ownershipProblem(cfg model.Config, o ownership.State) error {
 	switch o := o.(type) {
-	case desired.OwnershipUnknown:
-		return desired.OwnershipError{Verb: "list", Err: o.Err}
-	case desired.OwnedByOther:
-		return desired.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}
-	case desired.Unclaimed, desired.Owned:
+	case ownership.Unknown:
+		return ownership.CheckError{Verb: "list", Err: o.Err}
+	case ownership.OwnedByOther:
+		return ownership.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}
+	case ownership.Unclaimed, ownership.Owned:
 	}
 	return nil
 }
@@ -199,18 +201,18 @@ func ownershipProblem(cfg desired.Config, o desired.Ownership) error {
 // standby is the state while another hypergate owns the guest, and after that. refused is the problem to report. vacant
 // is when the guest was first seen without that owner. The zero value: no other hypergate owned the guest.
 type standby struct {
-	refused desired.OwnedByOtherError
+	refused ownership.OwnedByOtherError
 	vacant  time.Time
 }
 
 // after returns the standby after an observation of the ownership.
-func (s standby) after(cfg desired.Config, o desired.Ownership, now time.Time) standby {
+func (s standby) after(cfg model.Config, o ownership.State, now time.Time) standby {
 	switch o := o.(type) {
-	case desired.OwnedByOther:
-		return standby{refused: desired.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}}
-	case desired.Owned:
+	case ownership.OwnedByOther:
+		return standby{refused: ownership.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}}
+	case ownership.Owned:
 		return standby{}
-	case desired.Unclaimed:
+	case ownership.Unclaimed:
 		if s.refused.Namespace != "" && s.vacant.IsZero() {
 			s.vacant = now
 		}

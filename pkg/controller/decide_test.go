@@ -14,6 +14,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -25,14 +27,14 @@ func newTestDecider(t *testing.T) decider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+	cfg := model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		ControllerName: "example.com/c", Revision: "r",
 		PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
-		XDS: desired.HostPort{Host: "istiod.example.com", Port: 443}, WebhookHost: "gw-webhook-r.clusters-guest1.svc",
-		NetworkPolicies: desired.NoPolicies{}, IstioResources: desired.LayeredProductResources(),
+		XDS: model.HostPort{Host: "istiod.example.com", Port: 443}, WebhookHost: "gw-webhook-r.clusters-guest1.svc",
+		NetworkPolicies: model.NoPolicies{}, IstioResources: model.LayeredProductResources(),
 	}
-	cfg.Publish.Strategy = desired.PublishAddress
+	cfg.Publish.Strategy = model.PublishAddress
 	ca, err := pki.New(start)
 	if err != nil {
 		t.Fatal(err)
@@ -45,15 +47,15 @@ func newTestDecider(t *testing.T) decider {
 
 // observed returns an observation of a guest with one class that this hypergate owns, changed by edit.
 func (d decider) observed(edit func(*observation)) observation {
-	o := observation{now: start, ownership: desired.Owned{}}
-	o.mgmt = desired.ManagementObservation{
-		NamespaceUID: "6a9e", Istiod: desired.Available, API: desired.MgmtAPI{Server: "https://management.example.com:6443"},
+	o := observation{now: start, ownership: ownership.Owned{}}
+	o.mgmt = model.ManagementObservation{
+		NamespaceUID: "6a9e", Istiod: model.Available, API: model.MgmtAPI{Server: "https://management.example.com:6443"},
 	}
-	o.guest = desired.GuestObservation{
-		API: desired.GuestAPI{Server: "https://guest.example.com:6443"}, Namespace: desired.Present,
-		Classes: []desired.GatewayClass{{Name: "a"}}, CRDs: map[string]crds.Fact{},
+	o.guest = model.GuestObservation{
+		API: model.GuestAPI{Server: "https://guest.example.com:6443"}, Namespace: model.Present,
+		Classes: []model.GatewayClass{{Name: "a"}}, CRDs: map[string]crds.Fact{},
 	}
-	o.credential, o.reached = desired.Credential{Token: "t"}, true
+	o.credential, o.reached = model.Credential{Token: "t"}, true
 	if edit != nil {
 		edit(&o)
 	}
@@ -81,10 +83,10 @@ func decisionText(d decision) string {
 // TestDecide has a row for each decision, and for each condition of the renewal of istiod's credential.
 func TestDecide(t *testing.T) {
 	base := newTestDecider(t)
-	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{
-		Claim: desired.Leases(base.config)[0], HeldLease: desired.HeldLease{Holder: "x"},
+	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
+		Claim: ownership.Leases(base.config)[0], HeldLease: model.HeldLease{Holder: "x"},
 	}}}
-	unclaimed := desired.Unclaimed{Missing: desired.Leases(base.config)}
+	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
 	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
 	partly := func(o *observation) { o.guestProblem, o.missing = guest.NotSyncedError{Answers: true}, "leases" }
@@ -104,7 +106,7 @@ func TestDecide(t *testing.T) {
 		{
 			name: "without ingress", want: "converge, installed false, acquire 0",
 			edit: []func(*observation){func(o *observation) {
-				o.mgmt.ControlPlane = desired.ControlPlane{UID: "7f3a", DisabledCapabilities: []string{"Ingress"}}
+				o.mgmt.ControlPlane = model.ControlPlane{UID: "7f3a", DisabledCapabilities: []string{"Ingress"}}
 			}},
 		},
 		{
@@ -130,11 +132,11 @@ func TestDecide(t *testing.T) {
 		{name: "a part, unmanaged", edit: []func(*observation){partly, unmanaged}, want: "wait, renew false"},
 		{
 			name: "a part, without istiod", want: "wait, renew false",
-			edit: []func(*observation){partly, func(o *observation) { o.mgmt.Istiod = desired.Absent }},
+			edit: []func(*observation){partly, func(o *observation) { o.mgmt.Istiod = model.Absent }},
 		},
 		{
 			name: "a part, without a token", want: "wait, renew false",
-			edit: []func(*observation){partly, func(o *observation) { o.credential = desired.Credential{} }},
+			edit: []func(*observation){partly, func(o *observation) { o.credential = model.Credential{} }},
 		},
 		{
 			name: "a part, the management side fails", want: "wait, renew false",
@@ -169,7 +171,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "they cannot, no token", want: "no plan, renew false, again 0s",
-			edit: []func(*observation){func(o *observation) { o.identityProblem, o.credential = failed, desired.Credential{} }},
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.credential = failed, model.Credential{} }},
 		},
 
 		{
@@ -182,7 +184,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "it cannot be read, no token", want: "no plan, renew false, again 0s",
-			edit: []func(*observation){func(o *observation) { o.mgmtProblem, o.credential = failed, desired.Credential{} }},
+			edit: []func(*observation){func(o *observation) { o.mgmtProblem, o.credential = failed, model.Credential{} }},
 		},
 		{
 			name: "it cannot be read, unmanaged", want: "no plan, renew false, again 0s",
@@ -191,11 +193,11 @@ func TestDecide(t *testing.T) {
 
 		{
 			name: "Leases cannot be listed", want: "no plan, renew true, again 0s",
-			edit: []func(*observation){func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }},
+			edit: []func(*observation){func(o *observation) { o.ownership = ownership.Unknown{Err: failed} }},
 		},
 		{
 			name: "Leases cannot be listed, unmanaged", want: "prune the management side, installed false",
-			edit: []func(*observation){unmanaged, func(o *observation) { o.ownership = desired.OwnershipUnknown{Err: failed} }},
+			edit: []func(*observation){unmanaged, func(o *observation) { o.ownership = ownership.Unknown{Err: failed} }},
 		},
 		{
 			name: "owned by another", want: "no plan, renew false, again 0s", problem: "another hypergate",
@@ -272,18 +274,18 @@ func TestDecide(t *testing.T) {
 // TestStandbyEnds once the guest is ours: a Lease that is deleted later is acquired at once.
 func TestStandbyEnds(t *testing.T) {
 	d := newTestDecider(t)
-	other := desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: desired.Leases(d.config)[0]}}}
-	unclaimed := desired.Unclaimed{Missing: desired.Leases(d.config)}
+	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: ownership.Leases(d.config)[0]}}}
+	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(d.config)}
 	for name, tc := range map[string]struct {
-		seen []desired.Ownership
+		seen []ownership.State
 		want time.Duration
 	}{
-		"never owned by another":       {[]desired.Ownership{desired.Owned{}, unclaimed}, 0},
-		"owned by another":             {[]desired.Ownership{other, unclaimed}, standbyTime},
-		"and not known in between":     {[]desired.Ownership{other, nil, unclaimed}, standbyTime},
-		"and then by this one":         {[]desired.Ownership{other, desired.Owned{}, unclaimed}, 0},
-		"unclaimed before and after":   {[]desired.Ownership{unclaimed, other, unclaimed}, standbyTime},
-		"unclaimed, acquired, deleted": {[]desired.Ownership{other, unclaimed, desired.Owned{}, unclaimed}, 0},
+		"never owned by another":       {[]ownership.State{ownership.Owned{}, unclaimed}, 0},
+		"owned by another":             {[]ownership.State{other, unclaimed}, standbyTime},
+		"and not known in between":     {[]ownership.State{other, nil, unclaimed}, standbyTime},
+		"and then by this one":         {[]ownership.State{other, ownership.Owned{}, unclaimed}, 0},
+		"unclaimed before and after":   {[]ownership.State{unclaimed, other, unclaimed}, standbyTime},
+		"unclaimed, acquired, deleted": {[]ownership.State{other, unclaimed, ownership.Owned{}, unclaimed}, 0},
 	} {
 		var s standby
 		for _, o := range tc.seen {
@@ -366,7 +368,7 @@ func TestRotationWaits(t *testing.T) {
 		{
 			name: "requested, istiod rolls", trusted: true, phase: pki.Steady, waits: "rolled out",
 			edit: func(o *observation) {
-				o.mgmt.Rotation, o.mgmt.RotationRequest, o.mgmt.Rollout = pki.Rotation{}, "again", desired.Rolling
+				o.mgmt.Rotation, o.mgmt.RotationRequest, o.mgmt.Rollout = pki.Rotation{}, "again", model.Rolling
 			},
 		},
 		{name: "spreading, not applied", phase: pki.Spreading, waits: "to be applied"},
@@ -379,7 +381,7 @@ func TestRotationWaits(t *testing.T) {
 			name: "spread an hour ago", trusted: true, phase: pki.Settling, requeue: firstRotationDelay,
 			edit: func(o *observation) { o.mgmt.Rotation.Effective = start.Add(-time.Hour) },
 		},
-		{name: "a CA of the user", trusted: true, phase: pki.Spreading, edit: func(o *observation) { o.mgmt.CAOwner = desired.Theirs }},
+		{name: "a CA of the user", trusted: true, phase: pki.Spreading, edit: func(o *observation) { o.mgmt.CAOwner = model.Theirs }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := d
@@ -436,8 +438,8 @@ func TestReleaseIsLimited(t *testing.T) {
 	d := newTestDecider(t)
 	r := &Reconciler{config: d.config, memory: memory{releasing: throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})}}
 	r.memory.releasing.Take(start)
-	o := d.observed(func(o *observation) { o.mgmt.Istiod = desired.Absent })
-	o.guest.Leases.Held = []desired.HeldLease{{Name: desired.Leases(d.config)[0].Name, Holder: desired.Holders(d.config, o.mgmt)[0]}}
+	o := d.observed(func(o *observation) { o.mgmt.Istiod = model.Absent })
+	o.guest.Leases.Held = []model.HeldLease{{Name: ownership.Leases(d.config)[0].Name, Holder: ownership.Holders(d.config, o.mgmt)[0]}}
 	e := newExecution(r, o)
 	if e.release(t.Context(), desired.Plan{}); e.outcome.requeue != acquireEvery {
 		t.Errorf("again after %s", e.outcome.requeue)

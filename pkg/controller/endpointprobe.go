@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -33,7 +35,7 @@ const (
 )
 
 // at returns the address to connect to.
-func (p Probe) at(published desired.HostPort) string {
+func (p Probe) at(published model.HostPort) string {
 	switch {
 	case p.Via != "":
 		return p.Via
@@ -64,7 +66,7 @@ type endpointProbe struct {
 
 // probeTarget is the subject of a handshake.
 type probeTarget struct {
-	at    desired.HostPort
+	at    model.HostPort
 	roots string
 	since time.Time
 }
@@ -78,12 +80,12 @@ type probeResult struct {
 
 // observe returns what is known now, and when to call it again. Zero: when woken, or not at all.
 func (r *endpointProbe) observe(
-	ctx context.Context, hosted desired.ManagementObservation, plan desired.Plan, now time.Time,
+	ctx context.Context, hosted model.ManagementObservation, plan desired.Plan, now time.Time,
 ) (status.EndpointProbe, time.Duration) {
 	r.collect()
-	published, known := plan.Endpoint.(desired.EndpointKnown)
-	switch _, awaited := plan.Endpoint.(desired.EndpointPending); {
-	case hosted.Istiod != desired.Available:
+	published, known := plan.Endpoint.(publish.EndpointKnown)
+	switch _, awaited := plan.Endpoint.(publish.EndpointPending); {
+	case hosted.Istiod != model.Available:
 		return status.EndpointReached(), 0
 	case awaited:
 		return status.EndpointUnreached("it has no address"), 0
@@ -112,9 +114,9 @@ func (r *endpointProbe) observe(
 }
 
 // last returns what is known of a running istiod in a pass without a plan. It starts no handshake.
-func (r *endpointProbe) last(hosted desired.ManagementObservation) status.EndpointProbe {
+func (r *endpointProbe) last(hosted model.ManagementObservation) status.EndpointProbe {
 	r.collect()
-	if hosted.Istiod != desired.Available || r.probe.Off {
+	if hosted.Istiod != model.Available || r.probe.Off {
 		return status.EndpointReached()
 	}
 	return r.known

@@ -19,7 +19,9 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -80,15 +82,15 @@ type looker struct {
 	gomega.Gomega
 	*testing.T
 	probe  *endpointProbe
-	hosted desired.ManagementObservation
+	hosted model.ManagementObservation
 	plan   desired.Plan
 }
 
 func newLooker(t *testing.T, via string, root []byte) *looker {
 	t.Helper()
 	l := &looker{Gomega: hang.Gomega(t), T: t, probe: &endpointProbe{probe: Probe{Via: via}, wake: func() {}}}
-	l.hosted = desired.ManagementObservation{Istiod: desired.Available, IstiodSince: time.Unix(1, 0), CA: pki.CA{Root: root}}
-	l.plan.Endpoint = desired.EndpointKnown{At: desired.HostPort{Host: publishedName, Port: 443}}
+	l.hosted = model.ManagementObservation{Istiod: model.Available, IstiodSince: time.Unix(1, 0), CA: pki.CA{Root: root}}
+	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: publishedName, Port: 443}}
 	return l
 }
 
@@ -114,14 +116,14 @@ func TestIstiodIsSeenWhereItIsPublished(t *testing.T) {
 	l.Eventually(func() int32 { l.sees(); return s.handshakes.Load() }).Should(gomega.BeEquivalentTo(2))
 
 	t.Log("another address is probed again")
-	l.plan.Endpoint = desired.EndpointKnown{At: desired.HostPort{Host: "other.example.com", Port: 443}}
+	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "other.example.com", Port: 443}}
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("another server answers there, or by another name")))
 }
 
 func TestWhyIstiodIsNotSeen(t *testing.T) {
 	right, other := serve(t, publishedName), serve(t, "kube-apiserver")
-	published := desired.HostPort{Host: publishedName, Port: 443}
+	published := model.HostPort{Host: publishedName, Port: 443}
 	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,7 @@ func TestWhyIstiodIsNotSeen(t *testing.T) {
 func TestWhereNobodyLooks(t *testing.T) {
 	for name, edit := range map[string]func(*looker){
 		"switched off":    func(l *looker) { l.probe.probe.Off = true },
-		"istiod is away":  func(l *looker) { l.hosted.Istiod = desired.Unavailable },
+		"istiod is away":  func(l *looker) { l.hosted.Istiod = model.Unavailable },
 		"nothing planned": func(l *looker) { l.plan.Endpoint = nil },
 	} {
 		l := newLooker(t, "127.0.0.1:1", nil)
@@ -164,7 +166,7 @@ func TestWhereNobodyLooks(t *testing.T) {
 // TestAnIstiodWithoutAnAddress checks that an istiod without an address counts as unreached, even if the probe is off.
 func TestAnIstiodWithoutAnAddress(t *testing.T) {
 	l := newLooker(t, "127.0.0.1:1", nil)
-	l.probe.probe.Off, l.plan.Endpoint = true, desired.EndpointPending{Why: "an address"}
+	l.probe.probe.Off, l.plan.Endpoint = true, publish.EndpointPending{Why: "an address"}
 	if got := l.sees(); got != status.EndpointUnreached("it has no address") {
 		t.Errorf("%v", got)
 	}
@@ -180,7 +182,7 @@ func TestWhereToConnect(t *testing.T) {
 		"a private link": {Probe{}, "istiod.apps.guest1.hypershift.local", "private-router:443"},
 		"elsewhere":      {Probe{Via: "192.0.2.7:8443"}, "istiod.apps.guest1.hypershift.local", "192.0.2.7:8443"},
 	} {
-		if got := tc.probe.at(desired.HostPort{Host: tc.host, Port: 443}); got != tc.want {
+		if got := tc.probe.at(model.HostPort{Host: tc.host, Port: 443}); got != tc.want {
 			t.Errorf("%s: %s, not %s", name, got, tc.want)
 		}
 	}

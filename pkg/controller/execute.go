@@ -15,6 +15,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -53,7 +55,7 @@ type execution struct {
 	// guestUntil is the end of the time for requests to the guest.
 	guestUntil time.Time
 	// credential is istiod's Secret as this pass has applied it.
-	credential []desired.MgmtObject
+	credential []model.MgmtObject
 	outcome    outcome
 }
 
@@ -97,7 +99,7 @@ func (e *execution) renewAlone(ctx context.Context, renew bool) {
 func (e *execution) endOnLoss() {
 	before := e.observed.mgmt
 	switch e.observed.ownership.(type) {
-	case desired.Owned, desired.Unclaimed:
+	case ownership.Owned, ownership.Unclaimed:
 		e.passContext.endWhen(func() error { return e.lostNow(before) })
 	default:
 		e.passContext.endWhen(func() error { return e.onHoldNow(before.ControlPlane) })
@@ -134,7 +136,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	e.prune(ctx, plan)
 	e.release(ctx, plan)
 	out := e.outcome
-	m.ca.trusted = !out.crdsBlocked && out.mgmt.Complete() && out.guest.Holds(desired.HoldsRoots)
+	m.ca.trusted = !out.crdsBlocked && out.mgmt.Complete() && out.guest.Holds(model.HoldsRoots)
 }
 
 // applyAll applies the stages of the plan in their order. The management side does not wait for the guest: what its own
@@ -159,7 +161,7 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
 	out.guest = work.crds.And(work.needed).And(work.rest)
 	// Not before the Service is there and ours: HyperShift deletes a webhook whose host is a Service without its label.
 	if !out.crdsBlocked && plan.Installed &&
-		(e.observed.mgmt.Istiod == desired.Available && out.mgmt.Complete() || e.guest.HasWebhook()) {
+		(e.observed.mgmt.Istiod == model.Available && out.mgmt.Complete() || e.guest.HasWebhook()) {
 		admission := e.guest.Apply(inGuest, plan.Admission)
 		if out.guest = out.guest.And(admission); admission.Count(apply.VerdictApplied) > 0 {
 			e.requeueAfter(e.memory.webhookProbe.applied())
@@ -200,9 +202,9 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan
 			return
 		}
 	}
-	var needed, rest []desired.GuestObject
+	var needed, rest []model.GuestObject
 	for _, o := range plan.Guest {
-		if desired.NeededInGuest(o.GVK()) {
+		if model.NeededInGuest(o.GVK()) {
 			needed = append(needed, o)
 		} else {
 			rest = append(rest, o)
@@ -251,22 +253,22 @@ func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGues
 	secret := e.currentCredential(ctx)
 	switch {
 	case secret == nil:
-	case !e.outcome.mgmt.Holds(desired.NeededOnMgmt), !inGuest.Holds(desired.NeededInGuest), !e.guest.Reaches(e.mgmt.Credential()):
+	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.Holds(model.NeededInGuest), !e.guest.Reaches(e.mgmt.Credential()):
 		// If istiod rolled now, for another address of the guest, its pod would use the old address once more.
 		e.applyCredential(ctx, secret)
-	case e.observed.mgmt.Istiod == desired.Absent:
+	case e.observed.mgmt.Istiod == model.Absent:
 		e.applyIstiod(ctx, append(secret, plan.Workload...))
 	default:
 		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
-		if e.applyCredential(ctx, secret); e.outcome.mgmt.Holds(desired.NeededOnMgmt) {
+		if e.applyCredential(ctx, secret); e.outcome.mgmt.Holds(model.NeededOnMgmt) {
 			e.applyIstiod(ctx, plan.Workload)
 		}
 	}
 }
 
 // applyCredential applies the Secret with istiod's credential, unless this pass has applied it.
-func (e *execution) applyCredential(ctx context.Context, secret []desired.MgmtObject) {
-	same := func(a, b desired.MgmtObject) bool { return bytes.Equal(a.JSON(), b.JSON()) }
+func (e *execution) applyCredential(ctx context.Context, secret []model.MgmtObject) {
+	same := func(a, b model.MgmtObject) bool { return bytes.Equal(a.JSON(), b.JSON()) }
 	if slices.EqualFunc(e.credential, secret, same) {
 		return
 	}
@@ -274,7 +276,7 @@ func (e *execution) applyCredential(ctx context.Context, secret []desired.MgmtOb
 }
 
 // applyIstiod applies istiod, with what belongs to it, and notes when it is as planned.
-func (e *execution) applyIstiod(ctx context.Context, objects []desired.MgmtObject) {
+func (e *execution) applyIstiod(ctx context.Context, objects []model.MgmtObject) {
 	report := e.mgmt.Apply(ctx, objects)
 	e.outcome.mgmt = e.outcome.mgmt.And(report)
 	e.memory.istiodCurrent = e.memory.istiodCurrent || report.Complete()
@@ -319,7 +321,7 @@ func (e *execution) pruneManagement(ctx context.Context, plan desired.Plan) bool
 }
 
 // acquire takes the ownership Leases that are missing, for this hypergate.
-func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []desired.OwnershipLease) error {
+func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []ownership.Lease) error {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -328,15 +330,15 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []de
 	// The Leases are in istiod's namespace.
 	if report := e.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
 		e.outcome.guest = report
-		return desired.OwnershipError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
+		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
 	}
-	holders := desired.Holders(e.config, e.observed.mgmt)
+	holders := ownership.Holders(e.config, e.observed.mgmt)
 	if len(holders) == 0 {
-		return desired.OwnershipError{Verb: "create", Err: fmt.Errorf("the identity of the management namespace is not known yet")}
+		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("the identity of the management namespace is not known yet")}
 	}
 	for _, lease := range missing {
 		if err := e.guest.Acquire(ctx, lease, holders[0]); err != nil {
-			return desired.OwnershipError{Verb: "patch", Err: err} // there is nothing that could be taken away
+			return ownership.CheckError{Verb: "patch", Err: err} // there is nothing that could be taken away
 		}
 		logr.FromContextOrDiscard(ctx).Info("Acquired this guest",
 			"what", lease.Purpose, "lease", e.config.GuestNamespace+"/"+lease.Name, "holder", holders[0])
@@ -348,10 +350,10 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []de
 // release gives the guest back once nothing is installed and everything is pruned, so that another hypergate may have
 // it.
 func (e *execution) release(ctx context.Context, plan desired.Plan) {
-	if plan.Installed || !e.outcome.complete() || e.observed.mgmt.Istiod != desired.Absent {
+	if plan.Installed || !e.outcome.complete() || e.observed.mgmt.Istiod != model.Absent {
 		return
 	}
-	own := desired.OwnLeases(e.config, e.observed.mgmt, e.observed.guest.Leases)
+	own := ownership.OwnLeases(e.config, e.observed.mgmt, e.observed.guest.Leases)
 	if len(own) == 0 {
 		return
 	}

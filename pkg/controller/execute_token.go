@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -55,7 +56,7 @@ func (t tokens) since(started, now time.Time) (since time.Time, requeue time.Dur
 // isDue reports whether a token must be replaced. The pod before may have written its times by a clock that was ahead,
 // on another node. Then they lie in the future, or the renewal is further off than any token lives, and nothing else in
 // them is to be believed.
-func (t tokens) isDue(credential desired.Credential, now time.Time) bool {
+func (t tokens) isDue(credential model.Credential, now time.Time) bool {
 	renewal := credential.RenewAt()
 	return !now.Before(renewal) || credential.Issued.After(now) || renewal.Sub(now) > t.lifetime
 }
@@ -69,7 +70,7 @@ func (e *execution) renew(ctx context.Context, renew bool) {
 
 // currentCredential returns the Secret by which istiod reaches the guest, with a new token when that is due. Nil: there
 // never was a token.
-func (e *execution) currentCredential(ctx context.Context) []desired.MgmtObject {
+func (e *execution) currentCredential(ctx context.Context) []model.MgmtObject {
 	ctx, over := e.inGuest(ctx)
 	defer over()
 	now, t := e.clock.Now(), &e.memory.tokens
@@ -87,16 +88,16 @@ func (e *execution) currentCredential(ctx context.Context) []desired.MgmtObject 
 	if credential.Lifetime() < shortestLifetime {
 		e.outcome.tokenLifetime = credential.Lifetime()
 	}
-	secret, err := desired.CredentialSecret(e.config, e.observed.mgmt.ControlPlane, credential)
+	secret, err := model.CredentialSecret(e.config, e.observed.mgmt.ControlPlane, credential)
 	if err != nil {
 		t.problem = err
 		return nil
 	}
-	return []desired.MgmtObject{secret}
+	return []model.MgmtObject{secret}
 }
 
 // needsToken reports whether istiod needs another credential than it has.
-func (e *execution) needsToken(credential desired.Credential, now time.Time) bool {
+func (e *execution) needsToken(credential model.Credential, now time.Time) bool {
 	account := e.guest.IstiodAccount()
 	replaced := account != "" && account != credential.Account()
 	return credential.Token == "" || replaced || !e.guest.Reaches(credential) || e.memory.tokens.isDue(credential, now)
@@ -105,7 +106,7 @@ func (e *execution) needsToken(credential desired.Credential, now time.Time) boo
 // isRefused reports whether the guest does not accept a token that a process before this one requested. The Secret, or
 // the guest, may be restored from a backup, and the guest's signing key may be another one since. Without an answer the
 // token is good, and is checked again in the next pass.
-func (e *execution) isRefused(ctx context.Context, credential desired.Credential) bool {
+func (e *execution) isRefused(ctx context.Context, credential model.Credential) bool {
 	t := &e.memory.tokens
 	if credential.Token == t.accepted {
 		return false
@@ -146,7 +147,7 @@ func (e *execution) requestToken(ctx context.Context, now time.Time) {
 	if before.Token != "" && before.Account() != fresh.Account() {
 		t.replaced = now
 	}
-	fresh.CABundle = desired.OverlapCAs(before.CABundle, fresh.CABundle, now)
+	fresh.CABundle = pki.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	t.accepted = fresh.Token
 	e.mgmt.CacheCredential(fresh)
 }

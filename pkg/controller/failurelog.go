@@ -15,7 +15,8 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -50,7 +51,7 @@ func failureOf(res status.Result, statusProblem error) failure {
 			add(apply.Classify(err, "", schema.GroupResource{}), fingerprintOf(err))
 		}
 	}
-	for side, report := range map[desired.Side]apply.Report{desired.SideMgmt: res.Mgmt, desired.SideGuest: res.Guest} {
+	for side, report := range map[model.Side]apply.Report{model.SideMgmt: res.Mgmt, model.SideGuest: res.Guest} {
 		for _, failed := range report.Failures() {
 			add(failed.Cause(), fmt.Sprint(side, failed.ID(), failed.Cause()))
 		}
@@ -68,10 +69,10 @@ const fingerprintLimit = 1 << 10
 // fingerprintOf returns what an error is known by. Who owns the guest is not part of it: the guest may name another
 // owner with each attempt.
 func fingerprintOf(err error) string {
-	if owned, is := errors.AsType[desired.OwnedByOtherError](err); is {
+	if owned, is := errors.AsType[ownership.OwnedByOtherError](err); is {
 		return owned.Fingerprint()
 	}
-	if conflict, is := errors.AsType[desired.ConflictError](err); is {
+	if conflict, is := errors.AsType[ownership.ConflictError](err); is {
 		return conflict.Fingerprint()
 	}
 	return err.Error()

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -21,7 +21,7 @@ import (
 // turn, and one failure that ends each time. An example is an ownership Lease that another hypergate, or the guest,
 // takes and releases in a loop.
 func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
-	owned := status.Result{PlanProblem: desired.OwnedByOtherError{}}
+	owned := status.Result{PlanProblem: ownership.OwnedByOtherError{}}
 	for name, between := range map[string]status.Result{"free": {}, "another failure": {PlanProblem: errors.New("it would leak")}} {
 		var lines []string
 		ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))

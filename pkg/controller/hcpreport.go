@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -77,15 +78,15 @@ func (h *hcpReporter) patchFor(res status.Result, to mgmt.StatusTarget, now time
 		res.Lifecycle = to.Lifecycle(now)
 	}
 	if to.Deleting {
-		res.Lifecycle = desired.Deleting{}
+		res.Lifecycle = model.Deleting{}
 	}
 	return pendingPatch{to, status.ControlPlane(res, h.degraded, to.Conditions, now)}
 }
 
 // wait returns how long the patches must wait. Zero means that they are written now. A pause is reported at once.
-func (h *hcpReporter) wait(text string, lifecycle desired.Lifecycle, now time.Time) time.Duration {
+func (h *hcpReporter) wait(text string, lifecycle model.Lifecycle, now time.Time) time.Duration {
 	wait := h.debounce.Wait(text, now, hcpQuiet, hcpLatest)
-	if _, paused := lifecycle.(desired.Paused); paused {
+	if _, paused := lifecycle.(model.Paused); paused {
 		return 0
 	}
 	return wait

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -98,12 +101,12 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 // each attempt.
 func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 	owned := func(by string) error {
-		return desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{{
-			Claim: desired.OwnershipLease{Name: "l", Purpose: "the revision r"}, HeldLease: desired.HeldLease{Holder: by},
+		return ownership.OwnedByOtherError{OwnedByOther: ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
+			Claim: ownership.Lease{Name: "l", Purpose: "the revision r"}, HeldLease: model.HeldLease{Holder: by},
 		}}}}
 	}
 	conflict := func(by string) error {
-		return desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: by}}}
+		return ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: by}}}
 	}
 	for name, problem := range map[string]func(string) error{"another owner": owned, "a conflict": conflict} {
 		ctx, lines := counting(t)

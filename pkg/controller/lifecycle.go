@@ -9,14 +9,14 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // onHoldError reports that the HostedControlPlane, or the Cluster, lets nothing be written now.
 type onHoldError struct {
 	// kind is the kind of the object that puts reconciliation on hold.
 	kind      string
-	lifecycle desired.Lifecycle
+	lifecycle model.Lifecycle
 	// why is for the log.
 	why string
 }
@@ -26,22 +26,22 @@ func (e onHoldError) Error() string { return e.why }
 
 // onHoldBecause decides whether anything may be written for a control plane at a time. It is the only place that does.
 // An onHoldError reports why nothing may be written.
-func onHoldBecause(m desired.ManagementObservation, now time.Time) error {
+func onHoldBecause(m model.ManagementObservation, now time.Time) error {
 	if m.ControlPlaneProblem != nil {
 		return onHoldInDoubt(m, now)
 	}
 	c := m.ControlPlane
 	switch lifecycle := c.Lifecycle(now).(type) {
-	case desired.Paused:
+	case model.Paused:
 		return onHoldError{c.Kind(), lifecycle, "it is paused" + untilWhen(lifecycle.Until)}
-	case desired.Starting:
+	case model.Starting:
 		return onHoldError{c.Kind(), lifecycle, "its control plane is not initialized yet"}
-	case desired.Deleting:
+	case model.Deleting:
 		return onHoldError{
 			c.Kind(), lifecycle,
 			"it is being deleted: the management side is deleted with it, and the guest's objects with the guest",
 		}
-	case desired.Active, desired.Disabled:
+	case model.Active, model.Disabled:
 	}
 	return nil
 }
@@ -49,13 +49,13 @@ func onHoldBecause(m desired.ManagementObservation, now time.Time) error {
 // onHoldInDoubt returns an error while any of several HostedControlPlanes, or one that cannot be read in full, is
 // paused, or while the one that was followed is being deleted. Which of them counts must not be guessed. Otherwise
 // nothing is planned, and a condition reports it.
-func onHoldInDoubt(m desired.ManagementObservation, now time.Time) error {
+func onHoldInDoubt(m model.ManagementObservation, now time.Time) error {
 	for _, c := range append(slices.Clone(m.CandidateControlPlanes), m.ControlPlane) {
 		switch lifecycle := c.Lifecycle(now).(type) {
-		case desired.Paused:
+		case model.Paused:
 			why := fmt.Sprintf("%s is paused%s (%s)", c.Name, untilWhen(lifecycle.Until), m.ControlPlaneProblem)
 			return onHoldError{c.Kind(), lifecycle, why}
-		case desired.Deleting:
+		case model.Deleting:
 			if c.UID == m.ControlPlane.UID || len(m.CandidateControlPlanes) == 1 {
 				return onHoldError{c.Kind(), lifecycle, c.Name + " is being deleted"}
 			}

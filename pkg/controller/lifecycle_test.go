@@ -10,9 +10,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
@@ -20,7 +22,7 @@ import (
 // next pass is due, and that the reason is logged once.
 func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(start)
-	cfg := desired.Config{Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
+	cfg := model.Config{Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
 	cluster, err := mgmt.New(&rest.Config{Host: "https://127.0.0.1:1"}, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -29,65 +31,65 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 	var log bytes.Buffer
 	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&log, nil)))
 
-	plane := desired.ControlPlane{Name: "guest1", UID: "7f3a", Availability: desired.SingleReplica}
-	with := func(edit func(*desired.ControlPlane)) desired.ControlPlane {
+	plane := model.ControlPlane{Name: "guest1", UID: "7f3a", Availability: model.SingleReplica}
+	with := func(edit func(*model.ControlPlane)) model.ControlPlane {
 		out := plane
 		edit(&out)
 		return out
 	}
 	for _, step := range []struct {
 		name  string
-		plane desired.ControlPlane
+		plane model.ControlPlane
 		err   error
 		doubt error
 		held  bool
 		again time.Duration
 		logs  string // empty: nothing
 	}{
-		{name: "there is none", plane: desired.ControlPlane{}},
+		{name: "there is none", plane: model.ControlPlane{}},
 		{name: "an ordinary one", plane: plane},
 		{
 			name: "paused", held: true, logs: "it is paused, without an end",
-			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }),
+			plane: with(func(c *model.ControlPlane) { c.PausedUntil = "true" }),
 		},
-		{name: "still paused", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }), held: true},
-		{name: "not known", plane: desired.ControlPlane{}, err: mgmt.NotSyncedError{}},
+		{name: "still paused", plane: with(func(c *model.ControlPlane) { c.PausedUntil = "true" }), held: true},
+		{name: "not known", plane: model.ControlPlane{}, err: mgmt.NotSyncedError{}},
 		{
 			name: "in doubt", doubt: errors.New("there are two"), held: true, logs: "guest1 is paused, without an end (there are two)",
-			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "true" }),
+			plane: with(func(c *model.ControlPlane) { c.PausedUntil = "true" }),
 		},
 		{
 			name: "paused for a time", held: true, again: 30 * time.Minute, logs: "until 2026-11-21T12:30:00Z",
-			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }),
+			plane: with(func(c *model.ControlPlane) { c.PausedUntil = "2026-11-21T12:30:00Z" }),
 		},
 		{name: "no more", plane: plane, logs: "Reconciliation resumes"},
 		{
 			name: "an invalid time", logs: `neither true nor false`,
-			plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" }),
+			plane: with(func(c *model.ControlPlane) { c.PausedUntil = "tomorrow" }),
 		},
-		{name: "still", plane: with(func(c *desired.ControlPlane) { c.PausedUntil = "tomorrow" })},
+		{name: "still", plane: with(func(c *model.ControlPlane) { c.PausedUntil = "tomorrow" })},
 		{
 			name: "being deleted", err: errors.New("no Secret may be read"), held: true, logs: "it is being deleted",
-			plane: with(func(c *desired.ControlPlane) { c.Deleting = true }),
+			plane: with(func(c *model.ControlPlane) { c.Deleting = true }),
 		},
 		{
 			name: "a Cluster that is not up yet", held: true,
-			plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", Stage: desired.Uninitialized},
+			plane: model.ControlPlane{ReportedBy: model.ClusterAPI, UID: "7f3b", Stage: model.Uninitialized},
 			logs:  "kind=Cluster",
 		},
-		{name: "it is up", plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b"}, logs: "Reconciliation resumes"},
+		{name: "it is up", plane: model.ControlPlane{ReportedBy: model.ClusterAPI, UID: "7f3b"}, logs: "Reconciliation resumes"},
 		{
 			name: "a Cluster that is paused", held: true, logs: "it is paused",
-			plane: desired.ControlPlane{ReportedBy: desired.ClusterAPI, UID: "7f3b", PausedUntil: desired.PausedForNow},
+			plane: model.ControlPlane{ReportedBy: model.ClusterAPI, UID: "7f3b", PausedUntil: model.PausedForNow},
 		},
 		{
 			name: "without ingress", logs: "Reconciliation resumes",
-			plane: with(func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }),
+			plane: with(func(c *model.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }),
 		},
 	} {
 		log.Reset()
 		o := observation{now: clock.Now(), mgmtProblem: step.err}
-		o.mgmt = desired.ManagementObservation{ControlPlane: step.plane, ControlPlaneProblem: step.doubt}
+		o.mgmt = model.ManagementObservation{ControlPlane: step.plane, ControlPlaneProblem: step.doubt}
 		if !unknown(step.err) {
 			o.hold = onHoldBecause(o.mgmt, o.now)
 		}
@@ -110,23 +112,23 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 // TestHeldInDoubt checks the case that there are several HostedControlPlanes, or one that cannot be read in full. Any
 // of them may be paused.
 func TestHeldInDoubt(t *testing.T) {
-	active := desired.ControlPlane{Name: "a", UID: "a", ReportedBy: desired.HyperShift}
-	paused := desired.ControlPlane{Name: "b", UID: "b", PausedUntil: "true"}
-	past := desired.ControlPlane{Name: "c", UID: "c", PausedUntil: start.Add(-time.Hour).Format(time.RFC3339)}
-	going := desired.ControlPlane{Name: "d", UID: "d", Deleting: true}
+	active := model.ControlPlane{Name: "a", UID: "a", ReportedBy: model.HyperShift}
+	paused := model.ControlPlane{Name: "b", UID: "b", PausedUntil: "true"}
+	past := model.ControlPlane{Name: "c", UID: "c", PausedUntil: start.Add(-time.Hour).Format(time.RFC3339)}
+	going := model.ControlPlane{Name: "d", UID: "d", Deleting: true}
 	for name, tc := range map[string]struct {
-		followed desired.ControlPlane
-		doubted  []desired.ControlPlane
+		followed model.ControlPlane
+		doubted  []model.ControlPlane
 		held     bool
 	}{
-		"two that work":                      {active, []desired.ControlPlane{active, past}, false},
-		"one of two is paused":               {active, []desired.ControlPlane{active, paused}, true},
-		"one that cannot be read is paused":  {desired.ControlPlane{}, []desired.ControlPlane{paused}, true},
-		"one that cannot be read is going":   {desired.ControlPlane{}, []desired.ControlPlane{going}, true},
-		"the one that was followed is going": {going, []desired.ControlPlane{active, going}, true},
-		"another is going":                   {active, []desired.ControlPlane{active, going}, false},
+		"two that work":                      {active, []model.ControlPlane{active, past}, false},
+		"one of two is paused":               {active, []model.ControlPlane{active, paused}, true},
+		"one that cannot be read is paused":  {model.ControlPlane{}, []model.ControlPlane{paused}, true},
+		"one that cannot be read is going":   {model.ControlPlane{}, []model.ControlPlane{going}, true},
+		"the one that was followed is going": {going, []model.ControlPlane{active, going}, true},
+		"another is going":                   {active, []model.ControlPlane{active, going}, false},
 	} {
-		err := onHoldBecause(desired.ManagementObservation{
+		err := onHoldBecause(model.ManagementObservation{
 			ControlPlane: tc.followed, CandidateControlPlanes: tc.doubted, ControlPlaneProblem: errors.New("there are two"),
 		}, start)
 		if (err != nil) != tc.held {

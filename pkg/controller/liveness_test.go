@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -82,8 +82,8 @@ func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
+	cfg := model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
 	}
 	g, err := guest.New(conn, cfg, source)
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -24,10 +25,10 @@ type observation struct {
 	now time.Time
 	// deadline is until when the guest may be asked for anything in this pass.
 	deadline time.Time
-	mgmt     desired.ManagementObservation
-	guest    desired.GuestObservation
+	mgmt     model.ManagementObservation
+	guest    model.GuestObservation
 	// beyond are the GatewayClasses that are not managed, because there are too many.
-	beyond []desired.GatewayClass
+	beyond []model.GatewayClass
 
 	// guestProblem reports why the guest is not known, identityProblem why the two sides were not found to be different
 	// clusters, mgmtProblem why the management side is not known. If one is set, the next ones are possibly
@@ -43,10 +44,10 @@ type observation struct {
 	// hold is why nothing may be written, an onHoldError; nil: writing is allowed.
 	hold error
 	// ownership is to whom the guest belongs. Nil while one of the sides is not known.
-	ownership desired.Ownership
+	ownership ownership.State
 	// credential is the one that istiod has; the zero value if it has none. reached reports whether it leads to the
 	// server at which the guest is now.
-	credential desired.Credential
+	credential model.Credential
 	reached    bool
 	// roots is what keeps the guest's gateways from knowing the roots of the mesh CA. It is read during a rotation
 	// only.
@@ -77,9 +78,9 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	if o.mgmtSeen = !unknown(o.mgmtProblem); o.mgmtSeen {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
-	o.guest.Classes, o.beyond = desired.Served(o.guest.Classes)
+	o.guest.Classes, o.beyond = model.Served(o.guest.Classes)
 	if o.guestProblem == nil && o.mgmtProblem == nil {
-		o.ownership = desired.Of(r.config, o.mgmt, o.guest.Leases)
+		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
 	}
 	if o.hold == nil && o.identityProblem == nil {
 		before := o.mgmt.ControlPlane
@@ -104,7 +105,7 @@ func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
 		}
 	case len(o.guest.Classes) > 0:
 		o.guest.WebhookProbe, o.requeue = r.memory.webhookProbe.observe(ctx, r.guest, o.mgmt, o.now)
-		_, owned := o.ownership.(desired.Owned)
+		_, owned := o.ownership.(ownership.Owned)
 		if owned && o.isManaged(r.config) && isSpreading(o.mgmt.Rotation) && r.memory.ca.blockedBy(o.mgmt) == "" {
 			o.roots = r.rootsPending(ctx, o.mgmt.CA)
 		}
@@ -127,15 +128,15 @@ func (r *Reconciler) rootsPending(ctx context.Context, ca pki.CA) string {
 
 // isActive reports whether the management side allows an installation.
 func (o observation) isActive() bool {
-	_, active := o.mgmt.ControlPlane.Lifecycle(o.now).(desired.Active)
+	_, active := o.mgmt.ControlPlane.Lifecycle(o.now).(model.Active)
 	return active
 }
 
 // isManaged reports whether the guest leaves its CRDs and its installation to hypergate.
-func (o observation) isManaged(cfg desired.Config) bool { return o.guest.ModeOr(cfg) == crds.Managed }
+func (o observation) isManaged(cfg model.Config) bool { return o.guest.ModeOr(cfg) == crds.Managed }
 
 // wantsInstallation reports whether the management side, a class and the mode require an installation.
-func (o observation) wantsInstallation(cfg desired.Config) bool {
+func (o observation) wantsInstallation(cfg model.Config) bool {
 	return o.isActive() && len(o.guest.Classes) > 0 && o.isManaged(cfg)
 }
 
@@ -152,17 +153,17 @@ func unknown(err error) bool {
 
 // onHoldNow reports why nothing may be written any more, as the watches show the control plane now. Nil: writing is
 // allowed. before is the control plane that was observed.
-func (r *Reconciler) onHoldNow(before desired.ControlPlane) error {
+func (r *Reconciler) onHoldNow(before model.ControlPlane) error {
 	return onHoldBecause(r.mgmt.CurrentControlPlane(before), r.clock.Now())
 }
 
 // lostNow reports why this guest no longer belongs to this hypergate, or why nothing may be written any more.
-func (r *Reconciler) lostNow(before desired.ManagementObservation) error {
+func (r *Reconciler) lostNow(before model.ManagementObservation) error {
 	if hold := r.onHoldNow(before.ControlPlane); hold != nil {
 		return hold
 	}
-	if other, is := desired.Of(r.config, before, r.guest.Leases()).(desired.OwnedByOther); is {
-		return desired.OwnedByOtherError{OwnedByOther: other, Namespace: r.config.GuestNamespace}
+	if other, is := ownership.Of(r.config, before, r.guest.Leases()).(ownership.OwnedByOther); is {
+		return ownership.OwnedByOtherError{OwnedByOther: other, Namespace: r.config.GuestNamespace}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // planCache computes plans. It remembers the last one, and what that was computed from, so that a pass in which nothing
@@ -18,7 +19,7 @@ type planCache struct {
 }
 
 // planFor returns the plan for what was observed, and whether it was computed and not remembered.
-func (c *planCache) planFor(m desired.ManagementObservation, g desired.GuestObservation) (desired.Plan, bool, error) {
+func (c *planCache) planFor(m model.ManagementObservation, g model.GuestObservation) (desired.Plan, bool, error) {
 	inputs, err := planInputs(m, g)
 	if err != nil {
 		return desired.Plan{}, false, err
@@ -35,11 +36,11 @@ func (c *planCache) planFor(m desired.ManagementObservation, g desired.GuestObse
 }
 
 // planInputs returns what a plan is computed from, as one comparable value.
-func planInputs(m desired.ManagementObservation, g desired.GuestObservation) ([]byte, error) {
+func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte, error) {
 	// Nothing is computed from these.
-	m.IstiodSince, m.Rollout, m.RotationRequest = time.Time{}, desired.RolledOut, ""
+	m.IstiodSince, m.Rollout, m.RotationRequest = time.Time{}, model.RolledOut, ""
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
-	g.Leases, g.Foreign = desired.ObservedLeases{}, desired.ForeignInstallations{}
+	g.Leases, g.Foreign = model.ObservedLeases{}, model.ForeignInstallations{}
 	inputs, err := json.Marshal([]any{m, g})
 	if err != nil {
 		return nil, fmt.Errorf("comparing observations: %w", err)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -19,7 +19,7 @@ import (
 // Reconciler makes both sides as the GatewayClasses require. Each pass observes both sides, decides what
 // to do, executes the decision, and reports.
 type Reconciler struct {
-	config desired.Config
+	config model.Config
 	mgmt   *mgmt.Cluster
 	guest  *guest.Cluster
 	clock  clock.PassiveClock
@@ -120,8 +120,8 @@ func (r *Reconciler) prepare(ctx context.Context, k known) {
 	ca, err := r.newCA(o.now)
 	if err == nil {
 		g := o.guest
-		g.Classes, g.Namespace = []desired.GatewayClass{{Name: usualClass}}, desired.Present
-		m := desired.ManagementObservation{CA: ca, ControlPlane: o.mgmt.ControlPlane, Endpoints: o.mgmt.Endpoints}
+		g.Classes, g.Namespace = []model.GatewayClass{{Name: usualClass}}, model.Present
+		m := model.ManagementObservation{CA: ca, ControlPlane: o.mgmt.ControlPlane, Endpoints: o.mgmt.Endpoints}
 		_, err = r.memory.plans.planner.Compute(m, g)
 	}
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -68,7 +68,7 @@ func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration 
 // causes no event. All other ends do.
 func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) time.Duration {
 	var requeue time.Duration
-	if paused, is := hold.lifecycle.(desired.Paused); is && !paused.Until.IsZero() {
+	if paused, is := hold.lifecycle.(model.Paused); is && !paused.Until.IsZero() {
 		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
 	}
 	r.reports.lifecycle.logHold(ctx, hold, r.mgmt.Credential().Expires)
@@ -113,10 +113,10 @@ type transientSince struct{ deleting, rolling, settling, probing throttle.Deboun
 // time: a rollout that lasts does not make the next deletion worth reporting.
 func (s *transientSince) wait(res status.Result, now time.Time) time.Duration {
 	deleting := res.Plan.Waiting()+res.Mgmt.Count(apply.VerdictWaiting)+res.Guest.Count(apply.VerdictWaiting) > 0
-	rolling := res.Istiod == desired.Available && res.Rollout == desired.Rolling
+	rolling := res.Istiod == model.Available && res.Rollout == model.Rolling
 	// While istiod is on its way, the status is waited for as well.
 	settlingTime := transientTime
-	if res.Istiod != desired.Available {
+	if res.Istiod != model.Available {
 		settlingTime = readingTime
 	}
 	return max(s.deleting.WaitFor(deleting, now, transientTime), s.rolling.WaitFor(rolling, now, transientTime),

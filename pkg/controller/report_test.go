@@ -10,6 +10,9 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,12 +122,12 @@ func TestTroubleIsToldOnce(t *testing.T) {
 // TestWhatPassesIsNotTold checks that a transient state is not reported before it has lasted.
 func TestWhatPassesIsNotTold(t *testing.T) {
 	deleted := status.Result{Guest: apply.ReportOf(apply.Waiting(object("a")))}
-	rolling := status.Result{Istiod: desired.Available, Rollout: desired.Rolling}
-	both := status.Result{Istiod: desired.Available, Rollout: desired.Rolling, Guest: deleted.Guest}
-	coming := status.Result{Istiod: desired.Unavailable, Rollout: desired.Rolling}
+	rolling := status.Result{Istiod: model.Available, Rollout: model.Rolling}
+	both := status.Result{Istiod: model.Available, Rollout: model.Rolling, Guest: deleted.Guest}
+	coming := status.Result{Istiod: model.Unavailable, Rollout: model.Rolling}
 	unread := crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.Undetermined, crds.IsUnread)
-	settling := status.Result{Istiod: desired.Available, Plan: desired.Plan{Decisions: []crds.CRD{unread}}}
-	early := status.Result{Istiod: desired.Unavailable, Plan: settling.Plan}
+	settling := status.Result{Istiod: model.Available, Plan: desired.Plan{Decisions: []crds.CRD{unread}}}
+	early := status.Result{Istiod: model.Unavailable, Plan: settling.Plan}
 	var transient transientSince
 	for i, step := range []struct {
 		result status.Result

@@ -12,10 +12,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -32,7 +36,7 @@ const startupCheck = 5 * time.Second
 
 // Options are the parameters of Run.
 type Options struct {
-	Config desired.Config
+	Config model.Config
 	Source *charts.Source
 	// GuestConfig is ignored if the Config names a Secret with the guest's kubeconfig.
 	MgmtConfig, GuestConfig *rest.Config
@@ -187,7 +191,7 @@ func (r *Reconciler) notify() {
 }
 
 // checkAtStart returns an error if the configuration can never work.
-func checkAtStart(ctx context.Context, cfg desired.Config, m *mgmt.Cluster, g *guest.Cluster) error {
+func checkAtStart(ctx context.Context, cfg model.Config, m *mgmt.Cluster, g *guest.Cluster) error {
 	checkCtx, cancel := context.WithTimeout(ctx, startupCheck)
 	defer cancel()
 	err := checkTwoClusters(checkCtx, cfg, m, g.HasNamespace)

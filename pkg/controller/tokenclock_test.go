@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestATokenOfAnotherClockIsReplaced checks a token whose times the previous pod has written by a wrong clock. The
@@ -16,7 +16,7 @@ func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 	for _, ahead := range []time.Duration{
 		0, time.Second, time.Hour, 24 * time.Hour, 20 * 365 * 24 * time.Hour, -time.Second, -10 * time.Minute, -time.Hour, -24 * time.Hour,
 	} {
-		credential := desired.NewCredential(desired.GuestAPI{}, "t", start.Add(ahead+time.Hour), time.Hour, start.Add(ahead))
+		credential := model.NewCredential(model.GuestAPI{}, "t", start.Add(ahead+time.Hour), time.Hour, start.Add(ahead))
 		for after := time.Duration(0); after < 2*time.Hour; after += time.Second {
 			got, want := tokens.isDue(credential, start.Add(after)), after < ahead || after >= ahead+48*time.Minute
 			if got != want {
@@ -30,7 +30,7 @@ func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 // year.
 func TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved(t *testing.T) {
 	t.Parallel()
-	credential := desired.Credential{Token: "t", Issued: start, Expires: start.Add(365 * 24 * time.Hour)}
+	credential := model.Credential{Token: "t", Issued: start, Expires: start.Add(365 * 24 * time.Hour)}
 	if !(tokens{lifetime: time.Hour}).isDue(credential, start) {
 		t.Error("a token of a year is kept where an hour was requested")
 	}

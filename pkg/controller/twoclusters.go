@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // ErrSameCluster reports that the guest's kubeconfig leads to the management cluster.
@@ -22,10 +22,10 @@ var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cl
 // identified by the UID of the management namespace, which a namespaced Role may read. The guest may have a namespace
 // with the same name, but not with the same UID.
 func checkTwoClusters(
-	ctx context.Context, cfg desired.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error),
+	ctx context.Context, cfg model.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error),
 ) error {
 	uid, err := m.NamespaceUID(ctx)
-	if err != nil || cfg.Topology == desired.TopologyStandalone {
+	if err != nil || cfg.Topology == model.TopologyStandalone {
 		return err
 	}
 	guestCtx, cancel := context.WithTimeout(ctx, identityTimeout)

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -19,8 +19,8 @@ func TestTheGuardEnds(t *testing.T) {
 	api := fakeapi.New(t)
 	namespaces := fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
 	api.Put(namespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
-	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
+	cfg := model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
 	}
 	cluster, err := mgmt.New(api.Config(), cfg)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -41,28 +41,28 @@ func (p *webhookProbe) applied() time.Duration {
 // observe returns what is known of the webhook now, and how long to wait before it is probed again. Zero means that
 // there is nothing to probe.
 func (p *webhookProbe) observe(
-	ctx context.Context, g *guest.Cluster, m desired.ManagementObservation, now time.Time,
-) (desired.WebhookProbe, time.Duration) {
-	if m.Istiod != desired.Available || !g.CanProbeWebhook() {
+	ctx context.Context, g *guest.Cluster, m model.ManagementObservation, now time.Time,
+) (model.WebhookProbe, time.Duration) {
+	if m.Istiod != model.Available || !g.CanProbeWebhook() {
 		*p = webhookProbe{}
-		return desired.WebhookNotVerified, 0
+		return model.WebhookNotVerified, 0
 	}
 	if !p.since.Equal(m.IstiodSince) {
 		*p = webhookProbe{since: m.IstiodSince}
 	}
 	if p.verified {
-		return desired.WebhookVerified, 0
+		return model.WebhookVerified, 0
 	}
 	if !g.HasWebhook() {
-		return desired.WebhookNotVerified, 0 // see applied
+		return model.WebhookNotVerified, 0 // see applied
 	}
 	if wait := p.failures.Wait(now); wait > 0 {
-		return desired.WebhookNotVerified, wait
+		return model.WebhookNotVerified, wait
 	}
-	var result desired.WebhookProbe
-	if result, p.err = g.ProbeWebhook(ctx); result == desired.WebhookVerified {
+	var result model.WebhookProbe
+	if result, p.err = g.ProbeWebhook(ctx); result == model.WebhookVerified {
 		p.verified = true
-		return desired.WebhookVerified, 0
+		return model.WebhookVerified, 0
 	}
-	return desired.WebhookNotVerified, p.failures.Failed(now, firstProbeDelay, maxProbeDelay)
+	return model.WebhookNotVerified, p.failures.Failed(now, firstProbeDelay, maxProbeDelay)
 }

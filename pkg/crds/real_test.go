@@ -13,7 +13,8 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
@@ -21,7 +22,7 @@ import (
 func istioCRDs(tb testing.TB) (before, now []*unstructured.Unstructured) {
 	tb.Helper()
 	var names []string
-	for _, r := range desired.KnownIstioResources() {
+	for _, r := range model.KnownIstioResources() {
 		names = append(names, r.CRD())
 	}
 	source, err := charts.Embedded()

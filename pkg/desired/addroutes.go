@@ -1,17 +1,22 @@
 package desired
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
+)
 
 // addRoutes adds what publishes istiod in a way: a Service, whose address the cluster hands out, and a route to it, which comes after the Service
 // and goes before it. HyperShift's router stops at a Route whose Service is missing.
-func (p *draft) addRoutes(by Strategy, at EndpointState) error {
+func (p *draft) addRoutes(by publish.Strategy, at publish.EndpointState) error {
 	if !by.MakesService(p.hosted.Endpoints.ControlPlaneRoute.Exists) {
 		return nil // another party publishes it
 	}
 	if err := p.addMgmt(&p.plan.Mgmt, by.Service(p.cfg, p.hosted.ControlPlane)); err != nil {
 		return err
 	}
-	published, known := at.(EndpointKnown)
+	published, known := at.(publish.EndpointKnown)
 	if !known {
 		return nil
 	}
@@ -20,7 +25,7 @@ func (p *draft) addRoutes(by Strategy, at EndpointState) error {
 		return nil
 	}
 	p.hosted.ControlPlane.SetOwner(u)
-	o, err := NewMgmtObjectOf(u, p.cfg, kinds)
+	o, err := model.NewMgmtObjectOf(u, p.cfg, kinds)
 	if err != nil {
 		return fmt.Errorf("publishing istiod: %w", err)
 	}

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -51,14 +53,14 @@ func TestOverlapOfCAs(t *testing.T) {
 		"nothing is wanted":             {a, nil, a, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(string(tc.want), string(desired.OverlapCAs(tc.before, tc.wanted, now))); diff != "" {
+			if diff := cmp.Diff(string(tc.want), string(pki.OverlapCAs(tc.before, tc.wanted, now))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got := desired.HasCAs(tc.before, tc.wanted); got != tc.reaches {
+			if got := pki.HasCAs(tc.before, tc.wanted); got != tc.reaches {
 				t.Errorf("HasCAs = %t", got)
 			}
-			once := desired.OverlapCAs(tc.before, tc.wanted, now)
-			if len(tc.wanted) > 0 && !bytes.Equal(desired.OverlapCAs(once, tc.wanted, now), tc.wanted) {
+			once := pki.OverlapCAs(tc.before, tc.wanted, now)
+			if len(tc.wanted) > 0 && !bytes.Equal(pki.OverlapCAs(once, tc.wanted, now), tc.wanted) {
 				t.Error("the next renewal does not end the overlap")
 			}
 		})
@@ -76,28 +78,28 @@ func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
 	}
 	a, b, c := root(), root(), root()
 	bundle := func(all ...[]byte) []byte { return bytes.Join(all, nil) }
-	hash := func(api desired.GuestAPI) string {
+	hash := func(api model.GuestAPI) string {
 		guest := withForeignCRDs(asking("openshift-default"))
 		guest.API = api
-		state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), guest)
+		state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), guest)
 		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/guest-api-hash"]
 	}
 	const server = "https://kube-apiserver:6443"
-	before := hash(desired.GuestAPI{Server: server, CABundle: bundle(a, b)})
+	before := hash(model.GuestAPI{Server: server, CABundle: bundle(a, b)})
 	for name, tc := range map[string]struct {
-		api  desired.GuestAPI
+		api  model.GuestAPI
 		same bool
 	}{
-		"another order":           {desired.GuestAPI{Server: server, CABundle: bundle(b, a)}, true},
-		"other wrapping":          {desired.GuestAPI{Server: server, CABundle: bundle(rewrapped(t, a), []byte("\n\n"), bytes.TrimSpace(b))}, true},
-		"with words around":       {desired.GuestAPI{Server: server, CABundle: bundle([]byte("# one\n"), a, []byte("# two\n"), b)}, true},
-		"one of them twice":       {desired.GuestAPI{Server: server, CABundle: bundle(a, b, a)}, true},
-		"another server":          {desired.GuestAPI{Server: "https://elsewhere:6443", CABundle: bundle(a, b)}, false},
-		"one more":                {desired.GuestAPI{Server: server, CABundle: bundle(a, b, c)}, false},
-		"one less":                {desired.GuestAPI{Server: server, CABundle: a}, false},
-		"another in the place":    {desired.GuestAPI{Server: server, CABundle: bundle(a, c)}, false},
-		"none":                    {desired.GuestAPI{Server: server}, false},
-		"something else entirely": {desired.GuestAPI{Server: server, CABundle: []byte("no certificate")}, false},
+		"another order":           {model.GuestAPI{Server: server, CABundle: bundle(b, a)}, true},
+		"other wrapping":          {model.GuestAPI{Server: server, CABundle: bundle(rewrapped(t, a), []byte("\n\n"), bytes.TrimSpace(b))}, true},
+		"with words around":       {model.GuestAPI{Server: server, CABundle: bundle([]byte("# one\n"), a, []byte("# two\n"), b)}, true},
+		"one of them twice":       {model.GuestAPI{Server: server, CABundle: bundle(a, b, a)}, true},
+		"another server":          {model.GuestAPI{Server: "https://elsewhere:6443", CABundle: bundle(a, b)}, false},
+		"one more":                {model.GuestAPI{Server: server, CABundle: bundle(a, b, c)}, false},
+		"one less":                {model.GuestAPI{Server: server, CABundle: a}, false},
+		"another in the place":    {model.GuestAPI{Server: server, CABundle: bundle(a, c)}, false},
+		"none":                    {model.GuestAPI{Server: server}, false},
+		"something else entirely": {model.GuestAPI{Server: server, CABundle: []byte("no certificate")}, false},
 	} {
 		if got := hash(tc.api); (got == before) != tc.same || got == "" {
 			t.Errorf("%s: hash %q, was %q; it stays the same: %t, want %t", name, got, before, got == before, tc.same)

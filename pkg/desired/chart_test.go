@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
@@ -81,7 +82,7 @@ func TestABrokenChartIsRefused(t *testing.T) {
 		"two objects of one identity": {"apiVersion: v1\nkind: Service\nmetadata:\n  name: istiod-openshift-gateway\n  namespace: clusters-guest1", []string{"Service clusters-guest1/istiod-openshift-gateway", "rendered twice", "templates/extra.yaml", "templates/service.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, config(desired.TopologyHosted), chartWith(t, map[string]string{discovery + "templates/extra.yaml": tc.template}), tc.want...)
+			refused(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "templates/extra.yaml": tc.template}), tc.want...)
 		})
 	}
 }
@@ -96,8 +97,8 @@ func TestStableValidationPolicy(t *testing.T) {
 	if on == string(values) {
 		t.Fatal("the chart has no stableValidationPolicy")
 	}
-	plain := compute(t, config(desired.TopologyHosted), chartWith(t, nil), installed(t), withForeignCRDs(asking("a")))
-	state := compute(t, config(desired.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t), withForeignCRDs(asking("a")))
+	plain := compute(t, config(model.TopologyHosted), chartWith(t, nil), installed(t), withForeignCRDs(asking("a")))
+	state := compute(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t), withForeignCRDs(asking("a")))
 	for _, release := range []string{"istiod", "istiod-remote"} {
 		dropped(t, state, release, "ValidatingAdmissionPolicy", "stable-channel policy")
 		dropped(t, state, release, "ValidatingAdmissionPolicyBinding", "stable-channel policy")
@@ -157,7 +158,7 @@ func TestAChangedDeploymentIsRefused(t *testing.T) {
 				}
 				return rendered
 			}}
-			refused(t, config(desired.TopologyHosted), source, append(tc.want, "Deployment istiod-openshift-gateway")...)
+			refused(t, config(model.TopologyHosted), source, append(tc.want, "Deployment istiod-openshift-gateway")...)
 		})
 	}
 }
@@ -187,7 +188,7 @@ func TestAWebhookThatLeadsElsewhereIsRefused(t *testing.T) {
 				}
 				return rendered
 			}}
-			refused(t, config(desired.TopologyHosted), source, "ValidatingWebhookConfiguration", "istio-validator-openshift-gateway-openshift-ingress", "rev.validation.istio.io")
+			refused(t, config(model.TopologyHosted), source, "ValidatingWebhookConfiguration", "istio-validator-openshift-gateway-openshift-ingress", "rev.validation.istio.io")
 		})
 	}
 }

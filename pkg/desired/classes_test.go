@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestTheOldestClassesAreServed: a class that comes later takes nothing from those in use, whatever its name is.
 func TestTheOldestClassesAreServed(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1000, 0)
-	var all []desired.GatewayClass
-	for i := range desired.MaxClasses {
-		all = append(all, desired.GatewayClass{Name: fmt.Sprintf("class-%03d", i), Created: begin})
+	var all []model.GatewayClass
+	for i := range model.MaxClasses {
+		all = append(all, model.GatewayClass{Name: fmt.Sprintf("class-%03d", i), Created: begin})
 	}
-	if served, beyond := desired.Served(all); len(served) != desired.MaxClasses || len(beyond) != 0 {
+	if served, beyond := model.Served(all); len(served) != model.MaxClasses || len(beyond) != 0 {
 		t.Errorf("%d served and %d beyond of %d", len(served), len(beyond), len(all))
 	}
-	more := append([]desired.GatewayClass{{Name: "a-new-one", Created: begin.Add(time.Second)}}, all...)
-	served, beyond := desired.Served(more)
+	more := append([]model.GatewayClass{{Name: "a-new-one", Created: begin.Add(time.Second)}}, all...)
+	served, beyond := model.Served(more)
 	if len(beyond) != 1 || beyond[0].Name != "a-new-one" {
 		t.Errorf("beyond is %v", beyond)
 	}

@@ -6,27 +6,28 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func aCluster() desired.ControlPlane {
-	return desired.ControlPlane{ReportedBy: desired.ClusterAPI, APIVersion: "cluster.x-k8s.io/v1beta2", Name: "guest1", UID: "7f3b"}
+func aCluster() model.ControlPlane {
+	return model.ControlPlane{ReportedBy: model.ClusterAPI, APIVersion: "cluster.x-k8s.io/v1beta2", Name: "guest1", UID: "7f3b"}
 }
 
 func TestPhaseOfACluster(t *testing.T) {
 	for name, tc := range map[string]struct {
-		edit func(*desired.ControlPlane)
-		want desired.Lifecycle
+		edit func(*model.ControlPlane)
+		want model.Lifecycle
 	}{
-		"up":                     {func(*desired.ControlPlane) {}, desired.Active{}},
-		"not up yet":             {func(c *desired.ControlPlane) { c.Stage = desired.Uninitialized }, desired.Starting{}},
-		"paused":                 {func(c *desired.ControlPlane) { c.PausedUntil = desired.PausedForNow }, desired.Paused{}},
-		"paused before it is up": {func(c *desired.ControlPlane) { c.PausedUntil, c.Stage = desired.PausedForNow, desired.Uninitialized }, desired.Paused{}},
-		"going":                  {func(c *desired.ControlPlane) { c.Deleting = true }, desired.Deleting{}},
-		"going, and paused":      {func(c *desired.ControlPlane) { c.Deleting, c.PausedUntil = true, desired.PausedForNow }, desired.Deleting{}},
-		"going, and never up":    {func(c *desired.ControlPlane) { c.Deleting, c.Stage = true, desired.Uninitialized }, desired.Deleting{}},
+		"up":                     {func(*model.ControlPlane) {}, model.Active{}},
+		"not up yet":             {func(c *model.ControlPlane) { c.Stage = model.Uninitialized }, model.Starting{}},
+		"paused":                 {func(c *model.ControlPlane) { c.PausedUntil = model.PausedForNow }, model.Paused{}},
+		"paused before it is up": {func(c *model.ControlPlane) { c.PausedUntil, c.Stage = model.PausedForNow, model.Uninitialized }, model.Paused{}},
+		"going":                  {func(c *model.ControlPlane) { c.Deleting = true }, model.Deleting{}},
+		"going, and paused":      {func(c *model.ControlPlane) { c.Deleting, c.PausedUntil = true, model.PausedForNow }, model.Deleting{}},
+		"going, and never up":    {func(c *model.ControlPlane) { c.Deleting, c.Stage = true, model.Uninitialized }, model.Deleting{}},
 	} {
 		c := aCluster()
 		tc.edit(&c)
@@ -41,7 +42,7 @@ func TestPhaseOfACluster(t *testing.T) {
 
 // TestAClusterOwnsAndNothingElse: what is on the management side is as without one, but for its owner, and the guest does not notice.
 func TestAClusterOwnsAndNothingElse(t *testing.T) {
-	cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("demo"))
+	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
 	without := compute(t, cfg, embedded(t), installed(t), guest)
 	owned := installed(t)
 	owned.ControlPlane = aCluster()
@@ -67,7 +68,7 @@ func TestAClusterOwnsAndNothingElse(t *testing.T) {
 	if text := strings.Join(texts(guestObjects(with)), ""); strings.Contains(text, "guest1") || strings.Contains(text, "7f3b") {
 		t.Error("the guest is told of the Cluster")
 	}
-	secret, err := desired.CredentialSecret(cfg, aCluster(), credential())
+	secret, err := model.CredentialSecret(cfg, aCluster(), credential())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -15,15 +18,15 @@ import (
 )
 
 // aControlPlane is an ordinary HostedControlPlane.
-func aControlPlane() desired.ControlPlane {
-	return desired.ControlPlane{
-		Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: desired.SingleReplica,
+func aControlPlane() model.ControlPlane {
+	return model.ControlPlane{
+		Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: model.SingleReplica,
 		ReleaseImage: "quay.io/r:4.21", GuestReleaseImage: "quay.io/r:4.21", ReleaseVersion: "4.21.0",
 	}
 }
 
 // under is a management side whose istiod serves, with a HostedControlPlane.
-func under(tb testing.TB, edit func(*desired.ControlPlane)) desired.ManagementObservation {
+func under(tb testing.TB, edit func(*model.ControlPlane)) model.ManagementObservation {
 	tb.Helper()
 	hosted := installed(tb)
 	hosted.ControlPlane = aControlPlane()
@@ -35,21 +38,21 @@ func TestPhase(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	later := now.Add(time.Hour)
 	for name, tc := range map[string]struct {
-		plane desired.ControlPlane
-		want  desired.Lifecycle
+		plane model.ControlPlane
+		want  model.Lifecycle
 	}{
-		"there is none":           {desired.ControlPlane{}, desired.Active{}},
-		"an ordinary one":         {aControlPlane(), desired.Active{}},
-		"paused":                  {desired.ControlPlane{PausedUntil: "true"}, desired.Paused{}},
-		"paused, as Go writes it": {desired.ControlPlane{PausedUntil: "1"}, desired.Paused{}},
-		"not paused":              {desired.ControlPlane{PausedUntil: "false"}, desired.Active{}},
-		"paused for a time":       {desired.ControlPlane{PausedUntil: later.Format(time.RFC3339)}, desired.Paused{Until: later}},
-		"that is over":            {desired.ControlPlane{PausedUntil: now.Format(time.RFC3339)}, desired.Active{}},
-		"what nobody can read":    {desired.ControlPlane{PausedUntil: "tomorrow"}, desired.Active{}},
-		"without ingress":         {desired.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, desired.Disabled{}},
-		"without a console":       {desired.ControlPlane{DisabledCapabilities: []string{"Console"}}, desired.Active{}},
-		"paused without ingress":  {desired.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, desired.Paused{}},
-		"deleted while paused":    {desired.ControlPlane{PausedUntil: "true", Deleting: true}, desired.Deleting{}},
+		"there is none":           {model.ControlPlane{}, model.Active{}},
+		"an ordinary one":         {aControlPlane(), model.Active{}},
+		"paused":                  {model.ControlPlane{PausedUntil: "true"}, model.Paused{}},
+		"paused, as Go writes it": {model.ControlPlane{PausedUntil: "1"}, model.Paused{}},
+		"not paused":              {model.ControlPlane{PausedUntil: "false"}, model.Active{}},
+		"paused for a time":       {model.ControlPlane{PausedUntil: later.Format(time.RFC3339)}, model.Paused{Until: later}},
+		"that is over":            {model.ControlPlane{PausedUntil: now.Format(time.RFC3339)}, model.Active{}},
+		"what nobody can read":    {model.ControlPlane{PausedUntil: "tomorrow"}, model.Active{}},
+		"without ingress":         {model.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, model.Disabled{}},
+		"without a console":       {model.ControlPlane{DisabledCapabilities: []string{"Console"}}, model.Active{}},
+		"paused without ingress":  {model.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, model.Paused{}},
+		"deleted while paused":    {model.ControlPlane{PausedUntil: "true", Deleting: true}, model.Deleting{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.plane.Lifecycle(now); got != tc.want {
@@ -60,7 +63,7 @@ func TestPhase(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	if got := (desired.ControlPlane{PausedUntil: "tomorrow"}).Warnings(); got != nil {
+	if got := (model.ControlPlane{PausedUntil: "tomorrow"}).Warnings(); got != nil {
 		t.Errorf("of none: %q", got)
 	}
 	plane := aControlPlane()
@@ -82,9 +85,9 @@ func TestWarnings(t *testing.T) {
 
 // TestTheControlPlaneOwnsWhatIsOnTheManagementSide, and nothing in the guest, which does not know it.
 func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
-	hosted := under(t, func(*desired.ControlPlane) {})
-	state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("demo")))
-	secret, err := desired.CredentialSecret(config(desired.TopologyHosted), hosted.ControlPlane, credential())
+	hosted := under(t, func(*model.ControlPlane) {})
+	state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("demo")))
+	secret, err := model.CredentialSecret(config(model.TopologyHosted), hosted.ControlPlane, credential())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,15 +118,15 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 
 // TestTheGuestDoesNotNoticeTheControlPlane: what is applied there is the same with and without.
 func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
-	cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("demo"))
-	texts := func(hosted desired.ManagementObservation) (out []string) {
+	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
+	texts := func(hosted model.ManagementObservation) (out []string) {
 		for _, o := range guestObjects(compute(t, cfg, embedded(t), hosted, guest)) {
 			out = append(out, string(o.JSON()))
 		}
 		return out
 	}
-	with := under(t, func(c *desired.ControlPlane) {
-		c.Availability, c.InfraID, c.Labels = desired.HighlyAvailable, "infra-1", map[string]string{"team": "a"}
+	with := under(t, func(c *model.ControlPlane) {
+		c.Availability, c.InfraID, c.Labels = model.HighlyAvailable, "infra-1", map[string]string{"team": "a"}
 	})
 	if diff := cmp.Diff(texts(installed(t)), texts(with)); diff != "" {
 		t.Errorf("-without +with:\n%s", diff)
@@ -131,10 +134,10 @@ func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
 }
 
 // istiodUnder makes istiod's Deployment under a HostedControlPlane; the chart is rendered once.
-func istiodUnder(t *testing.T) func(*testing.T, func(*desired.ControlPlane)) *unstructured.Unstructured {
+func istiodUnder(t *testing.T) func(*testing.T, func(*model.ControlPlane)) *unstructured.Unstructured {
 	t.Helper()
-	planner := desired.NewPlanner(config(desired.TopologyHosted), embedded(t))
-	return func(t *testing.T, edit func(*desired.ControlPlane)) *unstructured.Unstructured {
+	planner := desired.NewPlanner(config(model.TopologyHosted), embedded(t))
+	return func(t *testing.T, edit func(*model.ControlPlane)) *unstructured.Unstructured {
 		t.Helper()
 		state, err := planner.Compute(under(t, edit), withForeignCRDs(asking("demo")))
 		if err != nil {
@@ -170,59 +173,59 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 	labels := func(key string) []any { return []any{"spec", "template", "metadata", "labels", key} }
 	istiod := istiodUnder(t)
 	for name, tc := range map[string]struct {
-		edit func(*desired.ControlPlane)
+		edit func(*model.ControlPlane)
 		path []any
 		want any
 	}{
-		"one replica":                 {func(*desired.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
-		"one is gone before the next": {func(*desired.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
-		"and waits for nobody":        {func(*desired.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
+		"one replica":                 {func(*model.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
+		"one is gone before the next": {func(*model.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
+		"and waits for nobody":        {func(*model.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
 		"each of two lets go in time": {
-			func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, pod("containers", 0, "lifecycle", "preStop", "sleep", "seconds"), int64(3),
+			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, pod("containers", 0, "lifecycle", "preStop", "sleep", "seconds"), int64(3),
 		},
-		"two replicas":              {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, []any{"spec", "replicas"}, int64(2)},
-		"one of two may be missing": {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, []any{"spec", "strategy", "rollingUpdate", "maxUnavailable"}, int64(1)},
-		"an unknown policy":         {func(c *desired.ControlPlane) { c.Availability = "Many" }, []any{"spec", "replicas"}, int64(2)},
-		"few old versions":          {func(*desired.ControlPlane) {}, []any{"spec", "revisionHistoryLimit"}, int64(2)},
-		"a priority of its own":     {func(c *desired.ControlPlane) { c.PriorityClass = "mine" }, pod("priorityClassName"), "mine"},
-		"HyperShift's priority":     {func(*desired.ControlPlane) {}, pod("priorityClassName"), "hypershift-control-plane"},
-		"a node selector":           {func(c *desired.ControlPlane) { c.NodeSelector = map[string]string{"role": "infra"} }, pod("nodeSelector"), map[string]any{"role": "infra"}},
-		"no node selector":          {func(*desired.ControlPlane) {}, pod("nodeSelector"), nil},
-		"a user":                    {func(c *desired.ControlPlane) { c.RunAsUser = 1001 }, pod("securityContext"), map[string]any{"runAsUser": int64(1001), "fsGroup": int64(1001)}},
-		"no user":                   {func(*desired.ControlPlane) {}, pod("securityContext"), nil},
-		"a toleration": {func(c *desired.ControlPlane) {
+		"two replicas":              {func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, []any{"spec", "replicas"}, int64(2)},
+		"one of two may be missing": {func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, []any{"spec", "strategy", "rollingUpdate", "maxUnavailable"}, int64(1)},
+		"an unknown policy":         {func(c *model.ControlPlane) { c.Availability = "Many" }, []any{"spec", "replicas"}, int64(2)},
+		"few old versions":          {func(*model.ControlPlane) {}, []any{"spec", "revisionHistoryLimit"}, int64(2)},
+		"a priority of its own":     {func(c *model.ControlPlane) { c.PriorityClass = "mine" }, pod("priorityClassName"), "mine"},
+		"HyperShift's priority":     {func(*model.ControlPlane) {}, pod("priorityClassName"), "hypershift-control-plane"},
+		"a node selector":           {func(c *model.ControlPlane) { c.NodeSelector = map[string]string{"role": "infra"} }, pod("nodeSelector"), map[string]any{"role": "infra"}},
+		"no node selector":          {func(*model.ControlPlane) {}, pod("nodeSelector"), nil},
+		"a user":                    {func(c *model.ControlPlane) { c.RunAsUser = 1001 }, pod("securityContext"), map[string]any{"runAsUser": int64(1001), "fsGroup": int64(1001)}},
+		"no user":                   {func(*model.ControlPlane) {}, pod("securityContext"), nil},
+		"a toleration": {func(c *model.ControlPlane) {
 			c.Tolerations = []corev1.Toleration{{Key: "k", Operator: "Exists", TolerationSeconds: new(int64(5))}}
 		}, pod("tolerations", 2), map[string]any{"key": "k", "operator": "Exists", "tolerationSeconds": int64(5)}},
-		"a restart":                  {func(c *desired.ControlPlane) { c.RestartDate = "now" }, annotations("hypershift.openshift.io/restart-date"), "now"},
-		"no restart":                 {func(*desired.ControlPlane) {}, annotations("hypershift.openshift.io/restart-date"), nil},
-		"the control plane's image":  {func(c *desired.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" }, annotations("hypershift.openshift.io/release-image"), "quay.io/r:4.21.3"},
-		"the version":                {func(*desired.ControlPlane) {}, []any{"metadata", "annotations", "release.openshift.io/version"}, "4.21.0"},
-		"no version":                 {func(c *desired.ControlPlane) { c.ReleaseVersion = "" }, []any{"metadata", "annotations", "release.openshift.io/version"}, nil},
-		"a label":                    {func(c *desired.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
-		"a label in the chart's way": {func(c *desired.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a"},
-		"a label that is selected":   {func(c *desired.ControlPlane) { c.Labels = map[string]string{"app": "a"} }, labels("app"), "istiod"},
+		"a restart":                  {func(c *model.ControlPlane) { c.RestartDate = "now" }, annotations("hypershift.openshift.io/restart-date"), "now"},
+		"no restart":                 {func(*model.ControlPlane) {}, annotations("hypershift.openshift.io/restart-date"), nil},
+		"the control plane's image":  {func(c *model.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" }, annotations("hypershift.openshift.io/release-image"), "quay.io/r:4.21.3"},
+		"the version":                {func(*model.ControlPlane) {}, []any{"metadata", "annotations", "release.openshift.io/version"}, "4.21.0"},
+		"no version":                 {func(c *model.ControlPlane) { c.ReleaseVersion = "" }, []any{"metadata", "annotations", "release.openshift.io/version"}, nil},
+		"a label":                    {func(c *model.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
+		"a label in the chart's way": {func(c *model.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a"},
+		"a label that is selected":   {func(c *model.ControlPlane) { c.Labels = map[string]string{"app": "a"} }, labels("app"), "istiod"},
 		"a label that opens doors": {
-			func(c *desired.ControlPlane) {
+			func(c *model.ControlPlane) {
 				c.Labels = map[string]string{"hypershift.openshift.io/need-management-kas-access": "true"}
 			},
 			labels("hypershift.openshift.io/need-management-kas-access"), nil,
 		},
-		"a label of Istio's": {func(c *desired.ControlPlane) { c.Labels = map[string]string{"sidecar.istio.io/inject": "true"} }, labels("sidecar.istio.io/inject"), "false"},
-		"requests": {func(c *desired.ControlPlane) {
+		"a label of Istio's": {func(c *model.ControlPlane) { c.Labels = map[string]string{"sidecar.istio.io/inject": "true"} }, labels("sidecar.istio.io/inject"), "false"},
+		"requests": {func(c *model.ControlPlane) {
 			c.Requests = map[string]map[string]string{"discovery": {"cpu": "1"}, "gone": {"cpu": "9"}}
 		}, pod("containers", 0, "resources", "requests"), map[string]any{"cpu": "1", "memory": "160Mi"}},
-		"extended requests": {func(c *desired.ControlPlane) {
+		"extended requests": {func(c *model.ControlPlane) {
 			c.Requests = map[string]map[string]string{"discovery": {"example.com/nic": "1"}}
 		}, pod("containers", 0, "resources", "limits"), map[string]any{"example.com/nic": "1"}},
-		"zones are required": {func(c *desired.ControlPlane) { c.Availability = desired.HighlyAvailable }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "topology.kubernetes.io/zone"},
-		"or only preferred":  {func(c *desired.ControlPlane) { c.Availability, c.Platform = desired.HighlyAvailable, "KubeVirt" }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "kubernetes.io/hostname"},
-		"one is not spread":  {func(*desired.ControlPlane) {}, pod("affinity", "podAntiAffinity"), nil},
-		"dedicated nodes": {func(c *desired.ControlPlane) {
+		"zones are required": {func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "topology.kubernetes.io/zone"},
+		"or only preferred":  {func(c *model.ControlPlane) { c.Availability, c.Platform = model.HighlyAvailable, "KubeVirt" }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "kubernetes.io/hostname"},
+		"one is not spread":  {func(*model.ControlPlane) {}, pod("affinity", "podAntiAffinity"), nil},
+		"dedicated nodes": {func(c *model.ControlPlane) {
 			c.DedicatedRequestServing, c.ServingNodes = true, map[string]string{"size": "large"}
 		}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", 0, "matchExpressions", 2, "key"), "size"},
-		"no dedicated nodes":  {func(*desired.ControlPlane) {}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"), nil},
-		"the Secrets' mode":   {func(*desired.ControlPlane) {}, pod("volumes", 1, "secret", "defaultMode"), int64(416)},
-		"the operand's label": {func(*desired.ControlPlane) {}, []any{"metadata", "labels", "hypershift.openshift.io/managed-by"}, "hypergate"},
+		"no dedicated nodes":  {func(*model.ControlPlane) {}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"), nil},
+		"the Secrets' mode":   {func(*model.ControlPlane) {}, pod("volumes", 1, "secret", "defaultMode"), int64(416)},
+		"the operand's label": {func(*model.ControlPlane) {}, []any{"metadata", "labels", "hypershift.openshift.io/managed-by"}, "hypergate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, at(istiod(t, tc.edit), tc.path...)); diff != "" {
@@ -235,9 +238,9 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 // TestTheReleaseThatHypergateCameWithCounts: during an upgrade the HostedControlPlane is ahead, and whoever waits for istiod must not be told that it
 // is of the new release.
 func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.ReleaseVersion = "4.20.9"
-	state := compute(t, cfg, embedded(t), under(t, func(*desired.ControlPlane) {}), withForeignCRDs(asking("demo")))
+	state := compute(t, cfg, embedded(t), under(t, func(*model.ControlPlane) {}), withForeignCRDs(asking("demo")))
 	if got := at(theOnly(t, mgmtObjects(state), "Deployment"), "metadata", "annotations", "release.openshift.io/version"); got != "4.20.9" {
 		t.Errorf("it says %v", got)
 	}
@@ -246,21 +249,21 @@ func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
 // TestOnlyARestartOrAChangeOfThePodRollsIstiod: what the HostedControlPlane says of other things does not.
 func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
 	istiod := istiodUnder(t)
-	pods := func(edit func(*desired.ControlPlane)) any { return at(istiod(t, edit), "spec", "template") }
-	before := pods(func(*desired.ControlPlane) {})
-	for i, edit := range []func(*desired.ControlPlane){
-		func(c *desired.ControlPlane) { c.ReleaseVersion = "4.22.0" },
-		func(c *desired.ControlPlane) { c.GuestReleaseImage = "quay.io/r:4.20" },
-		func(c *desired.ControlPlane) { c.PausedUntil = "false" },
-		func(c *desired.ControlPlane) { c.UnreadFields = []string{"x"} },
-		func(c *desired.ControlPlane) { c.Services = []desired.PublishedService{{Service: "APIServer"}} },
-		func(c *desired.ControlPlane) { c.UID = "another" },
+	pods := func(edit func(*model.ControlPlane)) any { return at(istiod(t, edit), "spec", "template") }
+	before := pods(func(*model.ControlPlane) {})
+	for i, edit := range []func(*model.ControlPlane){
+		func(c *model.ControlPlane) { c.ReleaseVersion = "4.22.0" },
+		func(c *model.ControlPlane) { c.GuestReleaseImage = "quay.io/r:4.20" },
+		func(c *model.ControlPlane) { c.PausedUntil = "false" },
+		func(c *model.ControlPlane) { c.UnreadFields = []string{"x"} },
+		func(c *model.ControlPlane) { c.Services = []model.PublishedService{{Service: "APIServer"}} },
+		func(c *model.ControlPlane) { c.UID = "another" },
 	} {
 		if diff := cmp.Diff(before, pods(edit)); diff != "" {
 			t.Errorf("edit %d rolls istiod:\n%s", i, diff)
 		}
 	}
-	if cmp.Equal(before, pods(func(c *desired.ControlPlane) { c.RestartDate = "now" })) {
+	if cmp.Equal(before, pods(func(c *model.ControlPlane) { c.RestartDate = "now" })) {
 		t.Error("a restart that was asked for does not")
 	}
 }
@@ -270,7 +273,7 @@ func TestLabelsAndNodesInAnyOrder(t *testing.T) {
 	var texts []string
 	istiod := istiodUnder(t)
 	for range 5 {
-		u := istiod(t, func(c *desired.ControlPlane) {
+		u := istiod(t, func(c *model.ControlPlane) {
 			c.DedicatedRequestServing, c.Labels, c.ServingNodes, c.NodeSelector = true, map[string]string{}, map[string]string{}, map[string]string{}
 			for i := range 20 {
 				key := fmt.Sprintf("key%d", i)

@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // CRDPolicyName is the name of the guest's ValidatingAdmissionPolicy that keeps hypergate's CRDs as they are, and of its binding. hypergate's role in the
 // guest goes by it (deploy/rbac/guest).
-func CRDPolicyName(c Config) string { return "hypergate-crds-" + c.Revision }
+func CRDPolicyName(c model.Config) string { return "hypergate-crds-" + c.Revision }
 
 // PlatformCRDWriters are the users that are OpenShift's own way to upgrade a cluster, standalone or hosted. They may write CRDs that hypergate
 // manages: what locks them out stops a cluster's upgrade, and hypergate sees what they did and yields.
@@ -50,7 +51,7 @@ const unnamedWriter = "system:admin"
 //
 // Nothing is said about creation. A CRD of one of these names that somebody makes before hypergate does is somebody's, and without hypergate's label
 // the policy leaves it alone.
-func crdPolicy(cfg Config, protected, writers []string) []*unstructured.Unstructured {
+func crdPolicy(cfg model.Config, protected, writers []string) []*unstructured.Unstructured {
 	if len(protected) == 0 {
 		return nil
 	}
@@ -66,7 +67,7 @@ func crdPolicy(cfg Config, protected, writers []string) []*unstructured.Unstruct
 		"failurePolicy": "Fail",
 		"matchConstraints": map[string]any{
 			"matchPolicy": "Equivalent", "resourceRules": []any{updates, deletions},
-			"objectSelector": map[string]any{"matchLabels": map[string]any{OwnerLabel: cfg.OwnerValue(SideGuest)}},
+			"objectSelector": map[string]any{"matchLabels": map[string]any{model.OwnerLabel: cfg.OwnerValue(model.SideGuest)}},
 		},
 		"validations": []any{map[string]any{
 			"expression": crdPolicyExpression(protected, writers), "messageExpression": crdPolicyMessage,
@@ -79,7 +80,7 @@ func crdPolicy(cfg Config, protected, writers []string) []*unstructured.Unstruct
 	return []*unstructured.Unstructured{policy, binding}
 }
 
-func crdPolicyObject(kind string, cfg Config, spec map[string]any) *unstructured.Unstructured {
+func crdPolicyObject(kind string, cfg model.Config, spec map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "spec": spec}}
 	u.SetName(CRDPolicyName(cfg))
 	return u
@@ -98,7 +99,7 @@ func crdPolicyExpression(protected, writers []string) string {
 		"!(oldObject.metadata.name in " + listCEL(protected) + ")",
 		// hypergate itself. Its user name is what its kubeconfig says: it may be another tomorrow, and may be the admin's. The name that it writes
 		// under is its own whatever happens, and nobody takes it by accident. hypergate deletes no CRD.
-		updates + manager + " == " + quoteCEL(FieldManager),
+		updates + manager + " == " + quoteCEL(model.FieldManager),
 		user + " in " + listCEL(writers),
 		updates + user + " == " + quoteCEL(unnamedWriter) + " && " + manager + " == ''",
 		// What the message says to do helps at once, and while hypergate does not run.

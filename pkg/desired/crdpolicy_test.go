@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,8 +17,8 @@ import (
 
 // What the policy does is tested on an API server, by TestCRDPolicy of test/integration. Here is what it is.
 
-func policyConfig() Config {
-	return Config{Topology: TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway"}
+func policyConfig() model.Config {
+	return model.Config{Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway"}
 }
 
 // crdPolicyOf is the policy and its binding as the API has them, which knows all their fields.
@@ -42,19 +45,19 @@ func TestCRDPolicyOfNothingIsNone(t *testing.T) {
 func TestCRDPolicyIsForTheGuest(t *testing.T) {
 	cfg := policyConfig()
 	for _, u := range crdPolicy(cfg, []string{"a.example.com"}, nil) {
-		o, err := NewGuestObject(u, cfg)
+		o, err := model.NewGuestObject(u, cfg)
 		if err != nil {
 			t.Error(err)
 		}
-		if HoldsRoots(o.GVK()) {
+		if model.HoldsRoots(o.GVK()) {
 			t.Errorf("%s would hold up a rotation of the CA", o)
 		}
-		if _, err := NewMgmtObject(u, cfg); err == nil {
+		if _, err := model.NewMgmtObject(u, cfg); err == nil {
 			t.Errorf("%s may stand on the management side", o)
 		}
 	}
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		if !HoldsRoots(admissionregistrationv1.SchemeGroupVersion.WithKind(kind)) {
+		if !model.HoldsRoots(admissionregistrationv1.SchemeGroupVersion.WithKind(kind)) {
 			t.Errorf("a rotation of the CA does not wait for a %s", kind)
 		}
 	}
@@ -81,7 +84,7 @@ func TestCRDPolicyMatches(t *testing.T) {
 	if diff := cmp.Diff([]admissionregistrationv1.NamedRuleWithOperations{rule("UPDATE", protected...), rule("DELETE")}, match.ResourceRules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{OwnerLabel: "openshift-gateway.guest"}, match.ObjectSelector.MatchLabels); diff != "" {
+	if diff := cmp.Diff(map[string]string{model.OwnerLabel: "openshift-gateway.guest"}, match.ObjectSelector.MatchLabels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	if policy.Spec.ParamKind != nil || len(policy.Spec.Validations) != 1 || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {

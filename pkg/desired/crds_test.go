@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -31,14 +34,14 @@ const (
 )
 
 // withCRDs is a guest that asks, with some CRDs.
-func withCRDs(facts map[string]crds.Fact) desired.GuestObservation {
+func withCRDs(facts map[string]crds.Fact) model.GuestObservation {
 	guest := asking("openshift-default")
 	guest.CRDs = facts
 	return guest
 }
 
 // mixed is a guest with a CRD of each fate.
-func mixed() desired.GuestObservation {
+func mixed() model.GuestObservation {
 	return withCRDs(map[string]crds.Fact{
 		backendTLS:       ours(),
 		classes:          foreign(),
@@ -54,7 +57,7 @@ func mixed() desired.GuestObservation {
 }
 
 func TestCRDs(t *testing.T) {
-	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), mixed())
+	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), mixed())
 	verdicts := map[string]crds.Verdict{}
 	for _, c := range state.Decisions {
 		verdicts[c.Name] = c.Verdict
@@ -75,10 +78,10 @@ func TestCRDs(t *testing.T) {
 	if got := state.Waiting(); got != 1 {
 		t.Errorf("%d CRDs are waited for, want 1", got)
 	}
-	checkSide(t, crdObjects(state), desired.GuestKinds(), "", config(desired.TopologyHosted).OwnerValue(desired.SideGuest))
+	checkSide(t, crdObjects(state), model.GuestKinds(), "", config(model.TopologyHosted).OwnerValue(model.SideGuest))
 }
 
-func keysOf(objects []desired.GuestObject) []string {
+func keysOf(objects []model.GuestObject) []string {
 	out := make([]string, 0, len(objects))
 	for _, o := range objects {
 		out = append(out, o.Key().Name)
@@ -88,8 +91,8 @@ func keysOf(objects []desired.GuestObject) []string {
 
 // TestDecideCRDs: all that may be installed, each once, in one order, with or without a class.
 func TestDecideCRDs(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	cfg.IstioResources = desired.KnownIstioResources()
+	cfg := config(model.TopologyHosted)
+	cfg.IstioResources = model.KnownIstioResources()
 	want := desired.DecideCRDs(cfg, embedded(t), mixed())
 	var names []string
 	for _, c := range want {
@@ -116,7 +119,7 @@ func TestDecideCRDs(t *testing.T) {
 	}
 	unasked := mixed()
 	unasked.Classes = nil
-	if diff := cmp.Diff(want, compute(t, cfg, embedded(t), desired.ManagementObservation{}, unasked).Decisions); diff != "" {
+	if diff := cmp.Diff(want, compute(t, cfg, embedded(t), model.ManagementObservation{}, unasked).Decisions); diff != "" {
 		t.Errorf("without a class, -want +got:\n%s", diff)
 	}
 }
@@ -125,21 +128,21 @@ func TestDecideCRDs(t *testing.T) {
 func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	guest := withCRDs(map[string]crds.Fact{destinationRules: ours()})
 	guest.Classes = nil
-	state := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{}, guest)
+	state := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, guest)
 	gatewayAPI := crds.GatewayAPI().Names()
 	if diff := cmp.Diff(slices.Concat(gatewayAPI[:1], []string{destinationRules}, gatewayAPI[1:]), keysOf(state.CRDs)); diff != "" {
 		t.Errorf("written, -want +got:\n%s", diff)
 	}
 	asked := guest
 	asked.Classes = asking("openshift-default").Classes
-	if diff := cmp.Diff(texts(anObjects(compute(t, config(desired.TopologyHosted), embedded(t), installed(t), asked).Protection)), texts(anObjects(state.Protection))); diff != "" {
+	if diff := cmp.Diff(texts(anObjects(compute(t, config(model.TopologyHosted), embedded(t), installed(t), asked).Protection)), texts(anObjects(state.Protection))); diff != "" {
 		t.Errorf("the policy changes with the first class, -with one +without:\n%s", diff)
 	}
 }
 
 // TestAdoptingByFlag is consent for what says nothing itself.
 func TestAdoptingByFlag(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.CRDs.Consent = crds.Given
 	state := compute(t, cfg, embedded(t), installed(t), withCRDs(map[string]crds.Fact{
 		classes: foreign(), gateways: other(foreign()), httpRoutes: released(other(foreign())), wasmPlugins: other(foreign()),
@@ -152,32 +155,32 @@ func TestAdoptingByFlag(t *testing.T) {
 // TestUnmanaged: istiod, its access to the guest, its webhooks and our policy go. What the gateways that go on running trust stays, and so do
 // CRDs, whatever they are.
 func TestUnmanaged(t *testing.T) {
-	byFlag := func(mode crds.Mode) func(*desired.Config, *desired.GuestObservation) {
-		return func(cfg *desired.Config, _ *desired.GuestObservation) { cfg.CRDs.Mode = mode }
+	byFlag := func(mode crds.Mode) func(*model.Config, *model.GuestObservation) {
+		return func(cfg *model.Config, _ *model.GuestObservation) { cfg.CRDs.Mode = mode }
 	}
-	byGuest := func(mode crds.Mode) func(*desired.Config, *desired.GuestObservation) {
-		return func(_ *desired.Config, guest *desired.GuestObservation) { guest.Mode = mode }
+	byGuest := func(mode crds.Mode) func(*model.Config, *model.GuestObservation) {
+		return func(_ *model.Config, guest *model.GuestObservation) { guest.Mode = mode }
 	}
 	theirs := installed(t)
-	theirs.CAOwner = desired.Theirs
-	caSecret := []string{"Secret " + mgmtNamespace + "/" + desired.CASecretName}
+	theirs.CAOwner = model.Theirs
+	caSecret := []string{"Secret " + mgmtNamespace + "/" + model.CASecretName}
 	for _, tc := range []struct {
 		name   string
-		hosted desired.ManagementObservation
-		edit   func(*desired.Config, *desired.GuestObservation)
+		hosted model.ManagementObservation
+		edit   func(*model.Config, *model.GuestObservation)
 		want   []string
 	}{
 		{"by flag", installed(t), byFlag(crds.Unmanaged), caSecret},
 		{"by the guest", installed(t), byGuest(crds.Unmanaged), caSecret},
 		{"a mode of tomorrow", installed(t), byGuest("Paused"), caSecret},
-		{"without a class", installed(t), func(cfg *desired.Config, guest *desired.GuestObservation) {
+		{"without a class", installed(t), func(cfg *model.Config, guest *model.GuestObservation) {
 			cfg.CRDs.Mode, guest.Classes = crds.Unmanaged, nil
 		}, nil},
-		{"without a CA", desired.ManagementObservation{}, byFlag(crds.Unmanaged), nil},
+		{"without a CA", model.ManagementObservation{}, byFlag(crds.Unmanaged), nil},
 		{"with somebody else's CA", theirs, byFlag(crds.Unmanaged), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cfg, guest := config(desired.TopologyHosted), mixed()
+			cfg, guest := config(model.TopologyHosted), mixed()
 			tc.edit(&cfg, &guest)
 			state := compute(t, cfg, embedded(t), tc.hosted, guest)
 			if diff := cmp.Diff(tc.want, names(mgmtObjects(state)), cmpopts.EquateEmpty()); diff != "" {
@@ -196,7 +199,7 @@ func TestUnmanaged(t *testing.T) {
 			}
 		})
 	}
-	cfg, guest := config(desired.TopologyHosted), mixed()
+	cfg, guest := config(model.TopologyHosted), mixed()
 	cfg.CRDs.Mode, guest.Mode = crds.Unmanaged, crds.Managed
 	if state := compute(t, cfg, embedded(t), installed(t), guest); !state.Installed || state.Mode != crds.Managed {
 		t.Errorf("the guest says Managed and the flag Unmanaged: installed %v, mode %s", state.Installed, state.Mode)
@@ -205,11 +208,11 @@ func TestUnmanaged(t *testing.T) {
 
 // TestUnmanagedAndBack: from there a plan is the one that it was.
 func TestUnmanagedAndBack(t *testing.T) {
-	planner := desired.NewPlanner(config(desired.TopologyHosted), embedded(t))
+	planner := desired.NewPlanner(config(model.TopologyHosted), embedded(t))
 	unmanaged := mixed()
 	unmanaged.Mode = crds.Unmanaged
 	var plans []map[string]any
-	for _, guest := range []desired.GuestObservation{mixed(), unmanaged, mixed()} {
+	for _, guest := range []model.GuestObservation{mixed(), unmanaged, mixed()} {
 		state, err := planner.Compute(installed(t), guest)
 		if err != nil {
 			t.Fatal(err)
@@ -224,7 +227,7 @@ func TestUnmanagedAndBack(t *testing.T) {
 // TestIstiosCRDsTellTheirVersion, which they do not do by themselves. It is how an older hypergate knows a newer one's.
 func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 	for _, source := range bothVersions(t) {
-		state := compute(t, config(desired.TopologyHosted), source, installed(t), asking("openshift-default"))
+		state := compute(t, config(model.TopologyHosted), source, installed(t), asking("openshift-default"))
 		for _, o := range state.CRDs {
 			u, err := o.Unstructured()
 			if err != nil {
@@ -265,7 +268,7 @@ func TestCRDsFirst(t *testing.T) {
 		"somebody's, that is taken over": {agreed(foreign()), true},
 	} {
 		for _, crd := range []string{gateways, wasmPlugins} {
-			state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
+			state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
 			if got := state.CRDsBeforeIstiod(); got != tc.want {
 				t.Errorf("%s, %s: CRDs first: %v, want %v", crd, name, got, tc.want)
 			}
@@ -281,7 +284,7 @@ func TestProtection(t *testing.T) {
 		if diff := cmp.Diff([]string{desired.CRDPolicyName(cfg), desired.CRDPolicyName(cfg)}, keysOf(state.Protection)); diff != "" {
 			t.Fatalf("%s, -want +got:\n%s", topology, diff)
 		}
-		checkSide(t, anObjects(state.Protection), desired.GuestKinds(), "", cfg.OwnerValue(desired.SideGuest))
+		checkSide(t, anObjects(state.Protection), model.GuestKinds(), "", cfg.OwnerValue(model.SideGuest))
 		policy := theOnly(t, anObjects(state.Protection), "ValidatingAdmissionPolicy")
 		rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
 		if err != nil {
@@ -291,7 +294,7 @@ func TestProtection(t *testing.T) {
 		if diff := cmp.Diff([]any{backendTLS, envoyFilters, grpcRoutes, referenceGrants}, protected); diff != "" {
 			t.Errorf("%s: protected, -want +got:\n%s", topology, diff)
 		}
-		cfg.CRDProtection = desired.LeaveCRDsOpen
+		cfg.CRDProtection = model.LeaveCRDsOpen
 		if state := compute(t, cfg, embedded(t), installed(t), mixed()); len(state.Protection) > 0 {
 			t.Errorf("%s: %s protects what is to be left open", topology, state.Protection[0])
 		}
@@ -303,7 +306,7 @@ func TestProtection(t *testing.T) {
 
 // TestLeaksInCRDsAndTheirProtection: the guest reads these, too.
 func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.CRDWriters = []string{"system:serviceaccount:" + mgmtNamespace + ":upgrader"}
 	_, err := desired.Compute(cfg, embedded(t), installed(t), asking("openshift-default"))
 	mustFail(t, err, "ValidatingAdmissionPolicy", "the name of the management namespace")
@@ -313,7 +316,7 @@ func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
 	source := crdSource{embedded(t), parse(t, fmt.Sprintf(crd, wasmPlugins, mgmtNamespace))}
 	for name, fact := range map[string]crds.Fact{"installed": {}, "adopted": agreed(foreign())} {
-		_, err := desired.Compute(config(desired.TopologyHosted), source, installed(t), withCRDs(map[string]crds.Fact{wasmPlugins: fact}))
+		_, err := desired.Compute(config(model.TopologyHosted), source, installed(t), withCRDs(map[string]crds.Fact{wasmPlugins: fact}))
 		if err == nil {
 			t.Errorf("%s: the name of the management namespace is in a CRD, and the plan is not refused", name)
 			continue
@@ -325,7 +328,7 @@ func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 // TestAPlannerRemembersCRDs, whether they are installed or adopted, and takes the one for the other.
 func TestAPlannerRemembersCRDs(t *testing.T) {
 	renders, read := 0, 0
-	planner := desired.NewPlanner(config(desired.TopologyHosted), countingSource{embedded(t), &renders, &read})
+	planner := desired.NewPlanner(config(model.TopologyHosted), countingSource{embedded(t), &renders, &read})
 	installed, bodies := installed(t), map[string]string{}
 	for i, step := range []struct {
 		fact    crds.Fact

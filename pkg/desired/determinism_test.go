@@ -10,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // shuffledSource gives what the charts give in another order each time.
@@ -46,7 +47,7 @@ func TestSameInputSameBytes(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		cfg.SidecarInjection = true
-		cfg.IstioResources = desired.KnownIstioResources()
+		cfg.IstioResources = model.KnownIstioResources()
 		guest := asking("c", "a", "b", "openshift-default")
 		want := everything(compute(t, cfg, rendering(t), installed(t), guest))
 		if diff := cmp.Diff(want, everything(compute(t, cfg, rendering(t), installed(t), guest))); diff != "" {
@@ -69,8 +70,8 @@ func TestSameInputSameBytes(t *testing.T) {
 
 // TestInputsAreNotChanged: what is observed is used again for the next plan.
 func TestInputsAreNotChanged(t *testing.T) {
-	cfg, hosted, guest := config(desired.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
-	cfg.IstioResources = desired.KnownIstioResources()
+	cfg, hosted, guest := config(model.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
+	cfg.IstioResources = model.KnownIstioResources()
 	slices.Reverse(cfg.IstioResources)
 	wantCfg, wantHosted, wantGuest := cfg, installed(t), withForeignCRDs(asking("z", "a"))
 	wantCfg.IstioResources = slices.Clone(cfg.IstioResources)
@@ -82,7 +83,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 
 // TestObjectsAreCopies: what a caller does with one reading of an object changes neither the object nor another reading.
 func TestObjectsAreCopies(t *testing.T) {
-	o := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a"))).Workload[0]
+	o := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a"))).Workload[0]
 	before := string(o.JSON())
 	u, err := o.Unstructured()
 	if err != nil {
@@ -101,11 +102,11 @@ func TestObjectsAreCopies(t *testing.T) {
 // BenchmarkCompute is a whole plan, warm. The bar for rendering both sides is 30 ms.
 func BenchmarkCompute(b *testing.B) {
 	source := rendering(b)
-	for name, guest := range map[string]desired.GuestObservation{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
+	for name, guest := range map[string]model.GuestObservation{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				compute(b, config(desired.TopologyHosted), source, installed(b), guest)
+				compute(b, config(model.TopologyHosted), source, installed(b), guest)
 			}
 		})
 	}

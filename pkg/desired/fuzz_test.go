@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // FuzzCompute: whatever the flags, the Config is refused by Validate, or the plan is refused whole, or it is a plan in which every rendered
@@ -18,17 +19,17 @@ func FuzzCompute(f *testing.F) {
 	f.Add("sidecar-injector", "null", "1e3", "a/b", "a.1", "a.1", "---", "", uint16(0x5))
 	source := rendering(f)
 	f.Fuzz(func(t *testing.T, revision, mgmtNS, guestNS, controller, xdsHost, webhookHost, class1, class2 string, bits uint16) {
-		cfg := config(desired.TopologyHosted)
+		cfg := config(model.TopologyHosted)
 		cfg.Revision, cfg.MgmtNamespace, cfg.GuestNamespace, cfg.ControllerName = revision, mgmtNS, guestNS, controller
 		cfg.XDS.Host, cfg.WebhookHost = xdsHost, webhookHost
 		if bits&1 != 0 {
-			cfg.Topology, cfg.MgmtNamespace = desired.TopologyStandalone, guestNS
+			cfg.Topology, cfg.MgmtNamespace = model.TopologyStandalone, guestNS
 		}
 		cfg.SidecarInjection = bits&2 != 0
-		cfg.IstioResources = desired.KnownIstioResources()[:int(bits>>2)%(len(desired.KnownIstioResources())+1)]
-		hosted := desired.ManagementObservation{CA: testCA(t), Istiod: desired.Availability(int(bits>>8) % 3)}
+		cfg.IstioResources = model.KnownIstioResources()[:int(bits>>2)%(len(model.KnownIstioResources())+1)]
+		hosted := model.ManagementObservation{CA: testCA(t), Istiod: model.Availability(int(bits>>8) % 3)}
 		guest := withForeignCRDs(asking(class1, class2))
-		guest.Namespace = desired.Presence(int(bits>>11) & 1)
+		guest.Namespace = model.Presence(int(bits>>11) & 1)
 
 		recorded := &recordingSource{ChartSource: source}
 		state, err := desired.Compute(cfg, recorded, hosted, guest)
@@ -53,9 +54,9 @@ func FuzzCompute(f *testing.F) {
 }
 
 // checkRefusal: it is whole, and not because of what the guest's users chose.
-func checkRefusal(t *testing.T, cfg desired.Config, hosted desired.ManagementObservation, state desired.Plan, err error) {
+func checkRefusal(t *testing.T, cfg model.Config, hosted model.ManagementObservation, state desired.Plan, err error) {
 	t.Helper()
-	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
 	if _, plainErr := desired.Compute(cfg, rendering(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // FuzzToken checks that whatever token and whatever times the guest answers with, istiod's credential lives no longer than was asked for, and is renewed
@@ -18,7 +18,7 @@ func FuzzToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string, granted, asked int64) {
 		asked = max(600, asked%(365*86400))
 		lifetime := time.Duration(asked) * time.Second
-		c := desired.NewCredential(desired.GuestAPI{Server: "https://a", CABundle: []byte("ca")}, token, time.Unix(granted, 0), lifetime, now)
+		c := model.NewCredential(model.GuestAPI{Server: "https://a", CABundle: []byte("ca")}, token, time.Unix(granted, 0), lifetime, now)
 		if c.Lifetime() < 0 || c.Lifetime() > lifetime {
 			t.Errorf("it lives for %s, and %s was asked for", c.Lifetime(), lifetime)
 		}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // The goldens are everything that is computed for an ordinary installation, one file per object:
@@ -54,7 +55,7 @@ func goldens(t *testing.T, state desired.Plan) map[string][]byte {
 			"3-workload": names(state.Workload), "4-admission": names(state.Admission),
 		}),
 	}
-	for side, objects := range map[desired.Side][]anObject{desired.SideMgmt: mgmtObjects(state), desired.SideGuest: append(guestObjects(state), anObjects(state.Protection)...)} {
+	for side, objects := range map[model.Side][]anObject{model.SideMgmt: mgmtObjects(state), model.SideGuest: append(guestObjects(state), anObjects(state.Protection)...)} {
 		for _, o := range objects {
 			data, err := yaml.JSONToYAML(o.JSON())
 			if err != nil {

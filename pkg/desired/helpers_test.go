@@ -17,7 +17,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
@@ -25,8 +27,8 @@ import (
 const mgmtNamespace = "clusters-guest1"
 
 // config is what the flags say in an ordinary installation.
-func config(topology desired.Topology) desired.Config {
-	cfg := desired.Config{
+func config(topology model.Topology) model.Config {
+	cfg := model.Config{
 		Topology:       topology,
 		MgmtNamespace:  mgmtNamespace,
 		GuestNamespace: "openshift-ingress",
@@ -34,22 +36,22 @@ func config(topology desired.Topology) desired.Config {
 		Revision:       "openshift-gateway",
 		PilotImage:     "registry.example.com/pilot:" + charts.EmbeddedVersion,
 		ProxyImage:     "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
+		XDS:            model.HostPort{Host: "istiod.apps.example.com", Port: 443},
 		WebhookHost:    "gw-webhook-openshift-gateway",
-		IstioResources: desired.LayeredProductResources(),
+		IstioResources: model.LayeredProductResources(),
 
-		NetworkPolicies: desired.HyperShiftPeers(),
+		NetworkPolicies: model.HyperShiftPeers(),
 	}
-	if topology == desired.TopologyStandalone {
+	if topology == model.TopologyStandalone {
 		cfg.MgmtNamespace = cfg.GuestNamespace
-		cfg.XDS = desired.HostPort{Host: "istiod-openshift-gateway.openshift-ingress.svc", Port: 15012}
+		cfg.XDS = model.HostPort{Host: "istiod-openshift-gateway.openshift-ingress.svc", Port: 15012}
 		cfg.WebhookHost = ""
 	}
 	return cfg
 }
 
-func bothTopologies() []desired.Topology {
-	return []desired.Topology{desired.TopologyHosted, desired.TopologyStandalone}
+func bothTopologies() []model.Topology {
+	return []model.Topology{model.TopologyHosted, model.TopologyStandalone}
 }
 
 // testCA is a CA that never changes. Its certificates are real; its key is no key, but text in the form of one.
@@ -66,27 +68,27 @@ func testCA(tb testing.TB) pki.CA {
 }
 
 // installed is a management side whose istiod serves.
-func installed(tb testing.TB) desired.ManagementObservation {
+func installed(tb testing.TB) model.ManagementObservation {
 	tb.Helper()
-	return desired.ManagementObservation{CA: testCA(tb), Istiod: desired.Available}
+	return model.ManagementObservation{CA: testCA(tb), Istiod: model.Available}
 }
 
 // asking is a guest whose GatewayClasses have these names.
-func asking(classes ...string) desired.GuestObservation {
-	var guest desired.GuestObservation
+func asking(classes ...string) model.GuestObservation {
+	var guest model.GuestObservation
 	for i, name := range classes {
-		guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name, Generation: int64(i + 1)})
+		guest.Classes = append(guest.Classes, model.GatewayClass{Name: name, Generation: int64(i + 1)})
 	}
 	return guest
 }
 
 // withForeignCRDs is a guest where somebody else has installed every CRD. CRDs are most of the work of Compute; tests of the rest do without.
-func withForeignCRDs(guest desired.GuestObservation) desired.GuestObservation {
+func withForeignCRDs(guest model.GuestObservation) model.GuestObservation {
 	guest.CRDs = map[string]crds.Fact{}
 	for _, name := range crds.GatewayAPI().Names() {
 		guest.CRDs[name] = foreign()
 	}
-	for _, r := range desired.KnownIstioResources() {
+	for _, r := range model.KnownIstioResources() {
 		guest.CRDs[r.CRD()] = foreign()
 	}
 	return guest
@@ -205,7 +207,7 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": keep(source)}
 }
 
-func compute(tb testing.TB, cfg desired.Config, source desired.ChartSource, hosted desired.ManagementObservation, guest desired.GuestObservation) desired.Plan {
+func compute(tb testing.TB, cfg model.Config, source desired.ChartSource, hosted model.ManagementObservation, guest model.GuestObservation) desired.Plan {
 	tb.Helper()
 	state, err := desired.Compute(cfg, source, hosted, guest)
 	if err != nil {
@@ -225,7 +227,7 @@ type anObject interface {
 
 func mgmtObjects(s desired.Plan) []anObject {
 	var out []anObject
-	for _, stage := range [][]desired.MgmtObject{s.Mgmt, s.Workload} {
+	for _, stage := range [][]model.MgmtObject{s.Mgmt, s.Workload} {
 		for _, o := range stage {
 			out = append(out, o)
 		}
@@ -239,7 +241,7 @@ func guestObjects(s desired.Plan) []anObject { return anObjects(s.Guest, s.Admis
 // crdObjects are the CRDs that are written.
 func crdObjects(s desired.Plan) []anObject { return anObjects(s.CRDs, s.Adopted) }
 
-func anObjects(stages ...[]desired.GuestObject) []anObject {
+func anObjects(stages ...[]model.GuestObject) []anObject {
 	var out []anObject
 	for _, o := range slices.Concat(stages...) {
 		out = append(out, o)

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // What follows makes istiod's pod one of a hosted control plane's, as HyperShift's control plane operator does with the pods of its own
@@ -15,14 +17,14 @@ import (
 
 // Names that HyperShift gives.
 const (
-	hostedControlPlane    = HyperShiftDomain + "/hosted-control-plane"
-	controlPlane          = HyperShiftDomain + "/control-plane"
-	controlPlaneComponent = HyperShiftDomain + "/control-plane-component"
-	requestServing        = HyperShiftDomain + "/request-serving-component"
-	clusterLabel          = HyperShiftDomain + "/cluster"
-	managedBy             = HyperShiftDomain + "/managed-by"
-	releaseImage          = HyperShiftDomain + "/release-image"
-	restartDate           = HyperShiftDomain + "/restart-date"
+	hostedControlPlane    = model.HyperShiftDomain + "/hosted-control-plane"
+	controlPlane          = model.HyperShiftDomain + "/control-plane"
+	controlPlaneComponent = model.HyperShiftDomain + "/control-plane-component"
+	requestServing        = model.HyperShiftDomain + "/request-serving-component"
+	clusterLabel          = model.HyperShiftDomain + "/cluster"
+	managedBy             = model.HyperShiftDomain + "/managed-by"
+	releaseImage          = model.HyperShiftDomain + "/release-image"
+	restartDate           = model.HyperShiftDomain + "/restart-date"
 	releaseVersion        = "release.openshift.io/version"
 	safeToEvict           = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 	controlPlanePriority  = "hypershift-control-plane"
@@ -50,7 +52,7 @@ func controlPlaneTransforms() []transform {
 	}
 	for i, t := range list {
 		list[i].kind = "Deployment"
-		list[i].apply = func(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, guest GuestObservation) error {
+		list[i].apply = func(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error {
 			if !hosted.ControlPlane.Exists() {
 				return nil
 			}
@@ -65,7 +67,7 @@ func controlPlaneTransforms() []transform {
 //
 // istiod serves requests of the guest's nodes: HyperShift's private router reaches only pods with requestServing
 // (hypershift-operator/controllers/hostedcluster/network_policies.go).
-func markControlPlane(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, _ GuestObservation) error {
+func markControlPlane(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	c := hosted.ControlPlane
 	custom, _ := c.PodLabels()
 	ours := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
@@ -98,7 +100,7 @@ func markControlPlane(u *unstructured.Unstructured, cfg Config, hosted Managemen
 // versionOf says which release istiod is of. The HostedControlPlane tells the release that the control plane is on its way to, which during an
 // upgrade is another one than this hypergate and its istiod came with: whoever deploys hypergate as a part of a release says the release in
 // Config.ReleaseVersion, and that counts.
-func versionOf(cfg Config, c ControlPlane) map[string]string {
+func versionOf(cfg model.Config, c model.ControlPlane) map[string]string {
 	switch {
 	case cfg.ReleaseVersion != "":
 		return map[string]string{releaseVersion: cfg.ReleaseVersion}
@@ -111,7 +113,7 @@ func versionOf(cfg Config, c ControlPlane) map[string]string {
 
 // placeControlPlane says on which nodes istiod's pods run, and what for they may push others away. What the chart tolerates goes: HyperShift replaces
 // the tolerations of its own components likewise.
-func placeControlPlane(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, _ GuestObservation) error {
+func placeControlPlane(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	c := hosted.ControlPlane
 	pod, err := podSpec(u)
 	if err != nil {
@@ -142,7 +144,7 @@ func placeControlPlane(u *unstructured.Unstructured, cfg Config, hosted Manageme
 
 // affinity prefers the nodes of control planes, better of this one, and best those that run it already. With dedicated nodes for what serves requests, only
 // these will do.
-func affinity(cfg Config, c ControlPlane) map[string]any {
+func affinity(cfg model.Config, c model.ControlPlane) map[string]any {
 	nodes := map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
 		map[string]any{"weight": int64(50), "preference": nodeTerm(in(controlPlane, "true"))},
 		map[string]any{"weight": int64(100), "preference": nodeTerm(in(clusterLabel, cfg.MgmtNamespace))},
@@ -169,7 +171,7 @@ func affinity(cfg Config, c ControlPlane) map[string]any {
 
 // spread keeps the pods apart, by nodes and by zones. On OpenStack and KubeVirt there may be but one zone. The pods are those that the Deployment selects;
 // HyperShift names all of their labels, which would let those of another version stand beside them.
-func spread(cfg Config, c ControlPlane) map[string]any {
+func spread(cfg model.Config, c model.ControlPlane) map[string]any {
 	zones, hosts := podTerm("topology.kubernetes.io/zone", cfg.IstiodPods()), podTerm("kubernetes.io/hostname", cfg.IstiodPods())
 	if c.Platform == "OpenStack" || c.Platform == "KubeVirt" {
 		return map[string]any{
@@ -185,7 +187,7 @@ func spread(cfg Config, c ControlPlane) map[string]any {
 //
 // No PodDisruptionBudget: HyperShift gives one to etcd, the API servers and the router only. A gateway that loses istiod goes on with what it has, and a
 // budget would hold up the drain of a node whenever the other pod is not ready.
-func replicate(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+func replicate(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	spec, _ := u.Object["spec"].(map[string]any)
 	replicas := hosted.ControlPlane.Replicas()
 	spec["replicas"], spec["revisionHistoryLimit"] = replicas, int64(2)
@@ -197,7 +199,7 @@ func replicate(u *unstructured.Unstructured, _ Config, hosted ManagementObservat
 
 // secureFiles sets the modes of mounted files, gives the containers a /tmp, as each of a control plane's has one, and says whose the files are where the
 // management cluster does not. A user that has no group of its own is in the root group, an image's user is not: so the group is given, too.
-func secureFiles(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+func secureFiles(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -224,7 +226,7 @@ func secureFiles(u *unstructured.Unstructured, _ Config, hosted ManagementObserv
 
 // overrideRequests replaces what containers ask for. Resources with a domain in their name cannot be promised twice: the API wants their limit to
 // be what is asked for.
-func overrideRequests(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+func overrideRequests(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
 		return err

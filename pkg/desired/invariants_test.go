@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,29 +22,29 @@ import (
 
 // checkPlan checks what holds of every plan, whatever it was computed from. The property tests call it for many. CRDs, a megabyte that depends
 // on little, are checked once; see TestCRDsAreOursAndTellNothing.
-func checkPlan(t *testing.T, cfg desired.Config, hosted desired.ManagementObservation, state desired.Plan) {
+func checkPlan(t *testing.T, cfg model.Config, hosted model.ManagementObservation, state desired.Plan) {
 	t.Helper()
-	checkSide(t, mgmtObjects(state), desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
+	checkSide(t, mgmtObjects(state), model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
 	guest := append(guestObjects(state), anObjects(state.Protection)...)
-	checkSide(t, guest, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
+	checkSide(t, guest, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 	checkNothingLeaks(t, cfg, hosted, guest)
 	checkWebhooks(t, cfg, state)
 	checkPod(t, cfg, state)
 }
 
 func TestCRDsAreOursAndTellNothing(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	cfg.IstioResources = desired.KnownIstioResources()
+	cfg := config(model.TopologyHosted)
+	cfg.IstioResources = model.KnownIstioResources()
 	crds := crdObjects(compute(t, cfg, embedded(t), installed(t), asking("openshift-default")))
-	checkSide(t, crds, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
+	checkSide(t, crds, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 	checkNothingLeaks(t, cfg, installed(t), crds)
 }
 
 // checkSide: only kinds of the side's list, only in the side's namespace, all labelled as ours.
-func checkSide(t *testing.T, objects []anObject, kinds []desired.Kind, namespace, owner string) {
+func checkSide(t *testing.T, objects []anObject, kinds []model.Kind, namespace, owner string) {
 	t.Helper()
 	for _, o := range objects {
-		i := slices.IndexFunc(kinds, func(k desired.Kind) bool { return k.GVK == o.GVK() })
+		i := slices.IndexFunc(kinds, func(k model.Kind) bool { return k.GVK == o.GVK() })
 		if i < 0 {
 			t.Errorf("%s: its kind is not on the list of its side", o)
 			continue
@@ -56,19 +60,19 @@ func checkSide(t *testing.T, objects []anObject, kinds []desired.Kind, namespace
 		if o.Key().Namespace != want || u.GetNamespace() != want || u.GetName() != o.Key().Name || u.GroupVersionKind() != o.GVK() {
 			t.Errorf("%s is %s %s/%s in its JSON, and its namespace should be %q", o, u.GroupVersionKind(), u.GetNamespace(), u.GetName(), want)
 		}
-		if u.GetLabels()[desired.OwnerLabel] != owner {
-			t.Errorf("%s has the owner %q, want %q", o, u.GetLabels()[desired.OwnerLabel], owner)
+		if u.GetLabels()[model.OwnerLabel] != owner {
+			t.Errorf("%s has the owner %q, want %q", o, u.GetLabels()[model.OwnerLabel], owner)
 		}
 	}
 }
 
 // checkNothingLeaks: nothing in the guest tells of the management side but the root and the issuing CA's public name for it.
-func checkNothingLeaks(t *testing.T, cfg desired.Config, hosted desired.ManagementObservation, guest []anObject) {
+func checkNothingLeaks(t *testing.T, cfg model.Config, hosted model.ManagementObservation, guest []anObject) {
 	t.Helper()
 	for _, o := range guest {
 		text := string(o.JSON())
 		// A short name may be part of any word.
-		if cfg.Topology == desired.TopologyHosted && len(cfg.MgmtNamespace) >= len(mgmtNamespace) && strings.Contains(text, cfg.MgmtNamespace) {
+		if cfg.Topology == model.TopologyHosted && len(cfg.MgmtNamespace) >= len(mgmtNamespace) && strings.Contains(text, cfg.MgmtNamespace) {
 			t.Errorf("%s, in the guest, names the management namespace %s", o, cfg.MgmtNamespace)
 		}
 		for part, pem := range map[string][]byte{"issuing CA's key": hosted.CA.Key, "issuing CA's certificate": hosted.CA.Cert} {
@@ -157,14 +161,14 @@ func webhooks(t *testing.T, state desired.Plan) []webhook {
 }
 
 // checkWebhooks: by URL when hosted, to a host that HyperShift does not object to; by istiod's Service when standalone.
-func checkWebhooks(t *testing.T, cfg desired.Config, state desired.Plan) {
+func checkWebhooks(t *testing.T, cfg model.Config, state desired.Plan) {
 	t.Helper()
 	services := hyperShiftsView(t, state)
 	for _, w := range webhooks(t, state) {
 		if len(w.config.CABundle) == 0 {
 			t.Errorf("%s, webhook %s: no caBundle", w.object, w.name)
 		}
-		if cfg.Topology == desired.TopologyStandalone {
+		if cfg.Topology == model.TopologyStandalone {
 			s := w.config.Service
 			if w.config.URL != nil || s == nil || s.Name != cfg.IstiodName() || s.Namespace != cfg.GuestNamespace {
 				t.Errorf("%s, webhook %s: leads to %+v, want istiod's Service", w.object, w.name, w.config)
@@ -207,7 +211,7 @@ func hyperShiftsView(t *testing.T, state desired.Plan) []webhookurl.Service {
 
 // TestAnUnlabelledServiceWouldBeForbidden proves that checkWebhooks can fail: without the label, HyperShift deletes our webhook.
 func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
-	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
+	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
 	services := hyperShiftsView(t, state)
 	for i := range services {
 		services[i].Labelled = false
@@ -218,7 +222,7 @@ func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
 }
 
 // checkPod: istiod holds no credential of the management side, and does not start without that of the guest and the CA.
-func checkPod(t *testing.T, cfg desired.Config, state desired.Plan) {
+func checkPod(t *testing.T, cfg model.Config, state desired.Plan) {
 	t.Helper()
 	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment"))
 	pod := deployment.Spec.Template.Spec
@@ -272,7 +276,7 @@ func checkVolumes(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-func checkContainer(t *testing.T, cfg desired.Config, c corev1.Container) {
+func checkContainer(t *testing.T, cfg model.Config, c corev1.Container) {
 	t.Helper()
 	for _, arg := range []string{"--namespace=" + cfg.GuestNamespace, "--cniNamespace=" + cfg.GuestNamespace, "--kubeconfig=/var/run/secrets/remote/config"} {
 		if !slices.Contains(c.Args, arg) {

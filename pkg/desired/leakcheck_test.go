@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -47,7 +48,7 @@ func inData(key, value string) func(*unstructured.Unstructured) {
 }
 
 // rotating is a management side in the middle of a rotation, with keys that are keys.
-func rotating(tb testing.TB) desired.ManagementObservation {
+func rotating(tb testing.TB) model.ManagementObservation {
 	tb.Helper()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(now)
@@ -62,11 +63,11 @@ func rotating(tb testing.TB) desired.ManagementObservation {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return desired.ManagementObservation{CA: ca, Rotation: rotation, Istiod: desired.Available, API: desired.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root}}
+	return model.ManagementObservation{CA: ca, Rotation: rotation, Istiod: model.Available, API: model.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root}}
 }
 
 // SecretsOf is one of each kind, under the words that the refusal must have for it.
-func SecretsOf(hosted desired.ManagementObservation) map[string]string {
+func SecretsOf(hosted model.ManagementObservation) map[string]string {
 	return map[string]string{
 		"the private key of the mesh CA":                      string(hosted.CA.Key),
 		"the private key of the mesh CA that will issue next": string(hosted.Rotation.Next.Key),
@@ -141,7 +142,7 @@ func wrap(text string, width int) string {
 
 // TestAPlanThatLeaksIsRefused whole, for each kind of secret. The refusal says what and where, and not the secret.
 func TestAPlanThatLeaksIsRefused(t *testing.T) {
-	cfg, guest, hosted := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	cfg, guest, hosted := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
 	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), hosted, guest); err != nil {
 		t.Fatalf("without a secret: %v", err)
 	}
@@ -149,7 +150,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 		state, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), hosted, guest)
 		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default", `data["the.file"]`)
 		mustNotTell(t, err, hosted)
-		if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+		if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 			t.Errorf("%s: the plan is not refused whole:\n%s", what, diff)
 		}
 	}
@@ -157,7 +158,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 
 // TestASecretIsFoundInEachEncoding.
 func TestASecretIsFoundInEachEncoding(t *testing.T) {
-	cfg, guest, hosted := config(desired.TopologyHosted), asking("openshift-default"), rotating(t)
+	cfg, guest, hosted := config(model.TopologyHosted), asking("openshift-default"), rotating(t)
 	for how, encoded := range encodings(t) {
 		for what, secret := range SecretsOf(hosted) {
 			if got := desired.FindLeak(cfg, hosted, guest, encoded(secret)); got != what {
@@ -171,7 +172,7 @@ func TestASecretIsFoundInEachEncoding(t *testing.T) {
 }
 
 // mustNotTell: an error is logged, and may get further than that.
-func mustNotTell(t *testing.T, err error, hosted desired.ManagementObservation) {
+func mustNotTell(t *testing.T, err error, hosted model.ManagementObservation) {
 	t.Helper()
 	for _, secret := range SecretsOf(hosted) {
 		for line := range strings.Lines(secret) {
@@ -187,7 +188,7 @@ func mustNotTell(t *testing.T, err error, hosted desired.ManagementObservation) 
 
 // TestLeaksAreFoundEverywhere in an object: in values, keys, names and numbers of list entries, and in each kind of object.
 func TestLeaksAreFoundEverywhere(t *testing.T) {
-	cfg, guest, hosted := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	cfg, guest, hosted := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
 	const word = "x." + mgmtNamespace + "-y"
 	for name, tc := range map[string]struct {
 		plant func(*unstructured.Unstructured)
@@ -218,7 +219,7 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 
 // TestAFlagCannotLeakByALabel: the owner's label has the revision in it.
 func TestAFlagCannotLeakByALabel(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.Revision = "x-" + mgmtNamespace
 	cfg.WebhookHost = cfg.WebhookService()
 	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
@@ -227,7 +228,7 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 
 // TestTheWebhookURLMayNameTheNamespace, where the long host was asked for; and no more than the host.
 func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
 	guest, hosted := withForeignCRDs(asking("openshift-default")), rotating(t)
 	state := compute(t, cfg, embedded(t), hosted, guest)
@@ -254,52 +255,52 @@ func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 
 // TestWhatIsNoSecretIsNoLeak: a plan is not refused for what the guest knows or anybody may.
 func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
-	for name, tc := range map[string]func(*desired.Config, *desired.ManagementObservation, *desired.GuestObservation) string{
-		"a class of the namespace's name": func(_ *desired.Config, _ *desired.ManagementObservation, g *desired.GuestObservation) string {
+	for name, tc := range map[string]func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string{
+		"a class of the namespace's name": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
 			*g = withForeignCRDs(asking("a", "of-"+mgmtNamespace))
 			return ""
 		},
-		"a class of the namespace's name in disguise": func(_ *desired.Config, _ *desired.ManagementObservation, g *desired.GuestObservation) string {
+		"a class of the namespace's name in disguise": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
 			*g = withForeignCRDs(asking("a", hex.EncodeToString([]byte(mgmtNamespace))))
 			return ""
 		},
-		"one namespace for both sides": func(c *desired.Config, _ *desired.ManagementObservation, _ *desired.GuestObservation) string {
+		"one namespace for both sides": func(c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation) string {
 			c.MgmtNamespace = c.GuestNamespace
 			return ""
 		},
-		"a short namespace": func(c *desired.Config, _ *desired.ManagementObservation, _ *desired.GuestObservation) string {
+		"a short namespace": func(c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation) string {
 			c.MgmtNamespace = "istiod"
 			return ""
 		},
-		"the beginning of a longer word": func(*desired.Config, *desired.ManagementObservation, *desired.GuestObservation) string {
+		"the beginning of a longer word": func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string {
 			return mgmtNamespace + "0"
 		},
-		"the end of a longer word": func(*desired.Config, *desired.ManagementObservation, *desired.GuestObservation) string {
+		"the end of a longer word": func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string {
 			return "a" + mgmtNamespace
 		},
-		"the next root": func(_ *desired.Config, h *desired.ManagementObservation, _ *desired.GuestObservation) string {
+		"the next root": func(_ *model.Config, h *model.ManagementObservation, _ *model.GuestObservation) string {
 			return base64.StdEncoding.EncodeToString(h.Rotation.Next.Root)
 		},
-		"an imported CA that is its own root": func(_ *desired.Config, h *desired.ManagementObservation, _ *desired.GuestObservation) string {
-			h.CA, h.Rotation, h.CAOwner = selfSigned(t), pki.Rotation{}, desired.Theirs
+		"an imported CA that is its own root": func(_ *model.Config, h *model.ManagementObservation, _ *model.GuestObservation) string {
+			h.CA, h.Rotation, h.CAOwner = selfSigned(t), pki.Rotation{}, model.Theirs
 			return string(h.CA.Root)
 		},
-		"the way that istiod is published by, on the host of the management API": func(c *desired.Config, _ *desired.ManagementObservation, _ *desired.GuestObservation) string {
-			c.XDS = desired.HostPort{Host: "api.mgmt.example.com", Port: 30012}
+		"the way that istiod is published by, on the host of the management API": func(c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation) string {
+			c.XDS = model.HostPort{Host: "api.mgmt.example.com", Port: 30012}
 			return c.XDS.String()
 		},
-		"loopback": func(_ *desired.Config, h *desired.ManagementObservation, _ *desired.GuestObservation) string {
+		"loopback": func(_ *model.Config, h *model.ManagementObservation, _ *model.GuestObservation) string {
 			h.API.Server = "https://127.0.0.1:6443"
 			return "127.0.0.1:15010"
 		},
 	} {
-		cfg, guest, hosted := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+		cfg, guest, hosted := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
 		planted := tc(&cfg, &hosted, &guest)
 		if _, err := desired.Compute(cfg, planting(t, inData("a", planted)), hosted, guest); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := desired.Compute(config(desired.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t), withForeignCRDs(asking("a")))
+	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t), withForeignCRDs(asking("a")))
 	if err != nil {
 		t.Errorf("standalone: %v", err)
 	}
@@ -323,7 +324,7 @@ func selfSigned(t *testing.T) pki.CA {
 
 // TestAKeyIsFoundInAnotherFormat than the one that it is kept in.
 func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
-	cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default"))
+	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default"))
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -363,7 +364,7 @@ func TestAConversionWebhookIsLookedThrough(t *testing.T) {
 	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
 		base64.StdEncoding.EncodeToString(hosted.CA.Key))
-	_, err := desired.Compute(config(desired.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, hosted, asking("a"))
+	_, err := desired.Compute(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, hosted, asking("a"))
 	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 
@@ -374,7 +375,7 @@ func FuzzLeak(f *testing.F) {
 	f.Add(`{"a":"\`, `%2`, uint8(2))
 	f.Add("=+/-_", "\\u00", uint8(3))
 	f.Add("\xff\xfe", "\\", uint8(4))
-	cfg, guest, hosted := config(desired.TopologyHosted), asking("openshift-default"), rotating(f)
+	cfg, guest, hosted := config(model.TopologyHosted), asking("openshift-default"), rotating(f)
 	f.Fuzz(func(t *testing.T, before, after string, times uint8) {
 		text := string(hosted.CA.Key)
 		for range times % 5 {

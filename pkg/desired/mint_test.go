@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestMint is the last gate, whatever the routing table says.
@@ -43,12 +43,12 @@ func TestMint(t *testing.T) {
 		"a kind of the same name elsewhere": {mgmt, "{apiVersion: example.com/v1, kind: Service, metadata: {name: a, namespace: clusters-guest1}}", []string{"Service clusters-guest1/a", "Service.example.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, cfg := parse(t, tc.object), config(desired.TopologyHosted)
+			u, cfg := parse(t, tc.object), config(model.TopologyHosted)
 			var err error
 			if tc.side == mgmt {
-				_, err = desired.NewMgmtObject(u, cfg)
+				_, err = model.NewMgmtObject(u, cfg)
 			} else {
-				_, err = desired.NewGuestObject(u, cfg)
+				_, err = model.NewGuestObject(u, cfg)
 			}
 			if tc.want == nil {
 				if err != nil {
@@ -66,7 +66,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u, resourceVersion: "7",
 		creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
 	u := parse(t, text)
-	o, err := desired.NewGuestObject(u, config(desired.TopologyHosted))
+	o, err := model.NewGuestObject(u, config(model.TopologyHosted))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 
 // TestTheListsOfKindsKeepTheirPromises, by which prune and the roles of hypergate go.
 func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
-	for _, k := range config(desired.TopologyHosted).MgmtKinds() {
+	for _, k := range config(model.TopologyHosted).MgmtKinds() {
 		if !k.Namespaced || k.NeverPrune || slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}, k.GVK.Group) {
 			t.Errorf("%s may stand on the management side", k.GVK)
 		}
@@ -90,7 +90,7 @@ func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 			t.Errorf("%s is watched by label, and RBAC knows none: a hosted control plane's namespace is full of other people's objects, the keys of the guest's etcd among them", k.GVK)
 		}
 	}
-	for _, k := range desired.GuestKinds() {
+	for _, k := range model.GuestKinds() {
 		if slices.Contains([]string{"Secret", "Pod", "Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"}, k.GVK.Kind) {
 			t.Errorf("%s may stand in the guest", k.GVK)
 		}
@@ -109,16 +109,16 @@ func FuzzMint(f *testing.F) {
 		if !utf8.ValidString(apiVersion + kind + namespace + name) {
 			t.Skip("JSON cannot hold it")
 		}
-		cfg := config(desired.TopologyHosted)
+		cfg := config(model.TopologyHosted)
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name}}}
 		if mgmt {
-			if o, err := desired.NewMgmtObject(u, cfg); err == nil {
-				checkSide(t, []anObject{o}, desired.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(desired.SideMgmt))
+			if o, err := model.NewMgmtObject(u, cfg); err == nil {
+				checkSide(t, []anObject{o}, model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
 			}
 			return
 		}
-		if o, err := desired.NewGuestObject(u, cfg); err == nil {
-			checkSide(t, []anObject{o}, desired.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(desired.SideGuest))
+		if o, err := model.NewGuestObject(u, cfg); err == nil {
+			checkSide(t, []anObject{o}, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 		}
 	})
 }

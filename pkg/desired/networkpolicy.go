@@ -8,6 +8,9 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
 
 // Ports of istiod's pod that others may reach. The rest nobody may: plaintext xDS (15010), and readiness (8080) but for the kubelet. istiod's debug pages
@@ -21,23 +24,23 @@ const (
 // use is a list of peers and the flag that sets it.
 type use struct {
 	flag     string
-	peers    []Peer
+	peers    []model.Peer
 	optional bool
 }
 
-func usesOf(p Peers) []use {
+func usesOf(p model.Peers) []use {
 	return []use{
 		{"guest-api-peers", p.GuestAPI, false}, {"xds-peers", p.XDS, false}, {"metrics-peers", p.Metrics, true}, {"dns-peers", p.DNS, false},
 	}
 }
 
 // validatePolicies says what is wrong, to add, each with the flag that sets it.
-func validatePolicies(c Config, add func(ok bool, flag, format string, args ...any)) {
-	if c.Topology != TopologyHosted {
+func validatePolicies(c model.Config, add func(ok bool, flag, format string, args ...any)) {
+	if c.Topology != model.TopologyHosted {
 		return
 	}
 	add(c.NetworkPolicies != nil, "network-policies", "it is not said whether to make network policies")
-	peers, fenced := c.Fence()
+	peers, fenced := c.NetworkPolicyPeers()
 	if !fenced {
 		return
 	}
@@ -47,8 +50,8 @@ func validatePolicies(c Config, add func(ok bool, flag, format string, args ...a
 }
 
 // networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by Strategy) ([]*unstructured.Unstructured, error) {
-	peers, fenced := cfg.Fence()
+func networkPolicies(cfg model.Config, plane model.ControlPlane, guest model.GuestObservation, by publish.Strategy) ([]*unstructured.Unstructured, error) {
+	peers, fenced := cfg.NetworkPolicyPeers()
 	if !fenced {
 		return nil, nil
 	}
@@ -58,11 +61,11 @@ func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by 
 	}
 	in := slices.Concat(
 		allow("from", peers.GuestAPI, port("TCP", webhooksPort)),
-		allow("from", peers.XDS, port("TCP", XDSPort)),
+		allow("from", peers.XDS, port("TCP", publish.XDSPort)),
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
 	if by.IsDirect() {
-		in = append(in, map[string]any{"from": Clients(plane), "ports": []any{port("TCP", XDSPort)}})
+		in = append(in, map[string]any{"from": publish.Clients(plane), "ports": []any{port("TCP", publish.XDSPort)}})
 	}
 	out := slices.Concat(
 		allow("to", peers.GuestAPI, port("TCP", server)),
@@ -82,7 +85,7 @@ func networkPolicies(cfg Config, plane ControlPlane, guest GuestObservation, by 
 }
 
 // addNetworkPolicies adds what fences istiod's pod in.
-func (p *draft) addNetworkPolicies(by Strategy) error {
+func (p *draft) addNetworkPolicies(by publish.Strategy) error {
 	policies, err := networkPolicies(p.cfg, p.hosted.ControlPlane, p.guest, by)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))
@@ -91,7 +94,7 @@ func (p *draft) addNetworkPolicies(by Strategy) error {
 }
 
 // allow is a rule for some peers, or none at all: in the API, a rule without peers is one for everybody.
-func allow(direction string, peers []Peer, ports ...any) []any {
+func allow(direction string, peers []model.Peer, ports ...any) []any {
 	if len(peers) == 0 {
 		return nil
 	}
@@ -103,13 +106,13 @@ func allow(direction string, peers []Peer, ports ...any) []any {
 }
 
 // selectorOf returns a peer as the API has it.
-func selectorOf(p Peer) map[string]any {
+func selectorOf(p model.Peer) map[string]any {
 	switch p := p.(type) {
-	case PodPeer:
+	case model.PodPeer:
 		return map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{p.Label: p.Value}}}
-	case NamespacePeer:
+	case model.NamespacePeer:
 		return map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{p.Label: p.Value}}}
-	case BlockPeer:
+	case model.BlockPeer:
 		return map[string]any{"ipBlock": map[string]any{"cidr": p.Prefix.String()}}
 	default: // the interface is sealed; an empty peer of a policy is invalid, and the API server refuses it
 		return map[string]any{}

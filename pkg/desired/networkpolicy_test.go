@@ -8,8 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	networkingv1 "k8s.io/api/networking/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -29,25 +34,25 @@ func TestNetworkPolicy(t *testing.T) {
 		"to namespaces kubernetes.io/metadata.name=openshift-dns" + dns,
 		"to namespaces kubernetes.io/metadata.name=kube-system" + dns,
 	}
-	outside := desired.Peers{
-		GuestAPI: []desired.Peer{parsePeer(t, "192.0.2.1/32")},
-		XDS:      []desired.Peer{parsePeer(t, "198.51.100.7/24"), parsePeer(t, "2001:db8::/32")},
-		DNS:      []desired.Peer{parsePeer(t, "169.254.20.10/32")},
+	outside := model.Peers{
+		GuestAPI: []model.Peer{parsePeer(t, "192.0.2.1/32")},
+		XDS:      []model.Peer{parsePeer(t, "198.51.100.7/24"), parsePeer(t, "2001:db8::/32")},
+		DNS:      []model.Peer{parsePeer(t, "169.254.20.10/32")},
 	}
 	for name, tc := range map[string]struct {
-		policies desired.NetworkPolicies
+		policies model.NetworkPolicies
 		server   string
 		want     []string
 	}{
-		"HyperShift":                    {desired.HyperShiftPeers(), "", usual},
-		"HyperShift, by its short name": {desired.HyperShiftPeers(), "https://kube-apiserver:6443", usual},
+		"HyperShift":                    {model.HyperShiftPeers(), "", usual},
+		"HyperShift, by its short name": {model.HyperShiftPeers(), "https://kube-apiserver:6443", usual},
 		"a guest elsewhere, and no metrics": {outside, "https://api.guest.example.com", []string{
 			"from block 192.0.2.1/32 TCP/15017", "from block 198.51.100.0/24 TCP/15012", "from block 2001:db8::/32 TCP/15012",
 			"to block 192.0.2.1/32 TCP/443", "to block 169.254.20.10/32" + dns,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, guest := config(desired.TopologyHosted), withForeignCRDs(asking("openshift-default"))
+			cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default"))
 			cfg.NetworkPolicies, guest.API.Server = tc.policies, tc.server
 			policy := policyOf(t, compute(t, cfg, embedded(t), installed(t), guest))
 			if diff := cmp.Diff(tc.want, lines(policy)); diff != "" {
@@ -59,7 +64,7 @@ func TestNetworkPolicy(t *testing.T) {
 
 // TestNetworkPolicyIsAboutIstiod: it selects the Deployment's pods, cuts both directions, and comes before the pods do.
 func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.Revision = "other"
 	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 	policy := policyOf(t, state)
@@ -78,8 +83,8 @@ func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	if diff := cmp.Diff([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes); diff != "" {
 		t.Errorf("policy types (-want +got):\n%s", diff)
 	}
-	i := slices.IndexFunc(state.Mgmt, func(o desired.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
-	if !desired.NeededOnMgmt(state.Mgmt[i].GVK()) {
+	i := slices.IndexFunc(state.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
+	if !model.NeededOnMgmt(state.Mgmt[i].GVK()) {
 		t.Error("istiod may start without its policy")
 	}
 }
@@ -87,20 +92,20 @@ func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 // TestNetworkPolicyFlags: where there is no policy, the kind is not watched either.
 func TestNetworkPolicyFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
-		topology desired.Topology
-		policies desired.NetworkPolicies
+		topology model.Topology
+		policies model.NetworkPolicies
 		there    bool
 	}{
-		"hosted":     {desired.TopologyHosted, desired.HyperShiftPeers(), true},
-		"off":        {desired.TopologyHosted, desired.NoPolicies{}, false},
-		"standalone": {desired.TopologyStandalone, desired.HyperShiftPeers(), false},
+		"hosted":     {model.TopologyHosted, model.HyperShiftPeers(), true},
+		"off":        {model.TopologyHosted, model.NoPolicies{}, false},
+		"standalone": {model.TopologyStandalone, model.HyperShiftPeers(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(tc.topology)
 			cfg.NetworkPolicies = tc.policies
 			state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-			planned := slices.ContainsFunc(state.Mgmt, func(o desired.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
-			watched := slices.ContainsFunc(cfg.MgmtKinds(), func(k desired.Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
+			planned := slices.ContainsFunc(state.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
+			watched := slices.ContainsFunc(cfg.MgmtKinds(), func(k model.Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
 			if planned != tc.there || watched != tc.there {
 				t.Errorf("a policy is planned: %t, the kind is watched: %t; want %t", planned, watched, tc.there)
 			}
@@ -109,25 +114,25 @@ func TestNetworkPolicyFlags(t *testing.T) {
 }
 
 func TestNetworkPolicyRefusals(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.NetworkPolicies = nil
 	mustFail(t, desired.Validate(cfg), "--network-policies")
-	cfg.NetworkPolicies = desired.Peers{}
+	cfg.NetworkPolicies = model.Peers{}
 	mustFail(t, desired.Validate(cfg), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
 	for _, server := range []string{"https://kube-apiserver:0", "https://kube-apiserver:70000", "https://kube apiserver"} {
 		guest := withForeignCRDs(asking("openshift-default"))
 		guest.API.Server = server
-		_, err := desired.Compute(config(desired.TopologyHosted), embedded(t), installed(t), guest)
+		_, err := desired.Compute(config(model.TopologyHosted), embedded(t), installed(t), guest)
 		mustFail(t, err, "network policy", "guest's API server")
 	}
 }
 
 func TestParsePeer(t *testing.T) {
-	for text, want := range map[string]desired.Peer{
-		"pods:app=kube-apiserver":                            desired.PodPeer{Label: "app", Value: "kube-apiserver"},
-		"namespaces:network.openshift.io/policy-group=a.b-C": desired.NamespacePeer{Label: "network.openshift.io/policy-group", Value: "a.b-C"},
-		"192.0.2.0/24":  desired.BlockPeer{Prefix: netip.MustParsePrefix("192.0.2.0/24")},
-		"2001:db8::/32": desired.BlockPeer{Prefix: netip.MustParsePrefix("2001:db8::/32")},
+	for text, want := range map[string]model.Peer{
+		"pods:app=kube-apiserver":                            model.PodPeer{Label: "app", Value: "kube-apiserver"},
+		"namespaces:network.openshift.io/policy-group=a.b-C": model.NamespacePeer{Label: "network.openshift.io/policy-group", Value: "a.b-C"},
+		"192.0.2.0/24":  model.BlockPeer{Prefix: netip.MustParsePrefix("192.0.2.0/24")},
+		"2001:db8::/32": model.BlockPeer{Prefix: netip.MustParsePrefix("2001:db8::/32")},
 	} {
 		got := parsePeer(t, text)
 		if got != want || got.String() != text {
@@ -138,7 +143,7 @@ func TestParsePeer(t *testing.T) {
 		"", "pods", "pods:", "pods:app", "pods:app=", "pods:=x", "pods:a b=c", "pods:a=b=c", "pods:app=x,y=z", "namespaces:", "namespaces:a/b/c=d", "nodes:a=b",
 		"192.0.2", "192.0.2.256", "192.0.2.0/33", "2001:db8::/129", "fe80::1%eth0", "any", "*",
 	} {
-		if p, err := desired.ParsePeer(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+		if p, err := model.ParsePeer(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 			t.Errorf("%q is read as %v, error %v", text, p, err)
 		}
 	}
@@ -153,9 +158,9 @@ func TestParsePeerReadsAnAddress(t *testing.T) {
 	}
 }
 
-func parsePeer(t *testing.T, text string) desired.Peer {
+func parsePeer(t *testing.T, text string) model.Peer {
 	t.Helper()
-	p, err := desired.ParsePeer(text)
+	p, err := model.ParsePeer(text)
 	if err != nil {
 		t.Fatal(err)
 	}

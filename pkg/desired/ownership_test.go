@@ -8,21 +8,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
 const namespaceUID = "6a9e0b52-3c41-4c9e-9b1f-6c2b8a1d0e77"
 
-func hostedWithID(clusterID string) desired.ManagementObservation {
-	h := desired.ManagementObservation{NamespaceUID: namespaceUID}
+func hostedWithID(clusterID string) model.ManagementObservation {
+	h := model.ManagementObservation{NamespaceUID: namespaceUID}
 	h.ControlPlane.ClusterID = clusterID
 	return h
 }
 
 func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
-	base := config(desired.TopologyHosted)
-	leases := func(cfg desired.Config) (out []string) {
-		for _, c := range desired.Leases(cfg) {
+	base := config(model.TopologyHosted)
+	leases := func(cfg model.Config) (out []string) {
+		for _, c := range ownership.Leases(cfg) {
 			out = append(out, c.Name)
 		}
 		return out
@@ -33,7 +34,7 @@ func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	elsewhere := base
-	elsewhere.MgmtNamespace, elsewhere.Topology = "clusters-other", desired.TopologyStandalone
+	elsewhere.MgmtNamespace, elsewhere.Topology = "clusters-other", model.TopologyStandalone
 	if diff := cmp.Diff(want, leases(elsewhere)); diff != "" {
 		t.Errorf("two sides differ: -want +got:\n%s", diff)
 	}
@@ -48,9 +49,9 @@ func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
 }
 
 func TestAHolderSaysNothingOfTheManagementSide(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	for _, h := range []desired.ManagementObservation{hostedWithID(""), hostedWithID("0b1c2d3e-cluster")} {
-		for _, holder := range desired.Holders(cfg, h) {
+	cfg := config(model.TopologyHosted)
+	for _, h := range []model.ManagementObservation{hostedWithID(""), hostedWithID("0b1c2d3e-cluster")} {
+		for _, holder := range ownership.Holders(cfg, h) {
 			for _, secret := range []string{cfg.MgmtNamespace, namespaceUID, "0b1c2d3e"} {
 				if strings.Contains(holder, secret) {
 					t.Errorf("holder %q has %q in it", holder, secret)
@@ -64,58 +65,58 @@ func TestAHolderSaysNothingOfTheManagementSide(t *testing.T) {
 }
 
 func TestHolders(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	bare, named := desired.Holders(cfg, hostedWithID("")), desired.Holders(cfg, hostedWithID("a-cluster"))
+	cfg := config(model.TopologyHosted)
+	bare, named := ownership.Holders(cfg, hostedWithID("")), ownership.Holders(cfg, hostedWithID("a-cluster"))
 	if len(bare) != 1 || len(named) != 2 || named[1] != bare[0] || named[0] == bare[0] {
 		t.Errorf("without a HostedControlPlane %v, with one %v: want the namespace's, too, and the cluster's first", bare, named)
 	}
 	moved := hostedWithID("a-cluster")
 	moved.NamespaceUID = "another"
-	if desired.Holders(cfg, moved)[0] != named[0] {
+	if ownership.Holders(cfg, moved)[0] != named[0] {
 		t.Error("a hosted cluster that is moved is another installation")
 	}
-	if none := desired.Holders(cfg, desired.ManagementObservation{}); len(none) != 0 {
+	if none := ownership.Holders(cfg, model.ManagementObservation{}); len(none) != 0 {
 		t.Errorf("an unknown namespace holds claims as %v", none)
 	}
 	other := cfg
 	other.Revision = "other"
-	if desired.Holders(other, hostedWithID(""))[0] == bare[0] {
+	if ownership.Holders(other, hostedWithID(""))[0] == bare[0] {
 		t.Error("two revisions are one installation")
 	}
-	standalone := config(desired.TopologyStandalone)
-	if got := desired.Holders(standalone, hostedWithID("a-cluster")); len(got) != 1 {
+	standalone := config(model.TopologyStandalone)
+	if got := ownership.Holders(standalone, hostedWithID("a-cluster")); len(got) != 1 {
 		t.Errorf("standalone there is no hosted cluster, and yet %v", got)
 	}
 }
 
 func TestTenure(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	hosted := hostedWithID("a-cluster")
-	claims, holders := desired.Leases(cfg), desired.Holders(cfg, hosted)
-	held := func(i int, holder string) desired.HeldLease {
-		return desired.HeldLease{Name: claims[i].Name, Holder: holder}
+	claims, holders := ownership.Leases(cfg), ownership.Holders(cfg, hosted)
+	held := func(i int, holder string) model.HeldLease {
+		return model.HeldLease{Name: claims[i].Name, Holder: holder}
 	}
 	unreadable := errors.New("may not list leases")
 	for name, test := range map[string]struct {
-		seen desired.ObservedLeases
-		want desired.Ownership
+		seen model.ObservedLeases
+		want ownership.State
 	}{
-		"nobody's":                       {desired.ObservedLeases{}, desired.Unclaimed{Missing: claims}},
-		"ours":                           {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[0]), held(1, holders[0])}}, desired.Owned{}},
-		"ours, from before it had an ID": {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[1]), held(1, holders[0])}}, desired.Owned{}},
-		"half ours":                      {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[0])}}, desired.Unclaimed{Missing: claims[1:]}},
-		"without a holder":               {desired.ObservedLeases{Held: []desired.HeldLease{held(0, ""), held(1, holders[0])}}, desired.Unclaimed{Missing: claims[:1]}},
-		"of another controller name":     {desired.ObservedLeases{Held: []desired.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}}, desired.Unclaimed{Missing: claims}},
-		"the controller name taken":      {desired.ObservedLeases{Held: []desired.HeldLease{held(0, "x"), held(1, holders[0])}}, desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}}}},
-		"the revision taken":             {desired.ObservedLeases{Held: []desired.HeldLease{held(0, holders[0]), held(1, "x")}}, desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
-		"the revision taken, rest free":  {desired.ObservedLeases{Held: []desired.HeldLease{held(1, "x")}}, desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
+		"nobody's":                       {model.ObservedLeases{}, ownership.Unclaimed{Missing: claims}},
+		"ours":                           {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, holders[0])}}, ownership.Owned{}},
+		"ours, from before it had an ID": {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[1]), held(1, holders[0])}}, ownership.Owned{}},
+		"half ours":                      {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unclaimed{Missing: claims[1:]}},
+		"without a holder":               {model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unclaimed{Missing: claims[:1]}},
+		"of another controller name":     {model.ObservedLeases{Held: []model.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}}, ownership.Unclaimed{Missing: claims}},
+		"the controller name taken":      {model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, holders[0])}}, ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}}}},
+		"the revision taken":             {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, "x")}}, ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
+		"the revision taken, rest free":  {model.ObservedLeases{Held: []model.HeldLease{held(1, "x")}}, ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
 		"all taken": {
-			desired.ObservedLeases{Held: []desired.HeldLease{held(0, "x"), held(1, "x")}},
-			desired.OwnedByOther{By: []desired.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}, {Claim: claims[1], HeldLease: held(1, "x")}}},
+			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, "x")}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}, {Claim: claims[1], HeldLease: held(1, "x")}}},
 		},
-		"not readable": {desired.ObservedLeases{Unknown: unreadable}, desired.OwnershipUnknown{Err: unreadable}},
+		"not readable": {model.ObservedLeases{Unknown: unreadable}, ownership.Unknown{Err: unreadable}},
 	} {
-		got := desired.Of(cfg, hosted, test.seen)
+		got := ownership.Of(cfg, hosted, test.seen)
 		if diff := cmp.Diff(test.want, got, cmp.Comparer(errors.Is)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
@@ -123,23 +124,23 @@ func TestTenure(t *testing.T) {
 }
 
 func TestOwnClaimsAreNobodyElses(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	hosted := hostedWithID("")
-	claims, holder := desired.Leases(cfg), desired.Holders(cfg, hosted)[0]
-	ours := desired.HeldLease{Name: claims[1].Name, Holder: holder}
-	seen := desired.ObservedLeases{Held: []desired.HeldLease{
+	claims, holder := ownership.Leases(cfg), ownership.Holders(cfg, hosted)[0]
+	ours := model.HeldLease{Name: claims[1].Name, Holder: holder}
+	seen := model.ObservedLeases{Held: []model.HeldLease{
 		{Name: claims[0].Name, Holder: "x"}, ours, {Name: "hypergate-claim-revision-other", Holder: holder},
 	}}
-	if diff := cmp.Diff([]desired.HeldLease{ours}, desired.OwnLeases(cfg, hosted, seen)); diff != "" {
+	if diff := cmp.Diff([]model.HeldLease{ours}, ownership.OwnLeases(cfg, hosted, seen)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestATakenGuestSaysHowToHandOver(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	by := desired.HeldLease{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	err := desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
-		By: []desired.LeaseOfOther{{Claim: desired.Leases(cfg)[0], HeldLease: by}, {Claim: desired.Leases(cfg)[1], HeldLease: by}},
+	cfg := config(model.TopologyHosted)
+	by := model.HeldLease{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	err := ownership.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: ownership.OwnedByOther{
+		By: []ownership.LeaseOfOther{{Claim: ownership.Leases(cfg)[0], HeldLease: by}, {Claim: ownership.Leases(cfg)[1], HeldLease: by}},
 	}}
 	text := err.Error()
 	for _, part := range []string{
@@ -157,61 +158,61 @@ func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 
 func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
 	guest := asking("openshift-default")
-	guest.Namespace = desired.Missing
-	state := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{CA: testCA(t)}, guest)
+	guest.Namespace = model.Missing
+	state := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest)
 	list := state.Namespace()
 	if len(list) != 1 || list[0].Key().Name != "openshift-ingress" {
 		t.Errorf("the namespace is %v", list)
 	}
-	guest.Namespace = desired.Present
-	if list := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{CA: testCA(t)}, guest).Namespace(); len(list) != 0 {
+	guest.Namespace = model.Present
+	if list := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest).Namespace(); len(list) != 0 {
 		t.Errorf("a namespace that is there is planned: %v", list)
 	}
 }
 
 func TestRivals(t *testing.T) {
 	const finalizer = "its finalizer is on GatewayClass a"
-	deployment := desired.ForeignIstiod{Seen: "Deployment openshift-ingress/istiod-openshift-gateway"}
+	deployment := ownership.ForeignIstiod{Seen: "Deployment openshift-ingress/istiod-openshift-gateway"}
 	istio := "istios.sailoperator.io openshift-gateway"
-	istiods := func(owner string) desired.ForeignInstallations {
-		return desired.ForeignInstallations{Istiods: []desired.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: owner}}}
+	istiods := func(owner string) model.ForeignInstallations {
+		return model.ForeignInstallations{Istiods: []model.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: owner}}}
 	}
-	hosted, standalone := config(desired.TopologyHosted), config(desired.TopologyStandalone)
+	hosted, standalone := config(model.TopologyHosted), config(model.TopologyStandalone)
 	renamed, revised := hosted, hosted
 	renamed.ControllerName = "example.com/gateways"
 	revised.Revision = "mine"
 	for name, test := range map[string]struct {
-		cfg  desired.Config
-		seen desired.ForeignInstallations
-		want []desired.ConflictingController
+		cfg  model.Config
+		seen model.ForeignInstallations
+		want []ownership.ConflictingController
 	}{
-		"nobody":               {hosted, desired.ForeignInstallations{}, nil},
-		"finalizer":            {hosted, desired.ForeignInstallations{Finalized: []string{"a", "b"}}, []desired.ConflictingController{desired.IngressOperator{Seen: finalizer}}},
-		"Istio of OpenShift's": {hosted, desired.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []desired.ConflictingController{desired.IngressOperator{Seen: istio}}},
-		"Istio of OpenShift's, our revision is another": {revised, desired.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []desired.ConflictingController{desired.IngressOperator{Seen: istio}}},
-		"an Istio of our revision":                      {renamed, desired.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []desired.ConflictingController{desired.ForeignIstiod{Seen: istio}}},
-		"somebody's own Istio":                          {hosted, desired.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
-		"an istiod in the guest":                        {hosted, istiods(""), []desired.ConflictingController{deployment}},
-		"a standalone hypergate's istiod":               {hosted, istiods("openshift-gateway.management"), []desired.ConflictingController{deployment}},
+		"nobody":               {hosted, model.ForeignInstallations{}, nil},
+		"finalizer":            {hosted, model.ForeignInstallations{Finalized: []string{"a", "b"}}, []ownership.ConflictingController{ownership.IngressOperator{Seen: finalizer}}},
+		"Istio of OpenShift's": {hosted, model.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []ownership.ConflictingController{ownership.IngressOperator{Seen: istio}}},
+		"Istio of OpenShift's, our revision is another": {revised, model.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []ownership.ConflictingController{ownership.IngressOperator{Seen: istio}}},
+		"an Istio of our revision":                      {renamed, model.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []ownership.ConflictingController{ownership.ForeignIstiod{Seen: istio}}},
+		"somebody's own Istio":                          {hosted, model.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
+		"an istiod in the guest":                        {hosted, istiods(""), []ownership.ConflictingController{deployment}},
+		"a standalone hypergate's istiod":               {hosted, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment}},
 		"our own istiod, standalone":                    {standalone, istiods("openshift-gateway.management"), nil},
-		"somebody's istiod, standalone":                 {standalone, istiods(""), []desired.ConflictingController{deployment}},
-		"our own without its label is drift":            {standalone, istiods(desired.Unlabelled), nil},
-		"but in a guest it is another hypergate's":      {hosted, istiods(desired.Unlabelled), []desired.ConflictingController{deployment}},
+		"somebody's istiod, standalone":                 {standalone, istiods(""), []ownership.ConflictingController{deployment}},
+		"our own without its label is drift":            {standalone, istiods(model.Unlabelled), nil},
+		"but in a guest it is another hypergate's":      {hosted, istiods(model.Unlabelled), []ownership.ConflictingController{deployment}},
 		"both": {
 			hosted,
-			desired.ForeignInstallations{Finalized: []string{"a"}, Istiods: istiods("").Istiods},
-			[]desired.ConflictingController{desired.IngressOperator{Seen: finalizer}, deployment},
+			model.ForeignInstallations{Finalized: []string{"a"}, Istiods: istiods("").Istiods},
+			[]ownership.ConflictingController{ownership.IngressOperator{Seen: finalizer}, deployment},
 		},
 	} {
-		if diff := cmp.Diff(test.want, desired.ConflictsOf(test.cfg, test.seen)); diff != "" {
+		if diff := cmp.Diff(test.want, ownership.Conflicts(test.cfg, test.seen)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
 }
 
 func TestARivalIsNamedWithWhatEndsIt(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	text := desired.ConflictError{Config: cfg, Controllers: []desired.ConflictingController{desired.IngressOperator{Seen: "seen here"}, desired.ForeignIstiod{Seen: "seen there"}}}.Error()
+	cfg := config(model.TopologyHosted)
+	text := ownership.ConflictError{Config: cfg, Controllers: []ownership.ConflictingController{ownership.IngressOperator{Seen: "seen here"}, ownership.ForeignIstiod{Seen: "seen there"}}}.Error()
 	for _, part := range []string{
 		"OpenShift's ingress operator", "seen here", "--controller-name", "managementMode: Unmanaged", "ingresses.operator.openshift.io cluster", "; an istiod of the revision openshift-gateway", "seen there", "--revision",
 	} {

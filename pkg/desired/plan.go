@@ -12,6 +12,9 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/leakcheck"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 )
 
@@ -24,22 +27,22 @@ type Plan struct {
 	// Decisions are what was decided about each CRD that we might install, sorted by name. CRDs of the guest are those that are installed or
 	// updated, Adopted those that become ours.
 	Decisions     []crds.CRD
-	CRDs, Adopted []GuestObject
+	CRDs, Adopted []model.GuestObject
 	// Protection keeps others from changing the CRDs that are ours.
-	Protection []GuestObject
+	Protection []model.GuestObject
 	// Guest is what istiod finds in the guest when it starts: namespace, service account, RBAC, gateway defaults, the revision marker.
-	Guest []GuestObject
+	Guest []model.GuestObject
 	// Mgmt is what istiod's pod mounts and is reached by.
-	Mgmt []MgmtObject
+	Mgmt []model.MgmtObject
 	// Routes is what publishes istiod's Service beyond the management cluster. It follows when the Service is there, and goes before it.
-	Routes []MgmtObject
+	Routes []model.MgmtObject
 	// Endpoint is where istiod is published. Unless it is Published, neither istiod nor its configuration is planned, since they say where; those that are
 	// there stay: nothing is to be pruned by such a plan.
-	Endpoint EndpointState
+	Endpoint publish.EndpointState
 	// Workload is istiod's Deployment. It follows when Guest and Mgmt are there and istiod has its guest kubeconfig.
-	Workload []MgmtObject
+	Workload []model.MgmtObject
 	// Admission are the guest's webhooks. They follow when istiod is available.
-	Admission []GuestObject
+	Admission []model.GuestObject
 	// Dropped are rendered objects that go nowhere.
 	Dropped []Dropped
 }
@@ -62,15 +65,15 @@ type ChartSource interface {
 
 // Compute is the function that hypergate is built around: from flags and observations to everything that should exist. It is deterministic
 // and does no I/O. On any error the State is empty: a plan that is partly wrong is refused whole.
-func Compute(cfg Config, source ChartSource, hosted ManagementObservation, guest GuestObservation) (Plan, error) {
+func Compute(cfg model.Config, source ChartSource, hosted model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
 	return NewPlanner(cfg, source).Compute(hosted, guest)
 }
 
 // draft holds the inputs of one Compute and the plan as it grows.
 type draft struct {
 	*Planner
-	hosted ManagementObservation
-	guest  GuestObservation
+	hosted model.ManagementObservation
+	guest  model.GuestObservation
 	plan   Plan
 }
 
@@ -110,7 +113,7 @@ func (p *draft) addCRDs() error {
 }
 
 // DecideCRDs decides about each CRD that we might install, sorted by name: those of the Gateway API and of the Istio resources that are asked for.
-func DecideCRDs(cfg Config, source ChartSource, guest GuestObservation) []crds.CRD {
+func DecideCRDs(cfg model.Config, source ChartSource, guest model.GuestObservation) []crds.CRD {
 	policy := cfg.CRDs
 	policy.Mode = guest.ModeOr(cfg)
 	var out []crds.CRD
@@ -158,7 +161,7 @@ func (s *Plan) hasVerdict(name string) crds.Verdict {
 
 // IsWhole says whether an installation is planned with istiod, or none at all. A plan that waits for the address at which istiod is published is not whole.
 func (s Plan) IsWhole() bool {
-	_, published := s.Endpoint.(EndpointKnown)
+	_, published := s.Endpoint.(publish.EndpointKnown)
 	return published || !s.Installed
 }
 
@@ -188,7 +191,7 @@ func (s Plan) CRDsBeforeIstiod() bool {
 
 // protectCRDs protects the CRDs that are ours, or become it.
 func (p *draft) protectCRDs(names []string) error {
-	if p.cfg.CRDProtection == LeaveCRDsOpen {
+	if p.cfg.CRDProtection == model.LeaveCRDsOpen {
 		return nil
 	}
 	for _, u := range crdPolicy(p.cfg, names, p.cfg.CRDWriters) {
@@ -202,7 +205,7 @@ func (p *draft) protectCRDs(names []string) error {
 // addReleases renders both releases and routes what comes out. istiod's waits until it is known where istiod is published.
 func (p *draft) addReleases() error {
 	list := []charts.Release{{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.hosted, p.guest)}}
-	if _, known := p.plan.Endpoint.(EndpointKnown); known {
+	if _, known := p.plan.Endpoint.(publish.EndpointKnown); known {
 		list = append(list, charts.Release{Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg)})
 	}
 	for _, r := range list {
@@ -239,23 +242,23 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 	return fmt.Errorf("no rule for destination %T", to)
 }
 
-func (p *draft) addMgmt(list *[]MgmtObject, u *unstructured.Unstructured) error {
+func (p *draft) addMgmt(list *[]model.MgmtObject, u *unstructured.Unstructured) error {
 	if err := transformAll(mgmtTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
 	p.hosted.ControlPlane.SetOwner(u)
-	o, err := NewMgmtObject(u, p.cfg)
+	o, err := model.NewMgmtObject(u, p.cfg)
 	if err == nil {
 		*list = append(*list, o)
 	}
 	return err
 }
 
-func (p *draft) addGuest(list *[]GuestObject, u *unstructured.Unstructured) error {
+func (p *draft) addGuest(list *[]model.GuestObject, u *unstructured.Unstructured) error {
 	if err := transformAll(guestTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
 		return err
 	}
-	o, err := NewGuestObject(u, p.cfg)
+	o, err := model.NewGuestObject(u, p.cfg)
 	if err == nil {
 		*list = append(*list, o)
 	}
@@ -273,12 +276,12 @@ func (p *draft) addAdmission(u *unstructured.Unstructured) error {
 // withURLs gives the webhooks of an object, admission or conversion, their URLs. In a standalone cluster the Service is the right way to
 // istiod, and stays.
 func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if p.cfg.Topology == TopologyStandalone {
+	if p.cfg.Topology == model.TopologyStandalone {
 		return u, nil
 	}
 	endpoint, err := webhookurl.NewEndpoint(
 		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
-		"https://"+HostPort{Host: p.cfg.WebhookHost, Port: WebhookPort}.String(), p.hosted.CA.Root, WebhookPort)
+		"https://"+model.HostPort{Host: p.cfg.WebhookHost, Port: model.WebhookPort}.String(), p.hosted.CA.Root, model.WebhookPort)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +295,7 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 // istiod.
 func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
-	if p.guest.Namespace == Missing {
+	if p.guest.Namespace == model.Missing {
 		own = append(own, namespaceObject(p.cfg.GuestNamespace))
 	}
 	for _, u := range own {
@@ -300,8 +303,8 @@ func (p *draft) addOwn() error {
 			return err
 		}
 	}
-	way, err := StrategyFor(p.cfg, p.hosted.ControlPlane)
-	by, _ := Find(way) // without a row, Publication has refused the plan
+	way, err := publish.StrategyFor(p.cfg, p.hosted.ControlPlane)
+	by, _ := publish.Find(way) // without a row, Publication has refused the plan
 	if err := errors.Join(err, p.addNetworkPolicies(by), p.addWebhookService(), p.addRoutes(by, p.plan.Endpoint)); err != nil {
 		return err
 	}
@@ -310,10 +313,10 @@ func (p *draft) addOwn() error {
 
 // addCA adds the mesh CA, unless it is somebody else's.
 func (p *draft) addCA() error {
-	if p.hosted.CAOwner == Theirs {
+	if p.hosted.CAOwner == model.Theirs {
 		return nil
 	}
-	return p.addMgmt(&p.plan.Mgmt, CASecret(p.cfg, p.hosted.CA, p.hosted.Rotation))
+	return p.addMgmt(&p.plan.Mgmt, model.CASecret(p.cfg, p.hosted.CA, p.hosted.Rotation))
 }
 
 // refuseDuplicates refuses a plan with two objects of one identity on one cluster: which of them counts is not to be guessed, and standalone the two
@@ -321,9 +324,9 @@ func (p *draft) addCA() error {
 func (p *draft) refuseDuplicates() error {
 	seen := map[string]bool{}
 	var errs []error
-	add := func(side Side, o Object) {
+	add := func(side model.Side, o leakcheck.Object) {
 		cluster := string(side)
-		if p.cfg.Topology == TopologyStandalone {
+		if p.cfg.Topology == model.TopologyStandalone {
 			cluster = "" // one for both
 		}
 		id := cluster + " " + o.GVK().GroupKind().String() + " " + o.Key().String()
@@ -333,34 +336,36 @@ func (p *draft) refuseDuplicates() error {
 		seen[id] = true
 	}
 	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
-		add(SideGuest, o)
+		add(model.SideGuest, o)
 	}
 	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Routes, p.plan.Workload) {
-		add(SideMgmt, o)
+		add(model.SideMgmt, o)
 	}
 	return errors.Join(errs...)
 }
 
 // sort gives every list a total order: by kind in the order of the side's kinds, then by key.
 func (s *Plan) sort() {
-	for _, list := range [][]GuestObject{s.CRDs, s.Adopted, s.Protection, s.Guest, s.Admission} {
-		slices.SortFunc(list, func(a, b GuestObject) int { return order(GuestKinds(), a, b) })
+	for _, list := range [][]model.GuestObject{s.CRDs, s.Adopted, s.Protection, s.Guest, s.Admission} {
+		slices.SortFunc(list, func(a, b model.GuestObject) int { return order(model.GuestKinds(), a, b) })
 	}
-	slices.SortFunc(s.Workload, func(a, b MgmtObject) int { return order(MgmtKinds(), a, b) })
-	slices.SortFunc(s.Mgmt, func(a, b MgmtObject) int { return order(MgmtKinds(), a, b) })
+	slices.SortFunc(s.Workload, func(a, b model.MgmtObject) int { return order(model.MgmtKinds(), a, b) })
+	slices.SortFunc(s.Mgmt, func(a, b model.MgmtObject) int { return order(model.MgmtKinds(), a, b) })
 	slices.SortFunc(s.Dropped, func(a, b Dropped) int {
 		return cmp.Or(cmp.Compare(a.Release, b.Release), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
 	})
 }
 
-func order(kinds []Kind, a, b Object) int {
-	rank := func(o Object) int { return slices.IndexFunc(kinds, func(k Kind) bool { return k.GVK == o.GVK() }) }
+func order(kinds []model.Kind, a, b leakcheck.Object) int {
+	rank := func(o leakcheck.Object) int {
+		return slices.IndexFunc(kinds, func(k model.Kind) bool { return k.GVK == o.GVK() })
+	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key().Namespace, b.Key().Namespace), cmp.Compare(a.Key().Name, b.Key().Name))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Namespace is what is planned of the guest's namespace, in which the claims are: it comes before them.
-func (s Plan) Namespace() []GuestObject {
-	return slices.DeleteFunc(slices.Clone(s.Guest), func(o GuestObject) bool { return o.GVK().Kind != "Namespace" })
+func (s Plan) Namespace() []model.GuestObject {
+	return slices.DeleteFunc(slices.Clone(s.Guest), func(o model.GuestObject) bool { return o.GVK().Kind != "Namespace" })
 }

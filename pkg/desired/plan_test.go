@@ -6,9 +6,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -20,7 +26,7 @@ import (
 func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		// There is no CA either: one is made when a class asks.
-		state := compute(t, config(topology), embedded(t), desired.ManagementObservation{}, desired.GuestObservation{})
+		state := compute(t, config(topology), embedded(t), model.ManagementObservation{}, model.GuestObservation{})
 		if state.Installed {
 			t.Errorf("%s: installed, and nobody asked", topology)
 		}
@@ -49,32 +55,32 @@ func TestConversionWebhooks(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
 	guest := asking("openshift-default")
 	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
-	state := compute(t, config(desired.TopologyHosted), ours, installed(t), guest)
-	i := slices.IndexFunc(state.CRDs, func(o desired.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
+	state := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
+	i := slices.IndexFunc(state.CRDs, func(o model.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
 	if text := string(state.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://gw-webhook-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
 		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
 	}
 	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
-	refused(t, config(desired.TopologyHosted), foreign, "CustomResourceDefinition", "wasmplugins.extensions.istio.io", "openshift-ingress/converter")
+	refused(t, config(model.TopologyHosted), foreign, "CustomResourceDefinition", "wasmplugins.extensions.istio.io", "openshift-ingress/converter")
 }
 
 // TestFailurePolicy: Fail only while istiod serves and its webhook was seen to reject through the guest's API server.
 func TestFailurePolicy(t *testing.T) {
 	for _, tc := range []struct {
-		istiod desired.Availability
-		proof  desired.WebhookProbe
+		istiod model.Availability
+		proof  model.WebhookProbe
 		want   admissionregistrationv1.FailurePolicyType
 	}{
-		{desired.Absent, desired.WebhookNotVerified, admissionregistrationv1.Ignore},
-		{desired.Unavailable, desired.WebhookNotVerified, admissionregistrationv1.Ignore},
-		{desired.Available, desired.WebhookNotVerified, admissionregistrationv1.Ignore},
-		{desired.Absent, desired.WebhookVerified, admissionregistrationv1.Ignore},
-		{desired.Unavailable, desired.WebhookVerified, admissionregistrationv1.Ignore},
-		{desired.Available, desired.WebhookVerified, admissionregistrationv1.Fail},
+		{model.Absent, model.WebhookNotVerified, admissionregistrationv1.Ignore},
+		{model.Unavailable, model.WebhookNotVerified, admissionregistrationv1.Ignore},
+		{model.Available, model.WebhookNotVerified, admissionregistrationv1.Ignore},
+		{model.Absent, model.WebhookVerified, admissionregistrationv1.Ignore},
+		{model.Unavailable, model.WebhookVerified, admissionregistrationv1.Ignore},
+		{model.Available, model.WebhookVerified, admissionregistrationv1.Fail},
 	} {
 		guest := withForeignCRDs(asking("openshift-default"))
 		guest.WebhookProbe = tc.proof
-		state := compute(t, config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
+		state := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
 		if got := *validator(t, state).Webhooks[0].FailurePolicy; got != tc.want {
 			t.Errorf("istiod %d, proof %d: failure policy %s, want %s", tc.istiod, tc.proof, got, tc.want)
 		}
@@ -88,11 +94,11 @@ func validator(t *testing.T, state desired.Plan) admissionregistrationv1.Validat
 
 // TestOnlyWhatIsServedIsValidatedAndRead: --istio-resources decides what istiod watches, may read, and what its webhook covers, the same for all.
 func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
-	for name, resources := range map[string][]desired.IstioResource{
-		"layered products": desired.LayeredProductResources(), "all": desired.KnownIstioResources(), "one": desired.KnownIstioResources()[4:5],
+	for name, resources := range map[string][]model.IstioResource{
+		"layered products": model.LayeredProductResources(), "all": model.KnownIstioResources(), "one": model.KnownIstioResources()[4:5],
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config(desired.TopologyHosted)
+			cfg := config(model.TopologyHosted)
 			cfg.IstioResources = resources
 			state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 			var want []string
@@ -150,7 +156,7 @@ func env(t *testing.T, state desired.Plan, name string) string {
 
 // TestWithoutIstioResourcesThereIsNoWebhook: one that covers nothing could never be proven to work.
 func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = nil
 	state := compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
 	if len(state.Admission) > 0 {
@@ -174,9 +180,9 @@ func dropped(t *testing.T, state desired.Plan, release, kind, why string) {
 }
 
 func TestSidecarInjection(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	if i := slices.IndexFunc(state.Admission, func(o desired.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }); i >= 0 {
+	if i := slices.IndexFunc(state.Admission, func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }); i >= 0 {
 		t.Errorf("%s changes pods, and nobody asked for it", state.Admission[i])
 	}
 	dropped(t, state, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
@@ -195,7 +201,7 @@ func TestSidecarInjection(t *testing.T) {
 
 // TestTheDefaultMarkerIsAMarkerOnly: the Service makes unlabelled Gateways and routes ours and does nothing else.
 func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
-	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 	marker := as[corev1.Service](t, theOnly(t, guestObjects(state), "Service"))
 	if marker.Labels["istio.io/tag"] != "default" || marker.Labels["istio.io/rev"] != "openshift-gateway" {
 		t.Errorf("istiod would not take it for the marker of its revision: %v", marker.Labels)
@@ -207,8 +213,8 @@ func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
 
 // TestIstiodsRoleIsLeast: reads of everything that istiod needs, writes of little, and nothing by which it could give itself more.
 func TestIstiodsRoleIsLeast(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	cfg.IstioResources = desired.KnownIstioResources()
+	cfg := config(model.TopologyHosted)
+	cfg.IstioResources = model.KnownIstioResources()
 	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 	rules := as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(state), "ClusterRole")).Rules
 	rules = append(rules, as[rbacv1.Role](t, theOnly(t, guestObjects(state), "Role")).Rules...)
@@ -233,8 +239,8 @@ func TestIstiodsRoleIsLeast(t *testing.T) {
 // TestANewRootRollsIstiod, which does not take up a new root while it runs.
 func TestANewRootRollsIstiod(t *testing.T) {
 	hash := func(ca pki.CA) string {
-		hosted := desired.ManagementObservation{CA: ca}
-		state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
+		hosted := model.ManagementObservation{CA: ca}
+		state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
 		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
 	}
 	ca := testCA(t)
@@ -251,7 +257,7 @@ func TestANewRootRollsIstiod(t *testing.T) {
 
 // TestWithoutACAThereIsNoPlan: istiod would make one of its own and write its key to the guest.
 func TestWithoutACAThereIsNoPlan(t *testing.T) {
-	_, err := desired.Compute(config(desired.TopologyHosted), embedded(t), desired.ManagementObservation{}, asking("openshift-default"))
+	_, err := desired.Compute(config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, asking("openshift-default"))
 	mustFail(t, err, "there is no mesh CA yet")
 }
 
@@ -273,7 +279,7 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 // TestTheManagementSideShowsNothingInTheGuest: what differs from one hosted cluster to the next on the management side, but the root and the
 // two addresses, makes no difference to the guest, to the byte.
 func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
-	cfg, hosted := config(desired.TopologyHosted), installed(t)
+	cfg, hosted := config(model.TopologyHosted), installed(t)
 	guest := withForeignCRDs(asking("openshift-default"))
 	want := texts(guestObjects(compute(t, cfg, embedded(t), hosted, guest)))
 	cfg.MgmtNamespace, cfg.PilotImage = "another-tenant", "registry.internal/secret/pilot:2"
@@ -296,7 +302,7 @@ func texts(objects []anObject) []string {
 // TestClassDefaults: the gateways of each class have defaults, where the class's name can be a label's value.
 func TestClassDefaults(t *testing.T) {
 	long := strings.Repeat("c", 64)
-	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))
+	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))
 	got := map[string]string{}
 	for _, o := range guestObjects(state) {
 		if o.GVK().Kind == "ConfigMap" {

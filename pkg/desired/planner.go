@@ -12,6 +12,8 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
 
 // Planner computes plans for one Config and one ChartSource, and remembers what it read and rendered, so that the next plan costs only what
@@ -21,9 +23,9 @@ import (
 // What it keeps is small: the CRDs as the bytes that are in every State, and of each release the last rendering. It is not safe for concurrent
 // use.
 type Planner struct {
-	cfg      Config
+	cfg      model.Config
 	source   ChartSource
-	crds     map[string]GuestObject
+	crds     map[string]model.GuestObject
 	releases map[string]rendering
 }
 
@@ -40,12 +42,12 @@ type routed struct {
 }
 
 // NewPlanner makes a Planner that remembers nothing yet. What cfg and source hold must not change.
-func NewPlanner(cfg Config, source ChartSource) *Planner {
-	return &Planner{cfg: cfg, source: source, crds: map[string]GuestObject{}, releases: map[string]rendering{}}
+func NewPlanner(cfg model.Config, source ChartSource) *Planner {
+	return &Planner{cfg: cfg, source: source, crds: map[string]model.GuestObject{}, releases: map[string]rendering{}}
 }
 
 // Compute is the function Compute for the Planner's Config and ChartSource.
-func (p *Planner) Compute(hosted ManagementObservation, guest GuestObservation) (Plan, error) {
+func (p *Planner) Compute(hosted model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
 	if err := Validate(p.cfg); err != nil {
 		return Plan{}, err
 	}
@@ -83,14 +85,14 @@ func (p *Planner) Compute(hosted ManagementObservation, guest GuestObservation) 
 // publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, no istiod is planned; one that is there
 // stays as it is, see State.Publication.
 func (p *draft) publish() error {
-	p.plan.Endpoint = EndpointOf(p.cfg, p.hosted)
+	p.plan.Endpoint = publish.EndpointOf(p.cfg, p.hosted)
 	switch at := p.plan.Endpoint.(type) {
-	case EndpointKnown:
+	case publish.EndpointKnown:
 		known := *p.Planner
 		known.cfg.XDS = at.At
 		p.Planner = &known // it remembers into the same maps
-	case EndpointPending:
-	case EndpointUnavailable:
+	case publish.EndpointPending:
+	case publish.EndpointUnavailable:
 		return fmt.Errorf("publishing istiod: %s", at.Why)
 	}
 	return nil
@@ -116,7 +118,7 @@ func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 		}
 	}
 	type crd struct {
-		GuestObject
+		model.GuestObject
 		forGood bool
 	}
 	read, errs := make([][]crd, len(unread)), make([]error, len(unread))
@@ -145,18 +147,18 @@ func (p *draft) placeCRDs(names []string, unread []crdReader) error {
 }
 
 // newCRD makes a CRD, and says whether it is the same in every plan.
-func (p *draft) newCRD(u *unstructured.Unstructured) (o GuestObject, forGood bool, err error) {
+func (p *draft) newCRD(u *unstructured.Unstructured) (o model.GuestObject, forGood bool, err error) {
 	_, converted, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook")
 	if converted {
 		if u, err = p.withURLs(u); err != nil {
-			return GuestObject{}, false, err
+			return model.GuestObject{}, false, err
 		}
 	}
-	o, err = NewGuestObject(u, p.cfg)
+	o, err = model.NewGuestObject(u, p.cfg)
 	return o, !converted, err
 }
 
-func (p *draft) addCRD(o GuestObject) {
+func (p *draft) addCRD(o model.GuestObject) {
 	if p.plan.hasVerdict(o.Key().Name) == crds.Adopt {
 		p.plan.Adopted = append(p.plan.Adopted, o)
 	} else {

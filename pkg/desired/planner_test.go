@@ -11,6 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // countingSource counts what it is asked for.
@@ -35,22 +36,22 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 	some := asking("a")
 	some.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": ours(), "gateways.gateway.networking.k8s.io": foreign()}
 	proven := asking("a")
-	proven.WebhookProbe = desired.WebhookVerified
+	proven.WebhookProbe = model.WebhookVerified
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		renders, read := 0, 0
 		planner := desired.NewPlanner(cfg, countingSource{embedded(t), &renders, &read})
 		for i, step := range []struct {
 			what          string
-			hosted        desired.ManagementObservation
-			guest         desired.GuestObservation
+			hosted        model.ManagementObservation
+			guest         model.GuestObservation
 			renders, crds int
 		}{
 			{"no class", installed(t), asking(), 0, 0},
 			{"a class", installed(t), asking("a"), 2, 3},
 			{"the same again", installed(t), asking("a"), 0, 0},
 			{"its webhook is proven", installed(t), proven, 0, 0},
-			{"istiod is gone", desired.ManagementObservation{CA: testCA(t)}, asking("a"), 0, 0},
+			{"istiod is gone", model.ManagementObservation{CA: testCA(t)}, asking("a"), 0, 0},
 			{"some CRDs are ours, some are others'", installed(t), some, 0, 0},
 			{"another class", installed(t), asking("a", "b"), 1, 0},
 			{"another CA", otherCA, asking("a", "b"), 1, 0},
@@ -87,9 +88,9 @@ func (s freshCRDs) CRDs([]string) ([]*unstructured.Unstructured, error) {
 func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
-	planner := desired.NewPlanner(config(desired.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
+	planner := desired.NewPlanner(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
 	bundles := map[string]bool{}
-	for _, hosted := range []desired.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
+	for _, hosted := range []model.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
 		state, err := planner.Compute(hosted, asking("a"))
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +107,7 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 }
 
 // withOtherCA is a management side with another CA root than installed has.
-func withOtherCA(t *testing.T) desired.ManagementObservation {
+func withOtherCA(t *testing.T) model.ManagementObservation {
 	t.Helper()
 	hosted := installed(t)
 	hosted.CA.Root, hosted.CA.Chain = hosted.CA.Cert, hosted.CA.Cert

@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
 )
 
 // caRootHash makes a change of the roots roll istiod, which does not take up a new root while it runs. Another issuing CA under the same roots
@@ -21,7 +24,7 @@ const guestAPIHash = "gateway.hypergate.dev/guest-api-hash"
 type transform struct {
 	name  string
 	kind  string
-	apply func(u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, guest GuestObservation) error
+	apply func(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error
 }
 
 // mgmtTransforms say what the chart has no value for, on the management side.
@@ -50,7 +53,7 @@ func guestTransforms() []transform {
 	}
 }
 
-func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, hosted ManagementObservation, guest GuestObservation) error {
+func transformAll(list []transform, u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error {
 	for _, t := range list {
 		if t.kind != u.GetKind() {
 			continue
@@ -66,16 +69,16 @@ func transformAll(list []transform, u *unstructured.Unstructured, cfg Config, ho
 const pullSecret = "pull-secret"
 
 // powerlessAccount moves the account from Istio's namespace, where the chart puts it, to the pod's.
-func powerlessAccount(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
+func powerlessAccount(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.Object["automountServiceAccountToken"] = false
-	if cfg.Topology == TopologyHosted {
+	if cfg.Topology == model.TopologyHosted {
 		u.Object["imagePullSecrets"] = []any{map[string]any{"name": pullSecret}}
 	}
 	return nil
 }
 
-func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
+func tokenlessAccount(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	u.Object["automountServiceAccountToken"] = false
 	return nil
 }
@@ -83,7 +86,7 @@ func tokenlessAccount(u *unstructured.Unstructured, _ Config, _ ManagementObserv
 // withoutMgmtCredentials takes away the automounted and the projected token of the management cluster, and the two volumes by which a Secret
 // or ConfigMap planted in the namespace would replace istiod's serving certificate. KUBECONFIG goes because the argument --kubeconfig is
 // given: that one is an error when the file is missing, where the variable falls back to the management cluster.
-func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
+func withoutMgmtCredentials(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	gone := []string{"istio-token", "istio-csr-dns-cert", "istio-csr-ca-configmap"}
 	pod, container, err := istiodPod(u)
 	if err != nil {
@@ -107,7 +110,7 @@ func withoutMgmtCredentials(u *unstructured.Unstructured, _ Config, _ Management
 // in its status, its image is not pulled anew with each start, and nothing of less importance takes its place (openshift/hypershift, test/e2e/util:
 // EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError, EnsureAllContainersHavePullPolicyIfNotPresent; the priority class is
 // HyperShift's own, and standalone the one that OpenShift's cluster-ingress-operator gives istiod).
-func controlPlanePod(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
+func controlPlanePod(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -115,7 +118,7 @@ func controlPlanePod(u *unstructured.Unstructured, cfg Config, _ ManagementObser
 	container["terminationMessagePolicy"] = "FallbackToLogsOnError"
 	container["imagePullPolicy"] = "IfNotPresent"
 	pod["priorityClassName"] = "system-cluster-critical"
-	if cfg.Topology == TopologyHosted {
+	if cfg.Topology == model.TopologyHosted {
 		pod["priorityClassName"] = "hypershift-control-plane"
 	}
 	return nil
@@ -138,12 +141,12 @@ func refuseTokens(pod map[string]any) error {
 }
 
 // requireVolumes makes the CA and the guest kubeconfig required: with either missing, istiod would not fail but do something else.
-func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
+func requireVolumes(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{CASecretName, CredentialSecretName} {
+	for _, name := range []string{model.CASecretName, model.CredentialSecretName} {
 		volume, err := named(pod, "volumes", name)
 		if err != nil {
 			return err
@@ -153,7 +156,7 @@ func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservat
 			return fmt.Errorf("volume %s is not a Secret", name)
 		}
 		secret["optional"] = false
-		if name == CASecretName {
+		if name == model.CASecretName {
 			secret["items"] = caFiles()
 		}
 	}
@@ -163,20 +166,20 @@ func requireVolumes(u *unstructured.Unstructured, _ Config, _ ManagementObservat
 // caFiles are the files of the CA that issues, and not those of the one that will.
 func caFiles() []any {
 	out := make([]any, 0, 4)
-	for _, name := range []string{CACertFile, CAKeyFile, CAChainFile, CARootFile} {
+	for _, name := range []string{model.CACertFile, model.CAKeyFile, model.CAChainFile, model.CARootFile} {
 		out = append(out, map[string]any{"key": name, "path": name})
 	}
 	return out
 }
 
-func hashCARoot(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+func hashCARoot(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	sum := sha256.Sum256(hosted.CA.Root)
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
 }
 
 // hashGuestAPI hashes the certificates and not their text: the same ones in another order, or wrapped in another way, mean the same.
-func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ ManagementObservation, guest GuestObservation) error {
-	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), CanonicalCAs(guest.API.CABundle)...))
+func hashGuestAPI(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, guest model.GuestObservation) error {
+	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), pki.CanonicalCAs(guest.API.CABundle)...))
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
 }
 
@@ -184,7 +187,7 @@ func hashGuestAPI(u *unstructured.Unstructured, _ Config, _ ManagementObservatio
 // connection that is on its way to it would otherwise hang (the lifecycle hook sleep is part of Kubernetes since 1.30).
 const linger = 3
 
-func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+func lingerBeforeEnd(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	if istiodReplicas(hosted) == 1 {
 		return nil // there is nobody else to be sent to, and the next one waits for its end
 	}
@@ -196,7 +199,7 @@ func lingerBeforeEnd(u *unstructured.Unstructured, _ Config, hosted ManagementOb
 }
 
 // refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.
-func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
+func refuseDuplicateEnv(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	_, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -218,7 +221,7 @@ func refuseDuplicateEnv(u *unstructured.Unstructured, _ Config, _ ManagementObse
 }
 
 // withoutEndpoints leaves of the tag Service only what istiod looks at, its labels: no address is taken and no pod of the guest is selected.
-func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ ManagementObservation, _ GuestObservation) error {
+func withoutEndpoints(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	u.Object["spec"] = map[string]any{
 		"clusterIP": "None",
 		"ports":     []any{map[string]any{"name": "unused", "port": int64(15012), "protocol": "TCP"}},
@@ -227,7 +230,7 @@ func withoutEndpoints(u *unstructured.Unstructured, _ Config, _ ManagementObserv
 }
 
 // narrowValidation replaces the chart's rule, all resources of all of Istio's groups, by the resources that this istiod serves.
-func narrowValidation(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
+func narrowValidation(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	byGroup := map[string][]string{}
 	for _, r := range cfg.SortedIstioResources() {
 		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
@@ -243,9 +246,9 @@ func narrowValidation(u *unstructured.Unstructured, cfg Config, _ ManagementObse
 
 // failurePolicy is Ignore until a rejection was seen to come through the guest's API server: a webhook that nobody answers would otherwise
 // stop every write to what it covers.
-func failurePolicy(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, guest GuestObservation) error {
+func failurePolicy(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error {
 	policy := "Ignore"
-	if guest.WebhookProbe == WebhookVerified && hosted.Istiod == Available {
+	if guest.WebhookProbe == model.WebhookVerified && hosted.Istiod == model.Available {
 		policy = "Fail"
 	}
 	return eachWebhook(u, func(webhook map[string]any) { webhook["failurePolicy"] = policy })

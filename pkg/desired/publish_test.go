@@ -9,156 +9,158 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
 
 // told is a Publication in words.
-func told(p desired.EndpointState) string {
+func told(p publish.EndpointState) string {
 	switch p := p.(type) {
-	case desired.EndpointKnown:
+	case publish.EndpointKnown:
 		return "at " + p.At.String()
-	case desired.EndpointPending:
+	case publish.EndpointPending:
 		return "waits for " + p.Why
-	case desired.EndpointUnavailable:
+	case publish.EndpointUnavailable:
 		return "impossible: " + p.Why
 	}
 	return "nothing"
 }
 
 // published are how HyperShift publishes parts of a control plane: part, strategy, host.
-func published(texts ...string) []desired.PublishedService {
-	var out []desired.PublishedService
+func published(texts ...string) []model.PublishedService {
+	var out []model.PublishedService
 	for _, text := range texts {
 		fields := append(strings.Fields(text), "")
-		out = append(out, desired.PublishedService{Service: fields[0], Strategy: fields[1], Host: fields[2]})
+		out = append(out, model.PublishedService{Service: fields[0], Strategy: fields[1], Host: fields[2]})
 	}
 	return out
 }
 
 // TestWhereIstiodIsPublished: each way, and what keeps istiod from it. Each case is computed as a whole plan for a management side without istiod.
 func TestWhereIstiodIsPublished(t *testing.T) {
-	auto := desired.Publish{Strategy: desired.PublishAuto}
+	auto := model.Publish{Strategy: model.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
 	for name, tc := range map[string]struct {
-		publish  desired.Publish
-		plane    func(*desired.ControlPlane)
-		exposure desired.ObservedEndpoints
+		publish  model.Publish
+		plane    func(*model.ControlPlane)
+		exposure model.ObservedEndpoints
 		want     string
 	}{
-		"an address that is given": {publish: desired.Publish{}, want: "at istiod.apps.example.com:443"},
+		"an address that is given": {publish: model.Publish{}, want: "at istiod.apps.example.com:443"},
 		"auto without a plane":     {publish: auto, want: "impossible: --publish=auto follows the HostedControlPlane, and there is none"},
 		"auto, as by Route": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = byRoute, "guest1-x7k2p" },
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "guest1-x7k2p" },
 			want: "at istiod-guest1-x7k2p.guest1.example.com:443",
 		},
 		"auto, the API server's domain where Ignition has none": {
-			publish: auto, plane: func(p *desired.ControlPlane) {
+			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("Ignition Route", "APIServer Route api.guest1.example.org"), "guest1-x7k2p"
 			}, want: "at istiod-guest1-x7k2p.guest1.example.org:443",
 		},
 		"a Route without a host to derive from": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = published("APIServer Route"), "guest1-x7k2p" },
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = published("APIServer Route"), "guest1-x7k2p" },
 			want: "impossible: HostedControlPlane guest1 names no host",
 		},
 		"a Route without an infrastructure's name": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 names no host",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 names no host",
 		},
 		"a Route whose host is given": {
-			publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
+			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
 		},
 		"a router refuses the Route": {
-			publish:  desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}},
-			exposure: desired.ObservedEndpoints{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
+			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
+			exposure: model.ObservedEndpoints{Refused: model.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
 			want:     "impossible: the router refuses Route xds-openshift-gateway for x.example.com (HostAlreadyClaimed): give another --publish-host",
 		},
 		"it refused the host that it had before": {
-			publish:  desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "y.example.com"}},
-			exposure: desired.ObservedEndpoints{Refused: desired.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
+			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "y.example.com"}},
+			exposure: model.ObservedEndpoints{Refused: model.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
 			want:     "at y.example.com:443",
 		},
 		"the way is not there": {
-			publish:  desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "y.example.com"}},
-			exposure: desired.ObservedEndpoints{Problem: "the management cluster serves no Routes"}, want: "impossible: the management cluster serves no Routes",
+			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "y.example.com"}},
+			exposure: model.ObservedEndpoints{Problem: "the management cluster serves no Routes"}, want: "impossible: the management cluster serves no Routes",
 		},
 		"the control plane operator's Route names the namespace": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = byRoute },
-			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byRoute },
+			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
 			want:     "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, names the management namespace",
 		},
 		"the control plane operator's Route": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
-			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}},
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
+			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}},
 			want:     "at istiod.apps.guest1.hypershift.local:443",
 		},
 		"the control plane operator's Route, without a host yet": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = byRoute },
-			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true}},
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byRoute },
+			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true}},
 			want:     "waits for a host for the Route",
 		},
 		"a private link without that Route": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
 			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
 		},
 		"a private link goes before a load balancer": {
-			publish: auto, plane: func(p *desired.ControlPlane) {
+			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.EndpointAccess = published("APIServer LoadBalancer"), "Private"
 			},
 			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
 		},
 		"a load balancer that leads nowhere": {
-			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, plane: func(p *desired.ControlPlane) { p.EndpointAccess = "Private" },
+			publish: model.Publish{Strategy: model.PublishLoadBalancer}, plane: func(p *model.ControlPlane) { p.EndpointAccess = "Private" },
 			want: "impossible: the guest's nodes reach their control plane by a private link, which no load balancer",
 		},
 		"a load balancer": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
-			exposure: desired.ObservedEndpoints{LoadBalancer: "2001:db8::7"}, want: "at [2001:db8::7]:15012",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
+			exposure: model.ObservedEndpoints{LoadBalancer: "2001:db8::7"}, want: "at [2001:db8::7]:15012",
 		},
 		"a load balancer that has no address yet": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer LoadBalancer") }, want: "waits for an address for istiod's load balancer",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") }, want: "waits for an address for istiod's load balancer",
 		},
 		"a load balancer with a name": {
-			publish: desired.Publish{Strategy: desired.PublishLoadBalancer, At: desired.HostPort{Host: "x.example.com"}}, exposure: desired.ObservedEndpoints{LoadBalancer: "192.0.2.7"},
+			publish: model.Publish{Strategy: model.PublishLoadBalancer, At: model.HostPort{Host: "x.example.com"}}, exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"},
 			want: "at x.example.com:15012",
 		},
 		"a node's port": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
-			exposure: desired.ObservedEndpoints{NodePort: 31512}, want: "at 192.0.2.7:31512",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
+			exposure: model.ObservedEndpoints{NodePort: 31512}, want: "at 192.0.2.7:31512",
 		},
 		"a node's port that is not handed out yet": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") }, want: "waits for a port",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") }, want: "waits for a port",
 		},
-		"nobody names a node": {publish: desired.Publish{Strategy: desired.PublishNodePort}, exposure: desired.ObservedEndpoints{NodePort: 31512}, want: "impossible: nobody says at which address"},
+		"nobody names a node": {publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512}, want: "impossible: nobody says at which address"},
 		"a TLSRoute": {
-			publish:  desired.Publish{Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
-			exposure: desired.ObservedEndpoints{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
+			publish:  model.Publish{Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"}, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}},
+			exposure: model.ObservedEndpoints{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
 		},
 		"a TLSRoute of which nobody knows the version": {
-			publish: desired.Publish{Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "x.example.com"}, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"}},
+			publish: model.Publish{Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"}, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}},
 			want:    "waits for TLSRoutes",
 		},
 		"a platform with a way of its own": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto knows no way on platform IBMCloud",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto knows no way on platform IBMCloud",
 		},
 		"a way that nobody knows": {
-			publish: auto, plane: func(p *desired.ControlPlane) { p.Services = published("APIServer S3") }, want: `impossible: --publish=auto follows the guest's API server, and how that is published ("S3"`,
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") }, want: `impossible: --publish=auto follows the guest's API server, and how that is published ("S3"`,
 		},
-		"nothing is said": {publish: auto, plane: func(p *desired.ControlPlane) { p.Services = nil }, want: `impossible: --publish=auto follows the guest's API server, and how that is published (""`},
+		"nothing is said": {publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil }, want: `impossible: --publish=auto follows the guest's API server, and how that is published (""`},
 		"a host that gives the namespace away": {
-			publish: auto, plane: func(p *desired.ControlPlane) {
+			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
 			},
 			want: "impossible: \"istiod-x.clusters-guest1.example.com\", under which istiod would be published, names the management namespace",
 		},
 		"a host that is none": {
-			publish: auto, plane: func(p *desired.ControlPlane) {
+			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.exa_mple.com"), "x"
 			},
 			want: "impossible: \"istiod-x.exa_mple.com\", under which istiod would be published, is no host name",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config(desired.TopologyHosted)
+			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
-			hosted := desired.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure}
+			hosted := model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure}
 			if tc.plane != nil {
 				hosted.ControlPlane = aControlPlane()
 				tc.plane(&hosted.ControlPlane)
@@ -171,7 +173,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			if !strings.HasPrefix(got, tc.want) {
 				t.Fatalf("it is\n  %s\nand should be\n  %s", got, tc.want)
 			}
-			if at, known := state.Endpoint.(desired.EndpointKnown); known {
+			if at, known := state.Endpoint.(publish.EndpointKnown); known {
 				sayTheSame(t, state, at.At)
 			} else if len(state.Workload) > 0 {
 				t.Error("istiod is planned although nobody knows where it will be")
@@ -181,7 +183,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 }
 
 // sayTheSame holds the three places that tell gateways and istiod where it is against the one value.
-func sayTheSame(t *testing.T, state desired.Plan, at desired.HostPort) {
+func sayTheSame(t *testing.T, state desired.Plan, at model.HostPort) {
 	t.Helper()
 	text := strings.Builder{}
 	for _, o := range append(state.Mgmt, state.Workload...) {
@@ -202,43 +204,43 @@ func sayTheSame(t *testing.T, state desired.Plan, at desired.HostPort) {
 
 // TestWhatPublishesIstiod: the objects of each way. A way of somebody else's has none.
 func TestWhatPublishesIstiod(t *testing.T) {
-	byName := desired.HostPort{Host: "x.example.com"}
+	byName := model.HostPort{Host: "x.example.com"}
 	for name, tc := range map[string]struct {
-		publish  desired.Publish
-		exposure desired.ObservedEndpoints
+		publish  model.Publish
+		exposure model.ObservedEndpoints
 		service  string
 		route    map[string]any
 	}{
 		"an address": {},
 		"a Route": {
-			publish: desired.Publish{Strategy: desired.PublishRoute, At: byName}, service: "ClusterIP",
+			publish: model.Publish{Strategy: model.PublishRoute, At: byName}, service: "ClusterIP",
 			route: map[string]any{
 				"host": "x.example.com", "to": map[string]any{"kind": "Service", "name": "xds-openshift-gateway", "weight": int64(100)},
 				"port": map[string]any{"targetPort": "tls-xds"}, "tls": map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
 			},
 		},
 		"somebody else's Route": {
-			publish:  desired.Publish{Strategy: desired.PublishRoute, At: byName},
-			exposure: desired.ObservedEndpoints{ControlPlaneRoute: desired.FoundRoute{Exists: true, Host: "y.example.com"}},
+			publish:  model.Publish{Strategy: model.PublishRoute, At: byName},
+			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "y.example.com"}},
 		},
 		"a TLSRoute": {
-			publish: desired.Publish{Strategy: desired.PublishTLSRoute, At: byName, Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
-			exposure: desired.ObservedEndpoints{TLSRouteVersion: "v1alpha3"},
+			publish: model.Publish{Strategy: model.PublishTLSRoute, At: byName, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
+			exposure: model.ObservedEndpoints{TLSRouteVersion: "v1alpha3"},
 			route: map[string]any{
 				"parentRefs": []any{map[string]any{"namespace": "infra", "name": "edge", "sectionName": "tls"}}, "hostnames": []any{"x.example.com"},
 				"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "xds-openshift-gateway", "port": int64(15012)}}}},
 			},
 		},
-		"a load balancer that nobody has an address for": {publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, service: "LoadBalancer"},
-		"a load balancer":  {publish: desired.Publish{Strategy: desired.PublishLoadBalancer, At: byName}, exposure: desired.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com"},
-		"a port of nodes":  {publish: desired.Publish{Strategy: desired.PublishNodePort, At: byName}, exposure: desired.ObservedEndpoints{NodePort: 31512}, service: "NodePort"},
-		"this one of them": {publish: desired.Publish{Strategy: desired.PublishNodePort, At: desired.HostPort{Host: "x.example.com", Port: 30000}}, exposure: desired.ObservedEndpoints{NodePort: 30000}, service: "NodePort 30000"},
+		"a load balancer that nobody has an address for": {publish: model.Publish{Strategy: model.PublishLoadBalancer}, service: "LoadBalancer"},
+		"a load balancer":  {publish: model.Publish{Strategy: model.PublishLoadBalancer, At: byName}, exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com"},
+		"a port of nodes":  {publish: model.Publish{Strategy: model.PublishNodePort, At: byName}, exposure: model.ObservedEndpoints{NodePort: 31512}, service: "NodePort"},
+		"this one of them": {publish: model.Publish{Strategy: model.PublishNodePort, At: model.HostPort{Host: "x.example.com", Port: 30000}}, exposure: model.ObservedEndpoints{NodePort: 30000}, service: "NodePort 30000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config(desired.TopologyHosted)
+			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
 			plane := aControlPlane()
-			state := compute(t, cfg, embedded(t), desired.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+			state := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
 			service, open := "", false
 			for _, o := range state.Mgmt {
 				u, err := o.Unstructured()
@@ -255,7 +257,7 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			if service != tc.service {
 				t.Errorf("its Service is %q, and should be %q", service, tc.service)
 			}
-			if wanted := tc.publish.Strategy == desired.PublishLoadBalancer || tc.publish.Strategy == desired.PublishNodePort; open != wanted {
+			if wanted := tc.publish.Strategy == model.PublishLoadBalancer || tc.publish.Strategy == model.PublishNodePort; open != wanted {
 				t.Errorf("everybody may come in: %v", open)
 			}
 			checkRoute(t, state, plane, tc.route)
@@ -275,7 +277,7 @@ func serviceInWords(u *unstructured.Unstructured) string {
 	return text
 }
 
-func checkRoute(t *testing.T, state desired.Plan, plane desired.ControlPlane, want map[string]any) {
+func checkRoute(t *testing.T, state desired.Plan, plane model.ControlPlane, want map[string]any) {
 	t.Helper()
 	if want == nil {
 		if len(state.Routes) > 0 {
@@ -296,15 +298,15 @@ func checkRoute(t *testing.T, state desired.Plan, plane desired.ControlPlane, wa
 	if owners := u.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != plane.UID {
 		t.Errorf("it belongs to %v", owners)
 	}
-	if len(u.GetLabels()) != 2 || u.GetLabels()[desired.OwnerLabel] == "" {
+	if len(u.GetLabels()) != 2 || u.GetLabels()[model.OwnerLabel] == "" {
 		t.Errorf("its labels are %v: HyperShift's own router is to leave it alone", u.GetLabels())
 	}
 }
 
 // TestWhoComesThroughALoadBalancer: whoever may reach the guest's API server.
 func TestWhoComesThroughALoadBalancer(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	cfg.Publish = desired.Publish{Strategy: desired.PublishLoadBalancer}
+	cfg := config(model.TopologyHosted)
+	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
 	for name, tc := range map[string]struct {
 		allowed []string
 		want    string
@@ -314,7 +316,7 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	} {
 		plane := aControlPlane()
 		plane.AllowedCIDRs = tc.allowed
-		state := compute(t, cfg, embedded(t), desired.ManagementObservation{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+		state := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
 		for _, o := range state.Mgmt {
 			text := string(o.JSON())
 			switch {
@@ -329,9 +331,9 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 
 // TestAPlanWithoutAnAddressIsNotWhole: an istiod that serves is neither planned anew nor to be pruned by it.
 func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	cfg.Publish = desired.Publish{Strategy: desired.PublishLoadBalancer}
-	for want, exposure := range map[bool]desired.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
+	cfg := config(model.TopologyHosted)
+	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
+	for want, exposure := range map[bool]model.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
 		hosted := installed(t)
 		hosted.Endpoints = exposure
 		if state := compute(t, cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); state.IsWhole() != want || (len(state.Workload) > 0) != want {

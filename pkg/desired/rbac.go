@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // istiodRBAC is what istiod may do in the guest, and nothing more: the smallest set of rules with which istiod 1.29 becomes ready and serves
 // Gateways, found by taking the chart's rules away one by one (each read here makes istiod never ready when it is missing). It must list
 // Secrets of all namespaces, since a Gateway may name one anywhere; it writes none.
-func istiodRBAC(cfg Config) []*unstructured.Unstructured {
+func istiodRBAC(cfg model.Config) []*unstructured.Unstructured {
 	subjects := []any{map[string]any{"kind": "ServiceAccount", "name": cfg.IstiodName(), "namespace": cfg.GuestNamespace}}
 	role := func(kind, namespace string, rules []any) *unstructured.Unstructured {
 		return rbacObject(kind, cfg.IstiodName(), namespace, map[string]any{"rules": rules})
@@ -31,7 +33,7 @@ func istiodRBAC(cfg Config) []*unstructured.Unstructured {
 	}
 }
 
-func istiodClusterRules(istio []IstioResource) []any {
+func istiodClusterRules(istio []model.IstioResource) []any {
 	read := []string{"list", "watch"}
 	gateway := "gateway.networking.k8s.io"
 	rules := []any{
@@ -58,7 +60,7 @@ func istiodClusterRules(istio []IstioResource) []any {
 }
 
 // istioRules let istiod read the Istio resources that it serves.
-func istioRules(istio []IstioResource, read []string) []any {
+func istioRules(istio []model.IstioResource, read []string) []any {
 	rules := make([]any, 0, len(istio))
 	for _, r := range istio {
 		rules = append(rules, rule(r.Group, []string{r.Resource}, read...))

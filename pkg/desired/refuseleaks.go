@@ -3,6 +3,9 @@ package desired
 import (
 	"errors"
 	"slices"
+
+	"github.com/hypergate/hypergate/pkg/leakcheck"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // refuseLeaks refuses a plan that would write into the guest what is the management side's own. It is the last gate: whatever the charts, the
@@ -10,10 +13,10 @@ import (
 //
 // CRDs that the Planner remembers are left out. They are a megabyte and made of the charts alone: no secret goes into making one.
 func (p *draft) refuseLeaks() error {
-	if p.cfg.Topology != TopologyHosted {
+	if p.cfg.Topology != model.TopologyHosted {
 		return nil // one cluster has no other side to tell of
 	}
-	secrets, errs := SecretsOf(p.cfg, p.hosted, p.guest), []error{}
+	secrets, errs := leakcheck.SecretsOf(p.cfg, p.hosted, p.guest), []error{}
 	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
 		if _, remembered := p.crds[o.Key().Name]; remembered && o.GVK().Kind == crdKind {
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestEveryRenderedObjectIsAccountedForOnce is the router's contract, over many combinations of flags and observations: what the chart renders
@@ -48,18 +49,18 @@ func (s *recordingSource) Render(r charts.Release) ([]*unstructured.Unstructured
 }
 
 // ownObjects are what no chart renders, as "<release> <kind> <name>" like the rest: hypergate makes them for the side of that release.
-func ownObjects(cfg desired.Config, guest desired.GuestObservation) []string {
+func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 	own := []string{"istiod Secret cacerts"}
-	if cfg.Topology == desired.TopologyHosted {
+	if cfg.Topology == model.TopologyHosted {
 		own = append(own, "istiod Service "+cfg.WebhookService())
 	}
-	if slices.ContainsFunc(cfg.MgmtKinds(), func(k desired.Kind) bool { return k.GVK.Kind == "NetworkPolicy" }) {
+	if slices.ContainsFunc(cfg.MgmtKinds(), func(k model.Kind) bool { return k.GVK.Kind == "NetworkPolicy" }) {
 		own = append(own, "istiod NetworkPolicy "+cfg.IstiodName())
 	}
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		own = append(own, "istiod-remote "+kind+" "+cfg.IstiodName())
 	}
-	if guest.Namespace == desired.Missing {
+	if guest.Namespace == model.Missing {
 		own = append(own, "istiod-remote Namespace "+cfg.GuestNamespace)
 	}
 	return own
@@ -90,7 +91,7 @@ func accounting(rendered, own []string, state desired.Plan) string {
 func one[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
 
 // anyInput is one combination of flags and observations, all of them allowed.
-func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.ManagementObservation, desired.GuestObservation) {
+func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementObservation, model.GuestObservation) {
 	tb.Helper()
 	cfg := config(one(random, bothTopologies()...))
 	// Revisions that look like parts of the names that the chart makes.
@@ -99,17 +100,17 @@ func anyInput(tb testing.TB, random *rand.Rand) (desired.Config, desired.Managem
 	cfg.WebhookHost = one(random, cfg.WebhookService(), "webhook.example.com", "192.0.2.1")
 	cfg.GuestNamespace = one(random, "openshift-ingress", "istio-system", strings.Repeat("n", 63))
 	cfg.MgmtNamespace = one(random, mgmtNamespace, "ocm-production-2f0c8-guest1")
-	if cfg.Topology == desired.TopologyStandalone {
+	if cfg.Topology == model.TopologyStandalone {
 		cfg.MgmtNamespace = cfg.GuestNamespace
 	}
 	cfg.SidecarInjection = one(random, true, false)
-	cfg.NetworkPolicies = one[desired.NetworkPolicies](random, desired.NoPolicies{}, desired.HyperShiftPeers())
-	cfg.IstioResources = one(random, nil, desired.LayeredProductResources(), desired.KnownIstioResources(), desired.KnownIstioResources()[:1])
-	cfg.XDS = one(random, cfg.XDS, desired.HostPort{Host: "192.0.2.1", Port: 15012}, desired.HostPort{Host: "2001:db8::1", Port: 443})
-	hosted := desired.ManagementObservation{CA: testCA(tb), Istiod: one(random, desired.Absent, desired.Unavailable, desired.Available)}
+	cfg.NetworkPolicies = one[model.NetworkPolicies](random, model.NoPolicies{}, model.HyperShiftPeers())
+	cfg.IstioResources = one(random, nil, model.LayeredProductResources(), model.KnownIstioResources(), model.KnownIstioResources()[:1])
+	cfg.XDS = one(random, cfg.XDS, model.HostPort{Host: "192.0.2.1", Port: 15012}, model.HostPort{Host: "2001:db8::1", Port: 443})
+	hosted := model.ManagementObservation{CA: testCA(tb), Istiod: one(random, model.Absent, model.Unavailable, model.Available)}
 	guest := withForeignCRDs(asking(anyClasses(random)...))
-	guest.Namespace = one(random, desired.Missing, desired.Present)
-	guest.WebhookProbe = one(random, desired.WebhookNotVerified, desired.WebhookVerified)
+	guest.Namespace = one(random, model.Missing, model.Present)
+	guest.WebhookProbe = one(random, model.WebhookNotVerified, model.WebhookVerified)
 	return cfg, hosted, guest
 }
 
@@ -191,17 +192,17 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 				}
 				return rendered
 			}}
-			refused(t, config(desired.TopologyHosted), source, tc.want...)
+			refused(t, config(model.TopologyHosted), source, tc.want...)
 		})
 	}
 }
 
 // refused checks that there is no plan, not even a part of one, and what the error says.
-func refused(t *testing.T, cfg desired.Config, source desired.ChartSource, want ...string) {
+func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ...string) {
 	t.Helper()
 	state, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
 	mustFail(t, err, want...)
-	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(desired.MgmtObject{}, desired.GuestObject{})); diff != "" {
+	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
 }
@@ -211,17 +212,17 @@ func TestAllStrangersAreNamedAtOnce(t *testing.T) {
 	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
 		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"), parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
 	}}
-	refused(t, config(desired.TopologyHosted), source, `"one"`, `"two"`)
+	refused(t, config(model.TopologyHosted), source, `"one"`, `"two"`)
 }
 
 // TestStandaloneTwins: a revision that looks like a tag makes the names of both sides' Services the same, which matters where both sides are
 // one cluster.
 func TestStandaloneTwins(t *testing.T) {
-	cfg := config(desired.TopologyStandalone)
+	cfg := config(model.TopologyStandalone)
 	cfg.Revision = "revision-tag-default"
 	refused(t, cfg, embedded(t), "Service openshift-ingress/istiod-revision-tag-default", "planned twice", "--revision")
 
-	cfg = config(desired.TopologyHosted)
+	cfg = config(model.TopologyHosted)
 	cfg.Revision = "revision-tag-default"
 	compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // release is one of the two renders of Istio's istio-discovery chart.
@@ -50,7 +52,7 @@ type route struct {
 }
 
 // matches says whether the row is about a rendered object.
-func (r route) matches(rel release, kind, name string, cfg Config) bool {
+func (r route) matches(rel release, kind, name string, cfg model.Config) bool {
 	pattern, anyRest := strings.CutSuffix(strings.ReplaceAll(r.name, "<rev>", cfg.Revision), "*")
 	return (r.release == "" || r.release == rel) && r.kind == kind && (name == pattern || anyRest && strings.HasPrefix(name, pattern))
 }
@@ -78,7 +80,7 @@ const (
 const rbacGroup, admissionGroup = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
 
 // routes is the routing table. The first row that matches wins.
-func routes(cfg Config) []route {
+func routes(cfg model.Config) []route {
 	injector, tagInjector := destination(drop{whyNoInjection}), drop{whyNoInjection}
 	if cfg.SidecarInjection {
 		injector, tagInjector = toAdmission{}, drop{whyTagInjection}
@@ -88,7 +90,7 @@ func routes(cfg Config) []route {
 		validator = drop{whyNoValidation}
 	}
 	mgmtAccount := destination(toMgmt{})
-	if cfg.Topology == TopologyStandalone {
+	if cfg.Topology == model.TopologyStandalone {
 		mgmtAccount = drop{whyOneAccount}
 	}
 	return []route{
@@ -132,7 +134,7 @@ func routes(cfg Config) []route {
 }
 
 // routeOf finds where a rendered object goes. An object that no row knows is an error, never a guess.
-func routeOf(table []route, rel release, cfg Config, u *unstructured.Unstructured) (destination, error) {
+func routeOf(table []route, rel release, cfg model.Config, u *unstructured.Unstructured) (destination, error) {
 	kind := u.GroupVersionKind().GroupKind().String()
 	for _, r := range table {
 		if r.matches(rel, kind, u.GetName(), cfg) {

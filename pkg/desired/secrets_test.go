@@ -7,31 +7,35 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
 var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-func credential() desired.Credential {
-	return desired.Credential{
-		GuestAPI: desired.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued, Expires: issued.Add(time.Hour),
+func credential() model.Credential {
+	return model.Credential{
+		GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued, Expires: issued.Add(time.Hour),
 	}
 }
 
 func TestTheCASurvivesItsSecret(t *testing.T) {
-	state := compute(t, config(desired.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a")))
+	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a")))
 	secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(state), "Secret"))
-	if secret.Name != desired.CASecretName {
-		t.Errorf("the Secret is %s, and is looked for as %s", secret.Name, desired.CASecretName)
+	if secret.Name != model.CASecretName {
+		t.Errorf("the Secret is %s, and is looked for as %s", secret.Name, model.CASecretName)
 	}
-	got, rotation, err := desired.CAFromSecret(secret.Annotations, secret.Data)
+	got, rotation, err := model.CAFromSecret(secret.Annotations, secret.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +48,8 @@ func TestTheCASurvivesItsSecret(t *testing.T) {
 	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"} {
 		broken := maps.Clone(secret.Data)
 		delete(broken, key)
-		got, _, err := desired.CAFromSecret(secret.Annotations, broken)
-		mustFail(t, err, desired.CASecretName, key, "restore it from a backup")
+		got, _, err := model.CAFromSecret(secret.Annotations, broken)
+		mustFail(t, err, model.CASecretName, key, "restore it from a backup")
 		if diff := cmp.Diff(pki.CA{}, got); diff != "" {
 			t.Errorf("without %s there is a CA all the same: %s", key, diff)
 		}
@@ -62,9 +66,9 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	} {
 		hosted := installed(t)
 		hosted.Rotation = rotation
-		state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
+		state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
 		secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(state), "Secret"))
-		gotCA, got, err := desired.CAFromSecret(secret.Annotations, secret.Data)
+		gotCA, got, err := model.CAFromSecret(secret.Annotations, secret.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,17 +87,17 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 			t.Errorf("mounted, -want +got:\n%s", diff)
 		}
 	}
-	_, _, err := desired.CAFromSecret(map[string]string{desired.PhaseAnnotation: "spreading"}, map[string][]byte{
+	_, _, err := model.CAFromSecret(map[string]string{model.PhaseAnnotation: "spreading"}, map[string][]byte{
 		"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root,
 	})
-	mustFail(t, err, desired.PhaseSinceAnnotation, "since nobody knows when")
+	mustFail(t, err, model.PhaseSinceAnnotation, "since nobody knows when")
 }
 
 // TestACAThatIsSomebodyElsesIsUsedAndNotWritten.
 func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
 	hosted := installed(t)
-	hosted.CAOwner = desired.Theirs
-	state := compute(t, config(desired.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
+	hosted.CAOwner = model.Theirs
+	state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
 	for _, o := range mgmtObjects(state) {
 		if o.GVK().Kind == "Secret" {
 			t.Errorf("%s is planned", o)
@@ -106,15 +110,15 @@ func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
 }
 
 func TestTheCredentialSurvivesItsSecret(t *testing.T) {
-	o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, credential())
+	o, err := model.CredentialSecret(config(model.TopologyHosted), model.ControlPlane{}, credential())
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
-	if o.Key().Name != desired.CredentialSecretName || o.Key().Namespace != mgmtNamespace {
-		t.Errorf("the Secret is %s, want %s/%s", o, mgmtNamespace, desired.CredentialSecretName)
+	if o.Key().Name != model.CredentialSecretName || o.Key().Namespace != mgmtNamespace {
+		t.Errorf("the Secret is %s, want %s/%s", o, mgmtNamespace, model.CredentialSecretName)
 	}
-	got, err := desired.CredentialFromSecret(secret.Annotations, secret.Data)
+	got, err := model.CredentialFromSecret(secret.Annotations, secret.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +129,7 @@ func TestTheCredentialSurvivesItsSecret(t *testing.T) {
 
 // TestTheKubeconfigNamesFiles: istiod reads token files again, and a token in the kubeconfig itself never.
 func TestTheKubeconfigNamesFiles(t *testing.T) {
-	o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, credential())
+	o, err := model.CredentialSecret(config(model.TopologyHosted), model.ControlPlane{}, credential())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,15 +154,15 @@ func TestTheKubeconfigNamesFiles(t *testing.T) {
 }
 
 func TestAnIncompleteCredentialIsRefused(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
-	for name, change := range map[string]func(*desired.Credential){
-		"server": func(c *desired.Credential) { c.Server = "" },
-		"CA":     func(c *desired.Credential) { c.CABundle = nil },
-		"token":  func(c *desired.Credential) { c.Token = "" },
+	cfg := config(model.TopologyHosted)
+	for name, change := range map[string]func(*model.Credential){
+		"server": func(c *model.Credential) { c.Server = "" },
+		"CA":     func(c *model.Credential) { c.CABundle = nil },
+		"token":  func(c *model.Credential) { c.Token = "" },
 	} {
 		c := credential()
 		change(&c)
-		_, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, c)
+		_, err := model.CredentialSecret(cfg, model.ControlPlane{}, c)
 		mustFail(t, err, "istiod's guest kubeconfig", name)
 	}
 }
@@ -167,8 +171,8 @@ func TestAnIncompleteCredentialIsRefused(t *testing.T) {
 func TestASpoiledCredentialIsNotKept(t *testing.T) {
 	for name, spoil := range map[string]func(*corev1.Secret){
 		"no annotations":    func(s *corev1.Secret) { s.Annotations = nil },
-		"no expiry":         func(s *corev1.Secret) { delete(s.Annotations, desired.ExpiresAnnotation) },
-		"an issue in words": func(s *corev1.Secret) { s.Annotations[desired.IssuedAnnotation] = "yesterday" },
+		"no expiry":         func(s *corev1.Secret) { delete(s.Annotations, model.ExpiresAnnotation) },
+		"an issue in words": func(s *corev1.Secret) { s.Annotations[model.IssuedAnnotation] = "yesterday" },
 		"no data":           func(s *corev1.Secret) { s.Data = nil },
 		"no kubeconfig":     func(s *corev1.Secret) { delete(s.Data, "config") },
 		"not a kubeconfig":  func(s *corev1.Secret) { s.Data["config"] = []byte("{") },
@@ -181,15 +185,15 @@ func TestASpoiledCredentialIsNotKept(t *testing.T) {
 		"no CA":               func(s *corev1.Secret) { delete(s.Data, "ca.crt") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, credential())
+			o, err := model.CredentialSecret(config(model.TopologyHosted), model.ControlPlane{}, credential())
 			if err != nil {
 				t.Fatal(err)
 			}
 			secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
 			spoil(&secret)
-			got, err := desired.CredentialFromSecret(secret.Annotations, secret.Data)
-			mustFail(t, err, desired.CredentialSecretName)
-			if diff := cmp.Diff(desired.Credential{}, got); diff != "" {
+			got, err := model.CredentialFromSecret(secret.Annotations, secret.Data)
+			mustFail(t, err, model.CredentialSecretName)
+			if diff := cmp.Diff(model.Credential{}, got); diff != "" {
 				t.Errorf("there is a credential all the same: %s", diff)
 			}
 		})
@@ -218,7 +222,7 @@ func TestAccount(t *testing.T) {
 		"opaque":            {"a token", ""},
 		"none":              {"", ""},
 	} {
-		if got := (desired.Credential{Token: tc.token}).Account(); got != tc.want {
+		if got := (model.Credential{Token: tc.token}).Account(); got != tc.want {
 			t.Errorf("%s: got account %q, want %q", name, got, tc.want)
 		}
 	}
@@ -229,18 +233,18 @@ func FuzzCredential(f *testing.F) {
 	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"), []byte("ca"))
 	f.Add("", "now", []byte("{"), []byte{0xff}, []byte(nil))
 	f.Fuzz(func(t *testing.T, from, to string, kubeconfig, token, ca []byte) {
-		c, err := desired.CredentialFromSecret(map[string]string{desired.IssuedAnnotation: from, desired.ExpiresAnnotation: to},
+		c, err := model.CredentialFromSecret(map[string]string{model.IssuedAnnotation: from, model.ExpiresAnnotation: to},
 			map[string][]byte{"config": kubeconfig, "token": token, "ca.crt": ca})
 		if err != nil {
 			return
 		}
 		_ = c.Account() // of any token, without a panic
-		o, err := desired.CredentialSecret(config(desired.TopologyHosted), desired.ControlPlane{}, c)
+		o, err := model.CredentialSecret(config(model.TopologyHosted), model.ControlPlane{}, c)
 		if err != nil {
 			t.Fatalf("read %+v, which cannot be written: %v", c, err)
 		}
 		secret := as[corev1.Secret](t, theOnly(t, []anObject{o}, "Secret"))
-		again, err := desired.CredentialFromSecret(secret.Annotations, secret.Data)
+		again, err := model.CredentialFromSecret(secret.Annotations, secret.Data)
 		if err != nil {
 			t.Fatalf("wrote %s, which cannot be read: %v", base64.StdEncoding.EncodeToString(o.JSON()), err)
 		}

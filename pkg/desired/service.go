@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
 
 // allowGuestWebhooks lets a webhook in the guest point at a Service of the HCP namespace. HyperShift deletes a guest's webhook configuration
@@ -15,10 +18,10 @@ import (
 const allowGuestWebhooks = "hypershift.openshift.io/allow-guest-webhooks"
 
 // webhookService is the way of the guest's kube-apiserver to istiod's webhooks.
-func webhookService(cfg Config) *unstructured.Unstructured {
+func webhookService(cfg model.Config) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": map[string]any{
 		"selector": cfg.IstiodPods(),
-		"ports":    []any{map[string]any{"name": "https-webhook", "port": int64(WebhookPort), "targetPort": int64(webhooksPort), "protocol": "TCP"}},
+		"ports":    []any{map[string]any{"name": "https-webhook", "port": int64(model.WebhookPort), "targetPort": int64(webhooksPort), "protocol": "TCP"}},
 	}}}
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.SetName(cfg.WebhookService())
@@ -28,7 +31,7 @@ func webhookService(cfg Config) *unstructured.Unstructured {
 
 // addWebhookService adds the webhook's Service where there is a HyperShift that looks at it.
 func (p *draft) addWebhookService() error {
-	if p.cfg.Topology != TopologyHosted {
+	if p.cfg.Topology != model.TopologyHosted {
 		return nil
 	}
 	return p.addMgmt(&p.plan.Mgmt, webhookService(p.cfg))
@@ -36,8 +39,8 @@ func (p *draft) addWebhookService() error {
 
 // withoutWebhook takes from the chart's Service the webhook, which has a Service of its own, and plaintext xDS, which nobody needs. Standalone the
 // webhook is called through this Service, and no HyperShift looks at it.
-func withoutWebhook(u *unstructured.Unstructured, cfg Config, _ ManagementObservation, _ GuestObservation) error {
-	if cfg.Topology == TopologyStandalone || u.GetName() != cfg.IstiodName() {
+func withoutWebhook(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
+	if cfg.Topology == model.TopologyStandalone || u.GetName() != cfg.IstiodName() {
 		return nil
 	}
 	spec, _ := u.Object["spec"].(map[string]any)
@@ -46,7 +49,7 @@ func withoutWebhook(u *unstructured.Unstructured, cfg Config, _ ManagementObserv
 	}
 	for _, p := range spec["ports"].([]any) { //nolint:forcetypeassert // removeNamed made it
 		entry, _ := p.(map[string]any)
-		if number := entry["port"]; number != int64(XDSPort) && number != int64(metricsPort) {
+		if number := entry["port"]; number != int64(publish.XDSPort) && number != int64(metricsPort) {
 			return fmt.Errorf("it has a port %v (%v) that this hypergate does not know", entry["name"], number)
 		}
 	}

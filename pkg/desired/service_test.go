@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -16,9 +19,9 @@ import (
 // TestTheLabelOpensTheWebhookOnly: the guest's admin may aim a webhook at the Service with HyperShift's label, and finds istiod's webhooks there and
 // nothing else. Each line is "<name> <labelled> <ports>".
 func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
-	for topology, want := range map[desired.Topology][]string{
-		desired.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
-		desired.TopologyStandalone: {"istiod-openshift-gateway false 15010->0 15012->0 443->15017 15014->0"},
+	for topology, want := range map[model.Topology][]string{
+		model.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
+		model.TopologyStandalone: {"istiod-openshift-gateway false 15010->0 15012->0 443->15017 15014->0"},
 	} {
 		state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 		var got []string
@@ -41,7 +44,7 @@ func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
 
 // TestIstiodsCertificateNamesTheWebhook: one value is in the URL, in the certificate, and (by default) the Service's name.
 func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	if cfg.WebhookHost != cfg.WebhookService() {
 		t.Fatal("this is not the default")
 	}
@@ -53,14 +56,14 @@ func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
 
 // TestTheWebhooksServiceHasAName with the longest revision too, and no Service of another revision forbids its URL.
 func TestTheWebhooksServiceHasAName(t *testing.T) {
-	cfg := config(desired.TopologyHosted)
+	cfg := config(model.TopologyHosted)
 	for _, revision := range []string{"a", "webhook", "gw-webhook", strings.Repeat("r", 52)} {
 		cfg.Revision = revision
 		if problems := validation.IsDNS1123Label(cfg.WebhookService()); len(problems) > 0 {
 			t.Errorf("%s: %v", cfg.WebhookService(), problems)
 		}
 		for _, other := range []string{"a", "openshift", "webhook", "gw", "gw-webhook-" + revision} {
-			if name := (desired.Config{Revision: other}).IstiodName(); strings.HasPrefix(cfg.WebhookService(), name) {
+			if name := (model.Config{Revision: other}).IstiodName(); strings.HasPrefix(cfg.WebhookService(), name) {
 				t.Errorf("HyperShift would delete a webhook at %s for the Service %s", cfg.WebhookService(), name)
 			}
 		}
@@ -78,7 +81,7 @@ func TestAServiceWithAnotherPortIsRefused(t *testing.T) {
 		}
 		return rendered
 	}}
-	refused(t, config(desired.TopologyHosted), source, "Service istiod-openshift-gateway", "debug", "8080")
+	refused(t, config(model.TopologyHosted), source, "Service istiod-openshift-gateway", "debug", "8080")
 }
 
 func services(t *testing.T, state desired.Plan) []corev1.Service {

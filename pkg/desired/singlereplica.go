@@ -1,12 +1,16 @@
 package desired
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
 
 // electionEnv turns istiod's leader elections off (pilot/pkg/leaderelection): it then does at once what only a leader does.
 const electionEnv = "ENABLE_LEADER_ELECTION"
 
 // istiodReplicas is how many pods istiod has.
-func istiodReplicas(h ManagementObservation) int64 {
+func istiodReplicas(h model.ManagementObservation) int64 {
 	if h.ControlPlane.Exists() {
 		return h.ControlPlane.Replicas()
 	}
@@ -15,7 +19,7 @@ func istiodReplicas(h ManagementObservation) int64 {
 
 // singleReplica is for one istiod. Its elections are held in the guest, three of them, 0.8 requests a second between them as long as it lives, and it
 // wins them all. Without them two of different versions would write over each other in the guest, so that one must be gone before the next begins.
-func singleReplica(u *unstructured.Unstructured, _ Config, hosted ManagementObservation, _ GuestObservation) error {
+func singleReplica(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
 	if istiodReplicas(hosted) > 1 {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 func token(payload string) string {
@@ -36,7 +36,7 @@ func TestATokensLife(t *testing.T) {
 		"spoiled":                               {"a.%%%.c", now.Add(time.Hour), time.Hour},
 		"spoiled inside":                        {token(`{"iat":"x"`), now.Add(time.Hour), time.Hour},
 	} {
-		got := desired.NewCredential(desired.GuestAPI{}, tc.token, tc.granted, time.Hour, now)
+		got := model.NewCredential(model.GuestAPI{}, tc.token, tc.granted, time.Hour, now)
 		if got.Lifetime() != tc.want || !got.Issued.Equal(now) {
 			t.Errorf("%s: it lives for %s from %s, want %s from now", name, got.Lifetime(), got.Issued, tc.want)
 		}

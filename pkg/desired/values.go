@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/values"
 )
 
@@ -24,7 +25,7 @@ const (
 const plaintextXDS = "--grpcAddr=127.0.0.1:15010"
 
 // mgmtValues are the chart values of the istiod release: a control plane for the Gateway API and nothing else.
-func mgmtValues(cfg Config) map[string]any {
+func mgmtValues(cfg model.Config) map[string]any {
 	return overlay(map[string]any{
 		"revision":         cfg.Revision,
 		"image":            cfg.PilotImage,
@@ -59,7 +60,7 @@ func mgmtValues(cfg Config) map[string]any {
 }
 
 // guestValues are the chart values of the istiod-remote release.
-func guestValues(cfg Config, hosted ManagementObservation, guest GuestObservation) map[string]any {
+func guestValues(cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) map[string]any {
 	bundle := base64.StdEncoding.EncodeToString(hosted.CA.Root)
 	return map[string]any{
 		"profile":  "remote",
@@ -75,7 +76,7 @@ func guestValues(cfg Config, hosted ManagementObservation, guest GuestObservatio
 	}
 }
 
-func globalValues(cfg Config) map[string]any {
+func globalValues(cfg model.Config) map[string]any {
 	return map[string]any{
 		"istioNamespace":  cfg.GuestNamespace,
 		"resourceScope":   "all",
@@ -83,7 +84,7 @@ func globalValues(cfg Config) map[string]any {
 	}
 }
 
-func meshConfig(cfg Config) map[string]any {
+func meshConfig(cfg model.Config) map[string]any {
 	return map[string]any{
 		"accessLogFile":         "/dev/stdout",
 		"ingressControllerMode": "OFF",
@@ -102,7 +103,7 @@ func meshConfig(cfg Config) map[string]any {
 
 // istiodEnv is istiod's environment beyond what the chart sets: the features of a Gateway-API-only control plane, as OpenShift's
 // cluster-ingress-operator sets them (pkg/operator/controller/gatewayclass), and what the split adds.
-func istiodEnv(cfg Config) map[string]any {
+func istiodEnv(cfg model.Config) map[string]any {
 	ignored := []string{"*.istio.io", "listenersets.gateway.networking.k8s.io"}
 	included := make([]string, 0, len(cfg.IstioResources))
 	for _, r := range cfg.SortedIstioResources() {
@@ -143,9 +144,9 @@ func istiodEnv(cfg Config) map[string]any {
 }
 
 // certificateHosts are the names that istiod's serving certificate must carry beside those that istiod derives itself.
-func certificateHosts(cfg Config) []string {
+func certificateHosts(cfg model.Config) []string {
 	hosts := []string{cfg.XDS.Host}
-	if cfg.Topology == TopologyHosted {
+	if cfg.Topology == model.TopologyHosted {
 		hosts = append(hosts, cfg.WebhookHost)
 	}
 	return slices.Compact(hosts)
@@ -174,7 +175,7 @@ func inTree(tree map[string]any, path ...string) bool {
 // classDefaults gives the gateways of each class a disruption budget and a second replica. The name of a class becomes a label value in the
 // ConfigMap that carries its defaults; a class whose name is no label value has gateways without defaults. What the user gives for all classes, and then for
 // this one, comes first.
-func classDefaults(classes []GatewayClass, given map[string]map[string]any) map[string]any {
+func classDefaults(classes []model.GatewayClass, given map[string]map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, class := range classes {
 		if len(validation.IsValidLabelValue(class.Name)) > 0 {

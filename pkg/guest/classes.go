@@ -8,13 +8,18 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
@@ -106,7 +111,7 @@ func (w *classWatch) classOnly(obj any) (any, error) {
 	}
 	item.Generation, item.CreationTimestamp, item.DeletionTimestamp = class.Generation, class.CreationTimestamp, class.DeletionTimestamp
 	item.controllerName, item.conditions = w.controllerName, ownConditions(class.Status.Conditions)
-	item.finalized, item.writers = slices.Contains(class.Finalizers, desired.IngressOperatorFinalizer), writersOf(class.ManagedFields)
+	item.finalized, item.writers = slices.Contains(class.Finalizers, model.IngressOperatorFinalizer), writersOf(class.ManagedFields)
 	return item, nil
 }
 
@@ -129,7 +134,7 @@ func ownConditions(all []metav1.Condition) []metav1.Condition {
 func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 	var out map[string]string
 	for _, entry := range entries {
-		if entry.Manager == desired.FieldManager || entry.FieldsV1 == nil {
+		if entry.Manager == model.FieldManager || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields struct {
@@ -161,14 +166,14 @@ func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
 
 // own returns the classes that name hypergate's controller, sorted by name. It includes a class that is being deleted
 // until the class is gone: a finalizer on a GatewayClass means that the class is in use.
-func (w *classWatch) own() []desired.GatewayClass {
+func (w *classWatch) own() []model.GatewayClass {
 	items := w.items()
 	if len(items) == 0 {
 		return nil
 	}
-	out := make([]desired.GatewayClass, 0, len(items))
+	out := make([]model.GatewayClass, 0, len(items))
 	for _, class := range items {
-		out = append(out, desired.GatewayClass{Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time})
+		out = append(out, model.GatewayClass{Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time})
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -20,7 +20,7 @@ func TestClassesGoWithTheirCRD(t *testing.T) {
 		api.Put(theNamespaces)
 		api.Put(theClasses, class("a", config().ControllerName, ""))
 	})
-	classes := func() []desired.GatewayClass { return f.observed().Classes }
+	classes := func() []model.GatewayClass { return f.observed().Classes }
 	f.Expect(classes()).To(gomega.HaveLen(1))
 	f.api.Put(theCRDs)
 	f.Eventually(classes).Should(gomega.BeEmpty())

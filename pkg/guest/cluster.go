@@ -9,16 +9,24 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -29,7 +37,7 @@ import (
 
 // Cluster is the guest cluster.
 type Cluster struct {
-	cfg       desired.Config
+	cfg       model.Config
 	conn      *guestconn.Conn
 	budget    *watch.Budget
 	objects   *apply.Cluster
@@ -72,7 +80,7 @@ func namespaceResource() schema.GroupVersionResource {
 
 // New returns a Cluster with its clients. It sends no requests. The CRDs of the guest are compared with those of
 // source.
-func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
+func New(conn *guestconn.Conn, cfg model.Config, source desired.ChartSource) (*Cluster, error) {
 	c, err := connect(conn, cfg, source)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the guest: %w", err)
@@ -80,7 +88,7 @@ func New(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (
 	return c, nil
 }
 
-func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSource) (*Cluster, error) {
+func connect(conn *guestconn.Conn, cfg model.Config, source desired.ChartSource) (*Cluster, error) {
 	restConfig := conn.Config()
 	// innermost: on a page above the watch limits it fails first, and the watch then asks for a smaller page
 	restConfig.Wrap(limitStreams)
@@ -91,11 +99,11 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 		return nil, err
 	}
 	objects, err := apply.New(restConfig, apply.Options{
-		Name:         string(desired.SideGuest),
+		Name:         string(model.SideGuest),
 		Namespace:    cfg.GuestNamespace,
-		FieldManager: desired.FieldManager,
-		OwnerKey:     desired.OwnerLabel,
-		OwnerValue:   cfg.OwnerValue(desired.SideGuest),
+		FieldManager: model.FieldManager,
+		OwnerKey:     model.OwnerLabel,
+		OwnerValue:   cfg.OwnerValue(model.SideGuest),
 		Kinds:        kinds(),
 		Budget:       budget,
 	})
@@ -130,7 +138,7 @@ func connect(conn *guestconn.Conn, cfg desired.Config, source desired.ChartSourc
 		cfg: cfg, conn: conn, budget: budget, objects: objects,
 		core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway,
 	}
-	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), desired.Leases(cfg), budget, func() { c.notify() })
+	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), ownership.Leases(cfg), budget, func() { c.notify() })
 	c.watches(meta, source)
 	return c, nil
 }
@@ -157,7 +165,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 }
 
 func kinds() []apply.Kind {
-	all := desired.GuestKinds()
+	all := model.GuestKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
 		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.NeverPrune, Barrier: k.Barrier})
@@ -196,7 +204,7 @@ func identityOnly(obj any) (any, error) {
 // Without a kubeconfig there is nothing to watch yet. Start then waits in the background for one.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	ctx = watch.WithSession(ctx, c.conn.Session)
-	c.log = klog.FromContext(ctx).WithValues("cluster", string(desired.SideGuest))
+	c.log = klog.FromContext(ctx).WithValues("cluster", string(model.SideGuest))
 	arranging := klog.NewContext(ctx, c.log)
 	c.notify, c.arranged = notify, func() { c.arrange(arranging) }
 	go c.conn.Run(ctx, notify)
@@ -238,17 +246,17 @@ func (c *Cluster) onCRD() {
 }
 
 // Apply applies objects to the guest. CRDs need a decision first; see WriteCRDs.
-func (c *Cluster) Apply(ctx context.Context, objects []desired.GuestObject) apply.Report {
+func (c *Cluster) Apply(ctx context.Context, objects []model.GuestObject) apply.Report {
 	return apply.Apply(ctx, c.objects, objects)
 }
 
 // Prune deletes the objects that belong to hypergate and are not in keep.
-func (c *Cluster) Prune(ctx context.Context, keep []desired.GuestObject) apply.Report {
+func (c *Cluster) Prune(ctx context.Context, keep []model.GuestObject) apply.Report {
 	return c.objects.Prune(ctx, apply.IDs(keep)...)
 }
 
 // PruneWebhooks is like Prune, but deletes only webhook configurations.
-func (c *Cluster) PruneWebhooks(ctx context.Context, keep []desired.GuestObject) apply.Report {
+func (c *Cluster) PruneWebhooks(ctx context.Context, keep []model.GuestObject) apply.Report {
 	spared := apply.IDs(keep)
 	for _, id := range c.objects.Members() {
 		if id.GVK.Group != "admissionregistration.k8s.io" {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -18,7 +18,7 @@ func TestNamespacedKindsAreWatchedInOneNamespace(t *testing.T) {
 	})
 	f.observed()
 	all := f.api.Requests(fakeapi.Collection{})
-	for _, kind := range desired.GuestKinds() {
+	for _, kind := range model.GuestKinds() {
 		ofKind := slices.DeleteFunc(slices.Clone(all), func(r string) bool {
 			path, _, _ := strings.Cut(strings.TrimPrefix(r, "GET "), "?")
 			return !strings.HasSuffix(path, "/"+kind.Resource)

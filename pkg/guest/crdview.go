@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -43,9 +44,9 @@ func (i *crdItem) KeptBytes() int {
 // marksSize and stringSize are the sizes of crds.Metadata and of a string in bytes, without their content.
 const marksSize, stringSize = 160, 16
 
-func newCRDView(client metadata.Interface, cfg desired.Config, budget *watch.Budget, onChange, onSynced func()) *crdView {
+func newCRDView(client metadata.Interface, cfg model.Config, budget *watch.Budget, onChange, onSynced func()) *crdView {
 	v := &crdView{wanted: wantedCRDs(cfg), identity: crds.Identity{
-		LabelKey: desired.OwnerLabel, LabelValue: cfg.OwnerValue(desired.SideGuest), FieldManager: desired.FieldManager,
+		LabelKey: model.OwnerLabel, LabelValue: cfg.OwnerValue(model.SideGuest), FieldManager: model.FieldManager,
 	}}
 	options := metadataWatch(client, crdResource(), metav1.ListOptions{})
 	options.Budget, options.Transform, options.OnSynced = budget, v.transform, onSynced
@@ -59,7 +60,7 @@ func newCRDView(client metadata.Interface, cfg desired.Config, budget *watch.Bud
 }
 
 // wantedCRDs returns the names of the CRDs that a plan can contain.
-func wantedCRDs(cfg desired.Config) map[string]bool {
+func wantedCRDs(cfg model.Config) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range crds.GatewayAPI().Names() {
 		out[name] = true

@@ -7,15 +7,19 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -50,7 +54,7 @@ type foreignView struct {
 	overdue  atomic.Pointer[watch.Watch]
 }
 
-func newForeignView(client metadata.Interface, cfg desired.Config, budget *watch.Budget, notify func()) *foreignView {
+func newForeignView(client metadata.Interface, cfg model.Config, budget *watch.Budget, notify func()) *foreignView {
 	istios := metadataWatch(client, istioResource(), metav1.ListOptions{})
 	istios.Patience = servedPatience
 	deployments, selector := client.Resource(deploymentResource()).Namespace(cfg.GuestNamespace), "metadata.name="+cfg.IstiodName()
@@ -127,24 +131,24 @@ func ownerOnly(obj any) (any, error) {
 	kept := &metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion},
 	}
-	owner := m.Labels[desired.OwnerLabel]
+	owner := m.Labels[model.OwnerLabel]
 	if owner == "" && slices.ContainsFunc(m.ManagedFields, appliedByUs) {
-		owner = desired.Unlabelled
+		owner = model.Unlabelled
 	}
 	if owner = bounded(owner, maxOwner); owner != "" {
-		kept.Labels = map[string]string{desired.OwnerLabel: owner}
+		kept.Labels = map[string]string{model.OwnerLabel: owner}
 	}
 	return kept, nil
 }
 
 // appliedByUs reports whether a hypergate applied the object (not only its status).
 func appliedByUs(e metav1.ManagedFieldsEntry) bool {
-	return e.Manager == desired.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	return e.Manager == model.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
 // foreignInstallations returns the facts about foreign installations that can serve the same resources as hypergate.
-func (c *Cluster) foreignInstallations() desired.ForeignInstallations {
-	var out desired.ForeignInstallations
+func (c *Cluster) foreignInstallations() model.ForeignInstallations {
+	var out model.ForeignInstallations
 	for _, class := range c.classes.items() {
 		if class.finalized {
 			out.Finalized = append(out.Finalized, class.Name)
@@ -158,7 +162,7 @@ func (c *Cluster) foreignInstallations() desired.ForeignInstallations {
 	slices.Sort(out.Istios)
 	for _, obj := range c.foreign.istiod.List() {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			out.Istiods = append(out.Istiods, desired.ForeignDeployment{Name: m.Name, Owner: m.Labels[desired.OwnerLabel]})
+			out.Istiods = append(out.Istiods, model.ForeignDeployment{Name: m.Name, Owner: m.Labels[model.OwnerLabel]})
 		}
 	}
 	return out

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/onsi/gomega"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -34,7 +35,7 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 				`creationTimestamp: "2026-01-02T03:04:05Z", labels: {gateway.hypergate.dev/claim: ""}}, spec: {holderIdentity: me}}`,
 			`{metadata: {name: istio-gateway-deployment, namespace: openshift-ingress}, spec: {holderIdentity: istiod}}`)
 	})
-	want := desired.ObservedLeases{Held: []desired.HeldLease{
+	want := model.ObservedLeases{Held: []model.HeldLease{
 		{Name: "hypergate-claim-controller-27e2e0b7", Holder: "me", UID: "u1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 		{Name: "hypergate-claim-revision-openshift-gateway", UID: "u2"},
 	}}
@@ -42,7 +43,7 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	f.api.Put(theLeases)
-	f.Eventually(func() []desired.HeldLease { return f.observed().Leases.Held }).Should(gomega.BeEmpty())
+	f.Eventually(func() []model.HeldLease { return f.observed().Leases.Held }).Should(gomega.BeEmpty())
 }
 
 // TestAClaimThatIsGoneBeforeTheAnswer covers a Lease that is deleted right after its creation. The watch can show the
@@ -52,7 +53,7 @@ func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
 	const name = "hypergate-claim-revision-openshift-gateway"
 	lease := `{metadata: {name: ` + name + `, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`
 	var f *fixture
-	held := func() []desired.HeldLease { return f.observed().Leases.Held }
+	held := func() []model.HeldLease { return f.observed().Leases.Held }
 	f = startWith(t, emptyGuest, func(next http.RoundTripper) http.RoundTripper {
 		return answering(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodPatch {
@@ -69,7 +70,7 @@ func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
 		})
 	})
 	f.observed()
-	f.Expect(f.guest.Acquire(t.Context(), desired.OwnershipLease{Name: name, Purpose: "the revision"}, "me")).To(gomega.Succeed())
+	f.Expect(f.guest.Acquire(t.Context(), ownership.Lease{Name: name, Purpose: "the revision"}, "me")).To(gomega.Succeed())
 	f.Expect(held()).To(gomega.BeEmpty())
 }
 
@@ -120,11 +121,11 @@ func TestOthersWhoServeWhatIsOurs(t *testing.T) {
 				`labels: {gateway.hypergate.dev/owner: openshift-gateway.management}}}`,
 			`{metadata: {name: istiod-other, namespace: openshift-ingress}}`)
 	})
-	want := desired.ForeignInstallations{
+	want := model.ForeignInstallations{
 		Finalized: []string{"b"},
-		Istiods:   []desired.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: "openshift-gateway.management"}},
+		Istiods:   []model.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: "openshift-gateway.management"}},
 	}
-	var seen desired.ForeignInstallations
+	var seen model.ForeignInstallations
 	f.Eventually(func() []string {
 		seen = f.observed().Foreign
 		return seen.Finalized

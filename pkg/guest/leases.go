@@ -10,16 +10,23 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
+
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -46,7 +53,7 @@ type leaseView struct {
 
 // writtenLease is a Lease as the API server returned it from a write.
 type writtenLease struct {
-	desired.HeldLease
+	model.HeldLease
 	version string
 	// listing reports whether a list began after the write. That list shows the Lease, whatever its version. If not,
 	// the Lease is gone, because the guest was restored from a backup.
@@ -54,7 +61,7 @@ type writtenLease struct {
 }
 
 func newLeaseView(
-	client coordinationclient.LeaseInterface, claims []desired.OwnershipLease, budget *watch.Budget, notify func(),
+	client coordinationclient.LeaseInterface, claims []ownership.Lease, budget *watch.Budget, notify func(),
 ) *leaseView {
 	v := &leaseView{client: client, made: map[string]writtenLease{}, at: map[string]string{}}
 	for _, claim := range claims {
@@ -141,7 +148,7 @@ func (v *leaseView) listed(lease, version string) {
 
 // acquired records a Lease that was acquired, with its resourceVersion. It ignores a version that the watch reached
 // before the answer arrived. The Lease can already be deleted again, and no later event would show that.
-func (v *leaseView) acquired(claim desired.HeldLease, version string) {
+func (v *leaseView) acquired(claim model.HeldLease, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if at := v.at[claim.Name]; at == "" || after(version, at) {
@@ -151,7 +158,7 @@ func (v *leaseView) acquired(claim desired.HeldLease, version string) {
 
 // released records that a Lease was deleted. A failing watch does not show the deletion, so the Lease would otherwise
 // stay in made.
-func (v *leaseView) released(claim desired.HeldLease) {
+func (v *leaseView) released(claim model.HeldLease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.made[claim.Name].UID == claim.UID {
@@ -217,22 +224,22 @@ func (v *leaseView) pending() bool {
 
 // held returns the Leases that exist. It reads made before it reads the watches. In the other order it would miss a
 // Lease that its watch shows in between.
-func (v *leaseView) held() desired.ObservedLeases {
+func (v *leaseView) held() model.ObservedLeases {
 	v.mu.Lock()
 	made := maps.Clone(v.made)
 	v.mu.Unlock()
 	var items []any
 	for _, w := range v.watches {
 		if !w.Synced() {
-			return desired.ObservedLeases{Unknown: cmp.Or[error](w.Err(), NotSyncedError{Missing: []string{"leases"}})}
+			return model.ObservedLeases{Unknown: cmp.Or[error](w.Err(), NotSyncedError{Missing: []string{"leases"}})}
 		}
 		items = append(items, w.List()...)
 	}
-	var out desired.ObservedLeases
+	var out model.ObservedLeases
 	for _, obj := range items {
 		if item, ok := obj.(*leaseItem); ok {
 			delete(made, item.Name)
-			out.Held = append(out.Held, desired.HeldLease{
+			out.Held = append(out.Held, model.HeldLease{
 				Name: item.Name, Holder: item.holder, UID: item.UID, Since: item.CreationTimestamp.Time,
 			})
 		}
@@ -240,7 +247,7 @@ func (v *leaseView) held() desired.ObservedLeases {
 	for _, claim := range made {
 		out.Held = append(out.Held, claim.HeldLease)
 	}
-	slices.SortFunc(out.Held, func(a, b desired.HeldLease) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Held, func(a, b model.HeldLease) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -249,22 +256,22 @@ func (v *leaseView) held() desired.ObservedLeases {
 //
 // An apply lets RBAC allow the write by name, which is impossible for a create. The API server does not write a Lease
 // again that the holder already has.
-func (c *Cluster) Acquire(ctx context.Context, claim desired.OwnershipLease, holder string) error {
+func (c *Cluster) Acquire(ctx context.Context, claim ownership.Lease, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	lease := coordinationapply.Lease(claim.Name, c.cfg.GuestNamespace).WithLabels(map[string]string{desired.OwnershipLabel: ""}).
+	lease := coordinationapply.Lease(claim.Name, c.cfg.GuestNamespace).WithLabels(map[string]string{model.OwnershipLabel: ""}).
 		WithSpec(coordinationapply.LeaseSpec().WithHolderIdentity(holder))
-	got, err := c.leases.client.Apply(ctx, lease, metav1.ApplyOptions{FieldManager: desired.FieldManager + "-" + path.Base(holder)})
+	got, err := c.leases.client.Apply(ctx, lease, metav1.ApplyOptions{FieldManager: model.FieldManager + "-" + path.Base(holder)})
 	if err != nil {
 		return fmt.Errorf("claiming %s in the guest: %w", claim.Purpose, err)
 	}
-	held := desired.HeldLease{Name: claim.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
+	held := model.HeldLease{Name: claim.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
 	c.leases.acquired(held, got.ResourceVersion)
 	return nil
 }
 
 // Release deletes an ownership Lease, unless the Lease is another one than the caller observed (by its UID).
-func (c *Cluster) Release(ctx context.Context, held desired.HeldLease) error {
+func (c *Cluster) Release(ctx context.Context, held model.HeldLease) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := c.leases.client.Delete(ctx, held.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &held.UID}})
@@ -277,7 +284,7 @@ func (c *Cluster) Release(ctx context.Context, held desired.HeldLease) error {
 
 // Leases returns the ownership Leases that the watches show now. It sends no requests, and is safe for concurrent
 // use.
-func (c *Cluster) Leases() desired.ObservedLeases { return c.leases.held() }
+func (c *Cluster) Leases() model.ObservedLeases { return c.leases.held() }
 
 // StatusWriters returns the other field managers that wrote a condition of a GatewayClass, by condition type, as far
 // as the watch shows.

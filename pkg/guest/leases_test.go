@@ -8,7 +8,8 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
 const claimLease = "hypergate-claim-revision-openshift-gateway"
@@ -52,10 +53,10 @@ func startUnwatched(t *testing.T) *unwatched {
 
 func (u *unwatched) claim() {
 	u.Helper()
-	u.Expect(u.guest.Acquire(u.Context(), desired.OwnershipLease{Name: claimLease, Purpose: "the revision"}, "me")).To(gomega.Succeed())
+	u.Expect(u.guest.Acquire(u.Context(), ownership.Lease{Name: claimLease, Purpose: "the revision"}, "me")).To(gomega.Succeed())
 }
 
-func (u *unwatched) held() []desired.HeldLease { return u.observed().Leases.Held }
+func (u *unwatched) held() []model.HeldLease { return u.observed().Leases.Held }
 
 // relist lets the watches work again. It then observes after each notification until no Lease is held.
 func (u *unwatched) relist() {

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -42,17 +43,17 @@ func (e NotSyncedError) Unwrap() error { return e.err }
 // Observe returns the observation of the guest. An error means that the state is unknown, never that it is empty.
 // With an error, the observation still contains the management mode, as far as it is known. Observe does not probe
 // the webhook; see ProbeWebhook.
-func (c *Cluster) Observe() (desired.GuestObservation, error) {
+func (c *Cluster) Observe() (model.GuestObservation, error) {
 	if err := c.known(); err != nil {
-		return desired.GuestObservation{Mode: c.mode.mode()}, err
+		return model.GuestObservation{Mode: c.mode.mode()}, err
 	}
 	c.noteCRDs()
-	out := desired.GuestObservation{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.own(), Mode: c.mode.mode(), Unserved: c.unserved()}
+	out := model.GuestObservation{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.own(), Mode: c.mode.mode(), Unserved: c.unserved()}
 	out.InUse, out.InUseTotals = c.objectsInUse()
 	out.SearchingInUse = c.searching()
 	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
 	if len(c.namespace.List()) > 0 {
-		out.Namespace = desired.Present
+		out.Namespace = model.Present
 	}
 	return out, nil
 }

@@ -10,13 +10,15 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -43,11 +45,11 @@ var (
 
 const classCRD = "gatewayclasses.gateway.networking.k8s.io"
 
-func config() desired.Config {
-	return desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1",
+func config() model.Config {
+	return model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1",
 		GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
-		ControllerName: "openshift.io/gateway-controller/v1", IstioResources: desired.LayeredProductResources(),
+		ControllerName: "openshift.io/gateway-controller/v1", IstioResources: model.LayeredProductResources(),
 	}
 }
 
@@ -87,9 +89,9 @@ func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.Ro
 }
 
 // observed waits until the guest is known, and returns the observation.
-func (f *fixture) observed() desired.GuestObservation {
+func (f *fixture) observed() model.GuestObservation {
 	f.Helper()
-	var seen desired.GuestObservation
+	var seen model.GuestObservation
 	f.Eventually(func() (err error) {
 		seen, err = f.guest.Observe()
 		return err
@@ -120,8 +122,8 @@ func TestAnEmptyGuest(t *testing.T) {
 	seen := f.observed()
 	f.Expect(seen.API.Server).To(gomega.HavePrefix("https://"))
 	f.Expect(seen.API.CABundle).NotTo(gomega.BeEmpty())
-	seen.API = desired.GuestAPI{}
-	if diff := cmp.Diff(desired.GuestObservation{CRDs: map[string]crds.Fact{}}, seen); diff != "" {
+	seen.API = model.GuestAPI{}
+	if diff := cmp.Diff(model.GuestObservation{CRDs: map[string]crds.Fact{}}, seen); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	f.Expect(f.guest.Check()).To(gomega.Succeed())
@@ -138,11 +140,11 @@ func TestOnlyOurClasses(t *testing.T) {
 	})
 	seen := f.observed()
 	// A class with a finalizer is in use until it is gone.
-	want := []desired.GatewayClass{{Name: "a", Generation: 3}, {Name: "leaving", Generation: 3}, {Name: "z", Generation: 3}}
+	want := []model.GatewayClass{{Name: "a", Generation: 3}, {Name: "leaving", Generation: 3}, {Name: "z", Generation: 3}}
 	if diff := cmp.Diff(want, seen.Classes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if seen.Namespace != desired.Present {
+	if seen.Namespace != model.Present {
 		t.Error("the namespace exists, but is not observed")
 	}
 }
@@ -205,7 +207,7 @@ func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
 	f.observed()
 	f.api.Put(theClasses, class("a", config().ControllerName, ""))
 	f.api.Put(theCRDs, crd(classCRD, ""))
-	f.Eventually(func() []desired.GatewayClass { return f.observed().Classes }).Should(gomega.HaveLen(1))
+	f.Eventually(func() []model.GatewayClass { return f.observed().Classes }).Should(gomega.HaveLen(1))
 }
 
 // TestOtherPeoplesCRDsAreNoNews checks that foreign CRDs cause no notifications. A guest can have hundreds, and they

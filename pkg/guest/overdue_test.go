@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // logged is a log that can be read while it is written.
@@ -68,7 +68,7 @@ func TestIstioResourcesThatAreNeverListed(t *testing.T) {
 				client, err := metadata.NewForConfig(&rest.Config{Host: "https://guest.example.com", Transport: test.answer})
 				g.Expect(err).NotTo(gomega.HaveOccurred())
 				said, notified := &logged{}, atomic.Bool{}
-				cfg := desired.Config{GuestNamespace: "openshift-ingress", Revision: "r"}
+				cfg := model.Config{GuestNamespace: "openshift-ingress", Revision: "r"}
 				v := newForeignView(client, cfg, nil, func() { notified.Store(true) })
 				ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(said, nil))))
 				defer cancel()

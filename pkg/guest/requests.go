@@ -8,18 +8,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
+
 	gatewayapply "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // IstiodAccount returns the UID of istiod's service account in the guest, or "" if the account does not exist.
@@ -31,19 +37,19 @@ func (c *Cluster) IstiodAccount() types.UID {
 }
 
 // RequestToken requests a token of istiod's service account from the guest.
-func (c *Cluster) RequestToken(ctx context.Context, lifetime time.Duration, now time.Time) (desired.Credential, error) {
+func (c *Cluster) RequestToken(ctx context.Context, lifetime time.Duration, now time.Time) (model.Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.cfg.IstiodName(), request, metav1.CreateOptions{})
 	if err != nil {
-		return desired.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
+		return model.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
 	}
 	if size := len(got.Status.Token); size > tokenLimit {
-		return desired.Credential{}, apply.TooLarge("the token of istiod's service account", size, tokenLimit)
+		return model.Credential{}, apply.TooLarge("the token of istiod's service account", size, tokenLimit)
 	}
-	return desired.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
+	return model.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }
 
 // Accepts reports whether the guest's API server accepts a token.
@@ -55,15 +61,15 @@ func (c *Cluster) Accepts(ctx context.Context, token string) (bool, error) {
 
 // Reaches reports whether a credential still leads to this guest: to the same server, with all of its current CAs.
 // The credential can contain more CAs, such as those that the guest had until recently.
-func (c *Cluster) Reaches(credential desired.Credential) bool {
+func (c *Cluster) Reaches(credential model.Credential) bool {
 	api := c.api()
-	return credential.Server == api.Server && desired.HasCAs(credential.CABundle, api.CABundle)
+	return credential.Server == api.Server && pki.HasCAs(credential.CABundle, api.CABundle)
 }
 
 // api returns how istiod reaches the guest's API server.
-func (c *Cluster) api() desired.GuestAPI {
+func (c *Cluster) api() model.GuestAPI {
 	endpoint := c.conn.Endpoint()
-	return desired.GuestAPI{Server: cmp.Or(c.cfg.GuestServer, endpoint.Server), CABundle: endpoint.CABundle}
+	return model.GuestAPI{Server: cmp.Or(c.cfg.GuestServer, endpoint.Server), CABundle: endpoint.CABundle}
 }
 
 // tokenLimit is the maximum length of a token in bytes. Kubernetes' own tokens have about 1 KiB. A mutating webhook
@@ -80,7 +86,7 @@ const requestTimeout = 3 * time.Second
 
 // CanProbeWebhook reports whether there is a resource to probe the webhook with: DestinationRules.
 func (c *Cluster) CanProbeWebhook() bool {
-	return slices.ContainsFunc(c.cfg.IstioResources, func(r desired.IstioResource) bool { return r.Resource == "destinationrules" })
+	return slices.ContainsFunc(c.cfg.IstioResources, func(r model.IstioResource) bool { return r.Resource == "destinationrules" })
 }
 
 // ProbeWebhook sends the guest's API server an object that istiod's webhook must reject, as a dry run.
@@ -88,7 +94,7 @@ func (c *Cluster) CanProbeWebhook() bool {
 // It returns WebhookVerified if the webhook rejected the object. Then the path from the guest's API server to istiod
 // works: name, certificate and port. Otherwise it returns WebhookNotVerified, with an error if the object was
 // rejected for another reason, and without an error if it was accepted.
-func (c *Cluster) ProbeWebhook(ctx context.Context) (desired.WebhookProbe, error) {
+func (c *Cluster) ProbeWebhook(ctx context.Context) (model.WebhookProbe, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	probe := &unstructured.Unstructured{Object: map[string]any{
@@ -105,9 +111,9 @@ func (c *Cluster) ProbeWebhook(ctx context.Context) (desired.WebhookProbe, error
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, dryRun)
 	if err != nil && strings.HasPrefix(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {
-		return desired.WebhookVerified, nil
+		return model.WebhookVerified, nil
 	}
-	return desired.WebhookNotVerified, answer.Brief(err)
+	return model.WebhookNotVerified, answer.Brief(err)
 }
 
 // HasRoots reports whether the ConfigMap that istiod publishes for the guest's gateways contains all of these roots
@@ -122,7 +128,7 @@ func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reading the roots that the guest's gateways trust: %w", answer.Brief(err))
 	}
-	return desired.HasCAs([]byte(published.Data["root-cert.pem"]), roots), nil
+	return pki.HasCAs([]byte(published.Data["root-cert.pem"]), roots), nil
 }
 
 // Conditions returns the current conditions of a GatewayClass, as far as the watch shows. It has only hypergate's own
@@ -141,7 +147,7 @@ func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions 
 			WithObservedGeneration(condition.ObservedGeneration).WithLastTransitionTime(condition.LastTransitionTime))
 	}
 	_, err := c.gateway.GatewayClasses().ApplyStatus(ctx, gatewayapply.GatewayClass(class).WithStatus(status),
-		metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true})
+		metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status of GatewayClass %s: %w", class, answer.Brief(err))
 	}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // noteCRDs records the resourceVersions of the wanted CRDs for the facts that Observe is about to return.
@@ -28,8 +28,8 @@ func (c *Cluster) noteCRDs() {
 // A CRD that has changed since then waits. The owner, and whether the CRD in the guest is newer, must be observed
 // again first. The API server enforces that with the resourceVersion. If the watch of hypergate's own objects already
 // shows a later version, no request is sent.
-func (c *Cluster) WriteCRDs(ctx context.Context, objects []desired.GuestObject) apply.Report {
-	var as []desired.GuestObject
+func (c *Cluster) WriteCRDs(ctx context.Context, objects []model.GuestObject) apply.Report {
+	var as []model.GuestObject
 	var changed apply.Report
 	at := map[apply.ID]string{}
 	if noted := c.observed.Load(); noted != nil {

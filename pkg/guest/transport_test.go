@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // apiServer starts an API server of a guest with the given handler, and returns its config.
@@ -43,7 +43,7 @@ func TestTheGuestCannotFillMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(conn, desired.Config{GuestNamespace: "openshift-ingress"}, nil)
+	c, err := New(conn, model.Config{GuestNamespace: "openshift-ingress"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestItIsKnownHowTheAPIIsReached(t *testing.T) {
 	f := start(t, func(*fakeapi.Server) {})
 	config := f.api.Config()
-	want := desired.MgmtAPI{Server: config.Host, CABundle: config.CAData}
+	want := model.MgmtAPI{Server: config.Host, CABundle: config.CAData}
 	if diff := cmp.Diff(want, f.observed().API); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

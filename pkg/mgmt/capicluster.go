@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // Names of the Cluster API contract (kubernetes-sigs/cluster-api api/core/v1beta2, util/secret, util/annotations).
@@ -53,27 +54,27 @@ func capiKind(name string) controlPlaneKind {
 }
 
 // readCluster converts a Cluster to a desired.ControlPlane. After an error, no part of the object is reliable.
-func readCluster(u *unstructured.Unstructured) (desired.ControlPlane, error) {
+func readCluster(u *unstructured.Unstructured) (model.ControlPlane, error) {
 	var c capiCluster
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c); err != nil {
-		return desired.ControlPlane{}, fmt.Errorf(
+		return model.ControlPlane{}, fmt.Errorf(
 			"reading Cluster %s (%s): it is not as this hypergate knows it, so that a newer one is needed: %w",
 			u.GetName(), u.GetAPIVersion(), err,
 		)
 	}
-	out := desired.ControlPlane{
-		ReportedBy: desired.ClusterAPI, APIVersion: u.GetAPIVersion(), Name: c.Metadata.Name, UID: c.Metadata.UID,
-		Stage: desired.Uninitialized, Deleting: c.Metadata.DeletionTimestamp != nil,
+	out := model.ControlPlane{
+		ReportedBy: model.ClusterAPI, APIVersion: u.GetAPIVersion(), Name: c.Metadata.Name, UID: c.Metadata.UID,
+		Stage: model.Uninitialized, Deleting: c.Metadata.DeletionTimestamp != nil,
 	}
 	if _, paused := c.Metadata.Annotations[pausedAnnotation]; paused || c.Spec.Paused {
-		out.PausedUntil = desired.PausedForNow
+		out.PausedUntil = model.PausedForNow
 	}
 	initialized := c.Status.ControlPlaneReady || c.Status.Initialization.ControlPlaneInitialized
 	for _, condition := range c.Status.Conditions {
 		initialized = initialized || condition.Type == initializedKnownBy && condition.Status == corev1.ConditionTrue
 	}
 	if initialized {
-		out.Stage = desired.Initialized
+		out.Stage = model.Initialized
 	}
 	return out, nil
 }

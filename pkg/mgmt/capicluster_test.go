@@ -8,14 +8,17 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
 	"github.com/hypergate/hypergate/test/hang"
@@ -68,17 +71,17 @@ func TestAClusterIsRead(t *testing.T) {
 	condition := func(status string) string {
 		return ", status: {conditions: [{type: Ready, status: 'True'}, {type: ControlPlaneInitialized, status: '" + status + "'}]}"
 	}
-	with := func(edit func(*desired.ControlPlane)) desired.ControlPlane {
-		c := desired.ControlPlane{ReportedBy: desired.ClusterAPI, Name: "guest1", UID: "uid-guest1"}
+	with := func(edit func(*model.ControlPlane)) model.ControlPlane {
+		c := model.ControlPlane{ReportedBy: model.ClusterAPI, Name: "guest1", UID: "uid-guest1"}
 		edit(&c)
 		return c
 	}
-	up := with(func(*desired.ControlPlane) {})
-	notYet := with(func(c *desired.ControlPlane) { c.Stage = desired.Uninitialized })
-	pausedNow := with(func(c *desired.ControlPlane) { c.Stage, c.PausedUntil = desired.Uninitialized, "true" })
+	up := with(func(*model.ControlPlane) {})
+	notYet := with(func(c *model.ControlPlane) { c.Stage = model.Uninitialized })
+	pausedNow := with(func(c *model.ControlPlane) { c.Stage, c.PausedUntil = model.Uninitialized, "true" })
 	for name, tc := range map[string]struct {
 		cluster string
-		want    desired.ControlPlane
+		want    model.ControlPlane
 	}{
 		"just made":      {cluster("guest1", "", ""), notYet},
 		"v1beta1: ready": {cluster("guest1", "", isUp1), up},
@@ -96,7 +99,7 @@ func TestAClusterIsRead(t *testing.T) {
 		"paused by the annotation":         {cluster("guest1", ", annotations: {cluster.x-k8s.io/paused: 'true'}", ""), pausedNow},
 		"paused by it, whatever its value": {cluster("guest1", ", annotations: {cluster.x-k8s.io/paused: ''}", ""), pausedNow},
 		"not paused":                       {cluster("guest1", ", annotations: {other/paused: 'true'}", ", spec: {paused: false}"), notYet},
-		"going":                            {cluster("guest1", going, isUp2), with(func(c *desired.ControlPlane) { c.Deleting = true })},
+		"going":                            {cluster("guest1", going, isUp2), with(func(c *model.ControlPlane) { c.Deleting = true })},
 		"with what nobody knows": {
 			cluster(
 				"guest1", "",
@@ -164,13 +167,13 @@ func TestWhichCluster(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", both)
 		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 		f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", "guest2"))
-		f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
+		f.Eventually(func() model.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
 			gomega.HaveField("Name", "guest2"), gomega.HaveField("Deleting", false)))
 		f.api.Put(theSecrets)
 		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.HaveOccurred())
 		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest2"), "without the Secret it is the one before")
 		f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", "guest3"))
-		f.Eventually(func() desired.ControlPlane {
+		f.Eventually(func() model.ControlPlane {
 			return f.observed().ControlPlane
 		}).Should(gomega.BeZero(), "one that was never there was not deleted")
 	})
@@ -182,11 +185,11 @@ func TestTheLifeOfACluster(t *testing.T) {
 	f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2)) })
 	f.Expect(f.observed().ControlPlane.Deleting).To(gomega.BeFalse())
 	f.api.Put(theClusters("v1beta2"))
-	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
+	f.Eventually(func() model.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
 		gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1"),
 	))
 	f.api.Put(theClusters("v1beta2"), strings.Replace(cluster("guest1", "", isUp2), "uid-guest1", "uid-again", 1))
-	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
+	f.Eventually(func() model.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
 		gomega.HaveField("Deleting", false), gomega.HaveField("UID", gomega.BeEquivalentTo("uid-again"))))
 	f.Expect(f.api.Requests(theNamespaces)).NotTo(
 		gomega.ContainElement(gomega.HavePrefix("GET /api/v1/namespaces/clusters-guest1?")),
@@ -209,7 +212,7 @@ func TestTheHostedControlPlaneGoesBeforeTheCluster(t *testing.T) {
 		api.Put(theClusters("v1beta1"), cluster("infra1", "", paused))
 	})
 	f.Expect(f.observed().ControlPlane).To(gomega.And(
-		gomega.HaveField("Name", "guest1"), gomega.HaveField("ReportedBy", desired.HyperShift),
+		gomega.HaveField("Name", "guest1"), gomega.HaveField("ReportedBy", model.HyperShift),
 		gomega.HaveField("PausedUntil", ""),
 	))
 	f.api.Put(theControlPlanes)
@@ -260,7 +263,7 @@ func TestWithoutClusterAPI(t *testing.T) {
 			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
 			api.Fail(theClusters("v1beta2"), mayNotListClusters())
 		})
-		f.Expect(f.observed().ControlPlane.ReportedBy).To(gomega.Equal(desired.HyperShift))
+		f.Expect(f.observed().ControlPlane.ReportedBy).To(gomega.Equal(model.HyperShift))
 		f.Expect(f.mgmt.WatchProblems()).NotTo(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Cluster")))
 	})
 	t.Run("no Secret is named", func(t *testing.T) {

@@ -11,29 +11,37 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // Cluster is the management cluster, limited to the control plane namespace of one hosted cluster.
 type Cluster struct {
-	cfg     desired.Config
-	api     desired.MgmtAPI
+	cfg     model.Config
+	api     model.MgmtAPI
 	objects *apply.Cluster
 	core    coreclient.CoreV1Interface
 	istiod  *watch.Watch
@@ -57,7 +65,7 @@ type Cluster struct {
 }
 
 // New returns a client of the management cluster. It sends no request.
-func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
+func New(restConfig *rest.Config, cfg model.Config) (*Cluster, error) {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(answer.Limit("the management cluster's API server"))
 	httpClient, err := rest.HTTPClientFor(restConfig)
@@ -67,14 +75,14 @@ func New(restConfig *rest.Config, cfg desired.Config) (*Cluster, error) {
 	return newWithHTTP(restConfig, httpClient, cfg)
 }
 
-func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.Config) (*Cluster, error) {
+func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg model.Config) (*Cluster, error) {
 	objects, err := apply.New(restConfig, apply.Options{
-		Name:           string(desired.SideMgmt),
+		Name:           string(model.SideMgmt),
 		Namespace:      cfg.MgmtNamespace,
 		NamespacedOnly: true,
-		FieldManager:   desired.FieldManager,
-		OwnerKey:       desired.OwnerLabel,
-		OwnerValue:     cfg.OwnerValue(desired.SideMgmt),
+		FieldManager:   model.FieldManager,
+		OwnerKey:       model.OwnerLabel,
+		OwnerValue:     cfg.OwnerValue(model.SideMgmt),
 		Kinds:          applyKinds(cfg.MgmtKinds()),
 	})
 	if err != nil {
@@ -108,16 +116,16 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg desired.C
 }
 
 // apiOf returns the URL and the CA bundle that restConfig uses for its API server.
-func apiOf(restConfig *rest.Config) (desired.MgmtAPI, error) {
+func apiOf(restConfig *rest.Config) (model.MgmtAPI, error) {
 	server, _, err := rest.DefaultServerUrlFor(restConfig)
 	if err != nil {
-		return desired.MgmtAPI{}, err
+		return model.MgmtAPI{}, err
 	}
 	loaded := rest.CopyConfig(restConfig)
 	if err := rest.LoadTLSFiles(loaded); err != nil {
-		return desired.MgmtAPI{}, err
+		return model.MgmtAPI{}, err
 	}
-	return desired.MgmtAPI{Server: server.String(), CABundle: loaded.CAData}, nil
+	return model.MgmtAPI{Server: server.String(), CABundle: loaded.CAData}, nil
 }
 
 // namedWatch returns the options of a watch of one object by its name. RBAC can allow this for a single object.
@@ -143,7 +151,7 @@ func namedWatch[L runtime.Object](resource, name string, client interface {
 
 // caWatch returns the options of the watch of the mesh CA's Secret.
 func caWatch(secrets coreclient.SecretInterface, notify func()) watch.Options {
-	o := namedWatch("secrets", desired.CASecretName, secrets, notify)
+	o := namedWatch("secrets", model.CASecretName, secrets, notify)
 	o.Example = &corev1.Secret{}
 	return o
 }
@@ -155,7 +163,7 @@ func istiodWatch(deployments appsclient.DeploymentInterface, name string, notify
 	return o
 }
 
-func applyKinds(all []desired.Kind) []apply.Kind {
+func applyKinds(all []model.Kind) []apply.Kind {
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
 		out = append(out, apply.Kind{
@@ -192,7 +200,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 		return fmt.Errorf("watching the management side: %w", err)
 	}
 	// Package apply adds the name of the cluster to the logger of its own watches.
-	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", string(desired.SideMgmt)))
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", string(model.SideMgmt)))
 	go c.istiod.Run(ctx)
 	go c.caWatch.Run(ctx)
 	go c.controlPlanes.run(ctx)
@@ -205,9 +213,9 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 //
 // Even with an error, the HostedControlPlane in the result is valid, because it also determines whether writes are
 // allowed. Ignore the other fields then.
-func (c *Cluster) Observe(ctx context.Context) (desired.ManagementObservation, error) {
+func (c *Cluster) Observe(ctx context.Context) (model.ManagementObservation, error) {
 	if !c.controlPlanesKnown() {
-		return desired.ManagementObservation{}, NotSyncedError{} // the cause is irrelevant: writes are not allowed either way
+		return model.ManagementObservation{}, NotSyncedError{} // the cause is irrelevant: writes are not allowed either way
 	}
 	out := c.istiodStatus()
 	if err := c.observeControlPlane(ctx, &out); err != nil {
@@ -230,10 +238,10 @@ func (c *Cluster) Observe(ctx context.Context) (desired.ManagementObservation, e
 	}
 	out.CA, out.Rotation, out.InvalidCA = c.secrets.ca, c.secrets.rotation, c.secrets.invalidCA
 	if shown := c.shownCA(); shown != nil {
-		out.RotationRequest = shown.Annotations[desired.RotateAnnotation]
+		out.RotationRequest = shown.Annotations[model.RotateAnnotation]
 		if !c.objects.Ours(shown) {
-			out.CAOwner, out.Rotation = desired.Theirs, pki.Rotation{}
-			out.CA, _, out.InvalidCA = desired.CAFromSecret(nil, shown.Data)
+			out.CAOwner, out.Rotation = model.Theirs, pki.Rotation{}
+			out.CA, _, out.InvalidCA = model.CAFromSecret(nil, shown.Data)
 		}
 	}
 	return out, nil
@@ -247,7 +255,7 @@ func (c *Cluster) controlPlanesKnown() bool {
 
 // shownCA returns the Secret of the mesh CA from the watch. It returns nil if the Secret does not exist.
 func (c *Cluster) shownCA() *corev1.Secret {
-	obj, _ := c.caWatch.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CASecretName}.String())
+	obj, _ := c.caWatch.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: model.CASecretName}.String())
 	secret, _ := obj.(*corev1.Secret)
 	return secret
 }
@@ -268,13 +276,13 @@ func (e NotSyncedError) Unwrap() error { return e.err }
 
 // istiodStatus reports whether istiod is available, and since when. The time is the later of two times: when istiod
 // became available, and when its last rollout ended.
-func (c *Cluster) istiodStatus() desired.ManagementObservation {
+func (c *Cluster) istiodStatus() model.ManagementObservation {
 	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok || d.DeletionTimestamp != nil {
-		return desired.ManagementObservation{Istiod: desired.Absent}
+		return model.ManagementObservation{Istiod: model.Absent}
 	}
-	out := desired.ManagementObservation{Istiod: desired.Unavailable, Rollout: rollout(d)}
+	out := model.ManagementObservation{Istiod: model.Unavailable, Rollout: rollout(d)}
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {
 		return out
@@ -283,7 +291,7 @@ func (c *Cluster) istiodStatus() desired.ManagementObservation {
 	for _, condition := range d.Status.Conditions {
 		switch {
 		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionTrue:
-			out.Istiod, since = desired.Available, later(since, condition.LastTransitionTime.Time)
+			out.Istiod, since = model.Available, later(since, condition.LastTransitionTime.Time)
 		case condition.Type == appsv1.DeploymentProgressing && condition.Reason == newReplicaSetAvailable:
 			since = later(since, condition.LastUpdateTime.Time)
 		}
@@ -294,18 +302,18 @@ func (c *Cluster) istiodStatus() desired.ManagementObservation {
 
 // rollout returns the progress of istiod's latest rollout. The Deployment controller gives up on a rollout after
 // progressDeadlineSeconds (ten minutes). It reports immediately that pods cannot be created.
-func rollout(d *appsv1.Deployment) desired.Rollout {
+func rollout(d *appsv1.Deployment) model.Rollout {
 	for _, condition := range d.Status.Conditions {
 		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse ||
 			condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return desired.Stuck
+			return model.Stuck
 		}
 	}
 	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas ||
 		d.Status.ReadyReplicas < d.Status.Replicas {
-		return desired.Rolling
+		return model.Rolling
 	}
-	return desired.RolledOut
+	return model.RolledOut
 }
 
 // newReplicaSetAvailable is the reason of a completed rollout (kubernetes pkg/controller/deployment/util).
@@ -319,25 +327,25 @@ func later(a, b time.Time) time.Time {
 }
 
 // Apply applies objects to the management side. It also records whether the credential was accepted.
-func (c *Cluster) Apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
+func (c *Cluster) Apply(ctx context.Context, objects []model.MgmtObject) apply.Report {
 	report := apply.Apply(ctx, c.objects, objects)
 	c.secrets.keepAccepted(report)
 	return report
 }
 
 // Publish applies the objects that publish istiod's Service.
-func (c *Cluster) Publish(ctx context.Context, objects []desired.MgmtObject) apply.Report {
+func (c *Cluster) Publish(ctx context.Context, objects []model.MgmtObject) apply.Report {
 	return c.exposure.apply(ctx, objects)
 }
 
 // Prune deletes the objects that hypergate owns and that are not in keep. If keep has istiod's Deployment, the
 // credential is kept too, even if no plan can include it now: a pod that restarts needs it.
-func (c *Cluster) Prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
+func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Report {
 	spared := apply.IDs(keep)
-	if slices.ContainsFunc(keep, func(o desired.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
+	if slices.ContainsFunc(keep, func(o model.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
 		spared = append(spared, apply.ID{
 			GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
-			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: desired.CredentialSecretName},
+			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: model.CredentialSecretName},
 		})
 	}
 	report := c.exposure.prune(ctx, keep)

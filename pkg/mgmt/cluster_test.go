@@ -13,11 +13,13 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -32,9 +34,9 @@ var (
 	theNamespaces = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
 )
 
-func config() desired.Config {
-	return desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+func config() model.Config {
+	return model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		Revision: "openshift-gateway",
 	}
 }
@@ -54,7 +56,7 @@ func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 	return startWith(t, config(), prepare)
 }
 
-func startWith(t *testing.T, cfg desired.Config, prepare func(*fakeapi.Server)) *fixture {
+func startWith(t *testing.T, cfg model.Config, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
 	f := &fixture{T: t, Gomega: hang.Gomega(t), api: fakeapi.New(t)}
 	f.api.Put(theDeployments)
@@ -68,9 +70,9 @@ func startWith(t *testing.T, cfg desired.Config, prepare func(*fakeapi.Server)) 
 }
 
 // observed waits until the watches have synced, and returns the observation.
-func (f *fixture) observed() desired.ManagementObservation {
+func (f *fixture) observed() model.ManagementObservation {
 	f.Helper()
-	var hosted desired.ManagementObservation
+	var hosted model.ManagementObservation
 	f.Eventually(func() (err error) {
 		hosted, err = f.mgmt.Observe(f.Context())
 		return err
@@ -100,42 +102,42 @@ func TestAvailability(t *testing.T) {
 	at := func(hour int) time.Time { return time.Date(2026, 11, 21, hour, 0, 0, 0, time.UTC) }
 	for name, tc := range map[string]struct {
 		deployments []string
-		want        desired.Availability
+		want        model.Availability
 		since       time.Time
-		rollout     desired.Rollout
+		rollout     model.Rollout
 	}{
-		"no Deployment": {nil, desired.Absent, time.Time{}, desired.RolledOut},
+		"no Deployment": {nil, model.Absent, time.Time{}, model.RolledOut},
 		"another's Deployment": {
-			[]string{deployment("kube-apiserver", "", 2, 1, available)}, desired.Absent, time.Time{},
-			desired.RolledOut,
+			[]string{deployment("kube-apiserver", "", 2, 1, available)}, model.Absent, time.Time{},
+			model.RolledOut,
 		},
-		"just created":         {[]string{deployment(istiod, "", 0, 0)}, desired.Unavailable, time.Time{}, desired.Rolling},
-		"not ready":            {[]string{deployment(istiod, "", 2, 0, available)}, desired.Unavailable, time.Time{}, desired.Rolling},
-		"changed a moment ago": {[]string{deployment(istiod, "", 1, 1, available)}, desired.Available, at(10), desired.Rolling},
+		"just created":         {[]string{deployment(istiod, "", 0, 0)}, model.Unavailable, time.Time{}, model.Rolling},
+		"not ready":            {[]string{deployment(istiod, "", 2, 0, available)}, model.Unavailable, time.Time{}, model.Rolling},
+		"changed a moment ago": {[]string{deployment(istiod, "", 1, 1, available)}, model.Available, at(10), model.Rolling},
 		"ready and not available": {
-			[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, desired.Unavailable,
-			time.Time{}, desired.RolledOut,
+			[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, model.Unavailable,
+			time.Time{}, model.RolledOut,
 		},
 		"available": {
-			[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, desired.Available, at(10),
-			desired.RolledOut,
+			[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, model.Available, at(10),
+			model.RolledOut,
 		},
 		"available, rolled since": {
-			[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, desired.Available, at(11),
-			desired.RolledOut,
+			[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, model.Available, at(11),
+			model.RolledOut,
 		},
 		"available, still rolling": {
 			[]string{strings.Replace(deployment(istiod, "", 2, 1, available, rolling), "replicas: 1", "replicas: 2", 1)},
-			desired.Available, at(10), desired.Rolling,
+			model.Available, at(10), model.Rolling,
 		},
-		"available, gave up": {[]string{deployment(istiod, "", 2, 1, available, stuck)}, desired.Available, at(10), desired.Stuck},
+		"available, gave up": {[]string{deployment(istiod, "", 2, 1, available, stuck)}, model.Available, at(10), model.Stuck},
 		"no pods may be made": {
 			[]string{deployment(istiod, "", 2, 0, "{type: ReplicaFailure, status: 'True', reason: FailedCreate}")},
-			desired.Unavailable, time.Time{}, desired.Stuck,
+			model.Unavailable, time.Time{}, model.Stuck,
 		},
 		"going": {
 			[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)},
-			desired.Absent, time.Time{}, desired.RolledOut,
+			model.Absent, time.Time{}, model.RolledOut,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestAvailability(t *testing.T) {
 			if got.Rollout != tc.rollout {
 				t.Errorf("rollout %d, want %d", got.Rollout, tc.rollout)
 			}
-			if tc.want == desired.Available && !got.IstiodSince.Equal(tc.since) {
+			if tc.want == model.Available && !got.IstiodSince.Equal(tc.since) {
 				t.Errorf("since %s, want %s", got.IstiodSince, tc.since)
 			}
 		})
@@ -168,7 +170,7 @@ func secret(name string, annotations map[string]string, data map[string][]byte) 
 		encoded[k] = base64.StdEncoding.EncodeToString(v)
 	}
 	return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, labels: {%s: %s}, annotations: %s}, data: %s}",
-		name, desired.OwnerLabel, config().OwnerValue(desired.SideMgmt), quote(annotations), quote(encoded))
+		name, model.OwnerLabel, config().OwnerValue(model.SideMgmt), quote(annotations), quote(encoded))
 }
 
 func caData() map[string][]byte {
@@ -185,8 +187,8 @@ func ca() pki.CA {
 var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 func credentialSecret(data map[string][]byte) string {
-	return secret(desired.CredentialSecretName, map[string]string{
-		desired.IssuedAnnotation: issued.Format(time.RFC3339), desired.ExpiresAnnotation: issued.Add(time.Hour).Format(time.RFC3339),
+	return secret(model.CredentialSecretName, map[string]string{
+		model.IssuedAnnotation: issued.Format(time.RFC3339), model.ExpiresAnnotation: issued.Add(time.Hour).Format(time.RFC3339),
 	}, data)
 }
 
@@ -201,10 +203,10 @@ func credentialData() map[string][]byte {
 // knows what it wrote.
 func TestSecretsAreReadOnce(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		api.Put(theSecrets, secret(desired.CASecretName, nil, caData()), credentialSecret(credentialData()))
+		api.Put(theSecrets, secret(model.CASecretName, nil, caData()), credentialSecret(credentialData()))
 	})
-	want := desired.Credential{
-		GuestAPI: desired.GuestAPI{Server: "https://guest:6443", CABundle: []byte("c")}, Token: "t", Issued: issued,
+	want := model.Credential{
+		GuestAPI: model.GuestAPI{Server: "https://guest:6443", CABundle: []byte("c")}, Token: "t", Issued: issued,
 		Expires: issued.Add(time.Hour),
 	}
 	for range 3 {
@@ -215,7 +217,7 @@ func TestSecretsAreReadOnce(t *testing.T) {
 			t.Fatalf("credential, -want +got:\n%s", diff)
 		}
 	}
-	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+	for _, name := range []string{model.CASecretName, model.CredentialSecretName} {
 		reads := slices.DeleteFunc(
 			f.api.Requests(theSecrets),
 			func(r string) bool { return !strings.HasPrefix(r, "GET "+theSecrets.Path+"/"+name+"?") },
@@ -225,7 +227,7 @@ func TestSecretsAreReadOnce(t *testing.T) {
 
 	t.Log("new values are kept; after an uninstallation the Secrets are read again")
 	f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
-	f.mgmt.CacheCredential(desired.Credential{Token: "new"})
+	f.mgmt.CacheCredential(model.Credential{Token: "new"})
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
 	f.mgmt.ForgetSecrets()
@@ -253,9 +255,9 @@ func TestASpoiledCredentialIsForgotten(t *testing.T) {
 func TestASpoiledCAIsNoMissingCA(t *testing.T) {
 	data := caData()
 	delete(data, "ca-key.pem")
-	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, data)) })
+	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(model.CASecretName, nil, data)) })
 	f.Expect(f.observed().InvalidCA).To(gomega.MatchError(gomega.ContainSubstring("ca-key.pem")))
-	f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
+	f.api.Put(theSecrets, secret(model.CASecretName, nil, caData()))
 	f.Eventually(func() error { return f.observed().InvalidCA }).Should(gomega.Succeed(), "it is looked at again")
 	f.Expect(f.observed().CA.Exists()).To(gomega.BeTrue())
 }
@@ -322,21 +324,21 @@ func TestWithoutItsNamespace(t *testing.T) {
 
 // TestACAOfSomebodyElse checks that a CA from a user is used unchanged, and is dropped after its Secret is deleted.
 func TestACAOfSomebodyElse(t *testing.T) {
-	theirs := strings.Replace(secret(desired.CASecretName, nil, caData()), desired.OwnerLabel, "example.com/owner", 1)
+	theirs := strings.Replace(secret(model.CASecretName, nil, caData()), model.OwnerLabel, "example.com/owner", 1)
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, theirs) })
 	got := f.observed()
-	f.Expect(got.CAOwner).To(gomega.Equal(desired.Theirs))
+	f.Expect(got.CAOwner).To(gomega.Equal(model.Theirs))
 	if diff := cmp.Diff(ca(), got.CA); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	f.api.Put(theSecrets)
 	f.Eventually(func() bool { return f.observed().CA.Exists() }).Should(gomega.BeFalse())
-	f.Expect(f.observed().CAOwner).To(gomega.Equal(desired.Ours))
+	f.Expect(f.observed().CAOwner).To(gomega.Equal(model.Ours))
 }
 
 func TestARequestForARotation(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		api.Put(theSecrets, secret(desired.CASecretName, map[string]string{desired.RotateAnnotation: "now"}, caData()))
+		api.Put(theSecrets, secret(model.CASecretName, map[string]string{model.RotateAnnotation: "now"}, caData()))
 	})
 	f.Expect(f.observed().RotationRequest).To(gomega.Equal("now"))
 }

@@ -9,13 +9,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // defaultUserAnnotation is set on the control plane namespace if the management cluster does not assign a user to its
@@ -122,17 +123,17 @@ const (
 
 // readControlPlane converts a HostedControlPlane to a desired.ControlPlane. deployment is the name of istiod's
 // Deployment. After an error, no part of the object is reliable.
-func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.ControlPlane, error) {
+func readControlPlane(u *unstructured.Unstructured, deployment string) (model.ControlPlane, error) {
 	var hcp hostedControlPlane
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &hcp); err != nil {
-		return desired.ControlPlane{}, fmt.Errorf(
+		return model.ControlPlane{}, fmt.Errorf(
 			"reading HostedControlPlane %s: it is not as this hypergate knows it, so that a newer one is needed: %w",
 			u.GetName(), err,
 		)
 	}
 	spec, annotations := &hcp.Spec, hcp.Metadata.Annotations
 	profile := spec.Configuration.APIServer.TLSSecurityProfile
-	out := desired.ControlPlane{
+	out := model.ControlPlane{
 		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
 		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u),
 		VirtualMachinesInNamespace: hasVMsBeside(u), SharedIngress: isAROHCP(u),
@@ -142,11 +143,11 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (desired.
 		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
 		RestartDate:             annotations[restartDateAnnotation],
 		DedicatedRequestServing: annotations[topologyAnnotation] == dedicatedRequestServing,
-		Proxy: desired.Proxy{
+		Proxy: model.Proxy{
 			HTTP: spec.Configuration.Proxy.HTTPProxy, HTTPS: spec.Configuration.Proxy.HTTPSProxy,
 			No: spec.Configuration.Proxy.NoProxy,
 		},
-		TLSProfile: desired.TLSProfile{
+		TLSProfile: model.TLSProfile{
 			Type: profile.Type, Ciphers: profile.Custom.Ciphers, MinVersion: profile.Custom.MinTLSVersion,
 		},
 		DisabledCapabilities: spec.Capabilities.Disabled,
@@ -238,11 +239,11 @@ func isAROHCP(u *unstructured.Unstructured) bool {
 	return platformOf(u) == azurePlatform && by == managedIdentities
 }
 
-func publishedServices(services []service) []desired.PublishedService {
-	out := make([]desired.PublishedService, 0, len(services))
+func publishedServices(services []service) []model.PublishedService {
+	out := make([]model.PublishedService, 0, len(services))
 	for _, s := range services {
 		at := s.Strategy
-		out = append(out, desired.PublishedService{
+		out = append(out, model.PublishedService{
 			Service: s.Service, Strategy: at.Type,
 			Host: cmp.Or(at.NodePort.Address, at.LoadBalancer.Hostname, at.Route.Hostname), Port: at.NodePort.Port,
 		})

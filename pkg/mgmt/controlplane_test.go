@@ -8,12 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	hypershiftv1beta1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // hcp returns a HostedControlPlane as HyperShift creates it. metadata, spec and status are YAML that is merged into
@@ -51,9 +53,9 @@ func hcp(t *testing.T, metadata, spec, status string) *unstructured.Unstructured
 }
 
 // plain returns the expected result of reading hcp without additions.
-func plain() desired.ControlPlane {
-	return desired.ControlPlane{
-		Name: "guest1", UID: "7f3a", Platform: "None", Availability: desired.HighlyAvailable,
+func plain() model.ControlPlane {
+	return model.ControlPlane{
+		Name: "guest1", UID: "7f3a", Platform: "None", Availability: model.HighlyAvailable,
 		ReleaseImage: "quay.io/r:4.21", GuestReleaseImage: "quay.io/r:4.21", ClusterID: "5f7c", InfraID: "guest1-abcde",
 	}
 }
@@ -66,21 +68,21 @@ func TestReadControlPlane(t *testing.T) {
 		{service: Konnectivity, servicePublishingStrategy: {type: Pigeon}}]`
 	for name, tc := range map[string]struct {
 		metadata, spec, status string
-		want                   func(*desired.ControlPlane)
+		want                   func(*model.ControlPlane)
 	}{
-		"as little as there may be": {want: func(*desired.ControlPlane) {}},
+		"as little as there may be": {want: func(*model.ControlPlane) {}},
 		"one replica": {
 			spec: `controllerAvailabilityPolicy: SingleReplica`,
-			want: func(c *desired.ControlPlane) { c.Availability = desired.SingleReplica },
+			want: func(c *model.ControlPlane) { c.Availability = model.SingleReplica },
 		},
 		"a policy of the future": {
 			spec: `controllerAvailabilityPolicy: FiveReplicas`,
-			want: func(c *desired.ControlPlane) { c.Availability = "FiveReplicas" },
+			want: func(c *model.ControlPlane) { c.Availability = "FiveReplicas" },
 		},
 		"pods": {
 			spec: `{nodeSelector: {role: infra}, labels: {team: a}, tolerations: [{key: k, operator: Equal, value: ` +
 				`v, effect: NoExecute, tolerationSeconds: 30}]}`,
-			want: func(c *desired.ControlPlane) {
+			want: func(c *model.ControlPlane) {
 				c.NodeSelector, c.Labels = map[string]string{"role": "infra"}, map[string]string{"team": "a"}
 				c.Tolerations = []corev1.Toleration{
 					{Key: "k", Operator: "Equal", Value: "v", Effect: "NoExecute", TolerationSeconds: new(int64(30))},
@@ -92,17 +94,17 @@ func TestReadControlPlane(t *testing.T) {
 				`hypershift.openshift.io/restart-date: "2026-11-21",
 				hypershift.openshift.io/topology: dedicated-request-serving-components, ` +
 				`hypershift.openshift.io/request-serving-node-additional-selector: "size=large,zone=a"}`,
-			want: func(c *desired.ControlPlane) {
+			want: func(c *model.ControlPlane) {
 				c.PriorityClass, c.RestartDate, c.DedicatedRequestServing = "mine", "2026-11-21", true
 				c.ServingNodes = map[string]string{"size": "large", "zone": "a"}
 			},
 		},
-		"another topology": {metadata: `annotations: {hypershift.openshift.io/topology: scattered}`, want: func(*desired.ControlPlane) {}},
+		"another topology": {metadata: `annotations: {hypershift.openshift.io/topology: scattered}`, want: func(*model.ControlPlane) {}},
 		"requests": {
 			metadata: `annotations: ` +
 				`{resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: "cpu=50m, memory=200Mi",
 				resource-request-override.hypershift.openshift.io/kube-apiserver.kube-apiserver: cpu=9}`,
-			want: func(c *desired.ControlPlane) {
+			want: func(c *model.ControlPlane) {
 				c.Requests = map[string]map[string]string{"discovery": {"cpu": "50m", "memory": "200Mi"}}
 			},
 		},
@@ -110,7 +112,7 @@ func TestReadControlPlane(t *testing.T) {
 			metadata: `annotations: ` +
 				`{resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: ` +
 				`"cpu=much,memory,disk=1Gi"}`,
-			want: func(c *desired.ControlPlane) {
+			want: func(c *model.ControlPlane) {
 				c.Requests = map[string]map[string]string{"discovery": {"disk": "1Gi"}}
 				c.UnreadFields = []string{
 					`annotation ` +
@@ -125,45 +127,45 @@ func TestReadControlPlane(t *testing.T) {
 		"a control plane ahead of its guest": {
 			spec:   `controlPlaneReleaseImage: "quay.io/r:4.21.3"`,
 			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
-			want:   func(c *desired.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" },
+			want:   func(c *model.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" },
 		},
 		"and newer HyperShift tells its version": {
 			spec: `controlPlaneReleaseImage: "quay.io/r:4.21.3"`,
 			status: `{controlPlaneVersion: {desired: {version: 4.21.3, image: "quay.io/r:4.21.3"}}, versionStatus: ` +
 				`{desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
-			want: func(c *desired.ControlPlane) { c.ReleaseImage, c.ReleaseVersion = "quay.io/r:4.21.3", "4.21.3" },
+			want: func(c *model.ControlPlane) { c.ReleaseImage, c.ReleaseVersion = "quay.io/r:4.21.3", "4.21.3" },
 		},
 		"the version of the one release": {
 			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
-			want:   func(c *desired.ControlPlane) { c.ReleaseVersion = "4.21.0" },
+			want:   func(c *model.ControlPlane) { c.ReleaseVersion = "4.21.0" },
 		},
 		"the version of the release before": {
 			status: `{versionStatus: {desired: {version: 4.20.0, image: "quay.io/r:4.20"}, observedGeneration: 1}}`,
-			want:   func(*desired.ControlPlane) {},
+			want:   func(*model.ControlPlane) {},
 		},
 		"configuration": {
 			spec: `configuration: {proxy: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: .example.com, trustedCA: {name: ca}},
 				apiServer: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], ` +
 				`minTLSVersion: VersionTLS12}}}}`,
-			want: func(c *desired.ControlPlane) {
-				c.Proxy = desired.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", No: ".example.com"}
-				c.TLSProfile = desired.TLSProfile{
+			want: func(c *model.ControlPlane) {
+				c.Proxy = model.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", No: ".example.com"}
+				c.TLSProfile = model.TLSProfile{
 					Type: "Custom", Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinVersion: "VersionTLS12",
 				}
 			},
 		},
 		"a profile by name": {
 			spec: `configuration: {apiServer: {tlsSecurityProfile: {type: Modern, modern: {}}}}`,
-			want: func(c *desired.ControlPlane) { c.TLSProfile.Type = "Modern" },
+			want: func(c *model.ControlPlane) { c.TLSProfile.Type = "Modern" },
 		},
 		"capabilities": {
 			spec: `capabilities: {enabled: [baremetal], disabled: [Console, Ingress]}`,
-			want: func(c *desired.ControlPlane) { c.DisabledCapabilities = []string{"Console", "Ingress"} },
+			want: func(c *model.ControlPlane) { c.DisabledCapabilities = []string{"Console", "Ingress"} },
 		},
 		"services": {
 			spec: serving,
-			want: func(c *desired.ControlPlane) {
-				c.Services = []desired.PublishedService{
+			want: func(c *model.ControlPlane) {
+				c.Services = []model.PublishedService{
 					{Service: "APIServer", Strategy: "LoadBalancer", Host: "api.example.com"},
 					{Service: "Ignition", Strategy: "NodePort", Host: "192.0.2.7", Port: 30443},
 					{Service: "OAuthServer", Strategy: "Route", Host: "oauth.example.com"},
@@ -171,18 +173,18 @@ func TestReadControlPlane(t *testing.T) {
 				}
 			},
 		},
-		"paused":        {spec: `pausedUntil: "true"`, want: func(c *desired.ControlPlane) { c.PausedUntil = "true" }},
-		"being deleted": {metadata: `deletionTimestamp: 2026-11-21T10:00:00Z`, want: func(c *desired.ControlPlane) { c.Deleting = true }},
+		"paused":        {spec: `pausedUntil: "true"`, want: func(c *model.ControlPlane) { c.PausedUntil = "true" }},
+		"being deleted": {metadata: `deletionTimestamp: 2026-11-21T10:00:00Z`, want: func(c *model.ControlPlane) { c.Deleting = true }},
 		"who may reach the API server": {
 			spec: `{platform: {type: None}, networking: {apiServer: {allowedCIDRBlocks: [198.51.100.7/24, "2001:db8::/32", everybody]}}}`,
-			want: func(c *desired.ControlPlane) {
+			want: func(c *model.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"198.51.100.0/24", "2001:db8::/32"}
 				c.UnreadFields = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is no block of addresses`}
 			},
 		},
 		"which nobody can read": {
 			spec: `{platform: {type: None}, networking: 7}`,
-			want: func(c *desired.ControlPlane) {
+			want: func(c *model.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"192.0.2.0/32"}
 				c.UnreadFields = []string{
 					"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody " +
@@ -192,7 +194,7 @@ func TestReadControlPlane(t *testing.T) {
 		},
 		"fields of a newer HyperShift": {
 			spec: `{monitoring: {mode: All}, autoNode: [new], fips: {enabled: true}, platform: {type: Moon, aws: 5, moon: {crater: 7}}}`,
-			want: func(c *desired.ControlPlane) { c.Platform = "Moon" },
+			want: func(c *model.ControlPlane) { c.Platform = "Moon" },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,9 +317,9 @@ func TestItIsReadAsHyperShiftWritesIt(t *testing.T) {
 		gcpPlatform:                    string(hypershiftv1beta1.GCPPlatform),
 		kubeVirtPlatform:               string(hypershiftv1beta1.KubevirtPlatform),
 		managedIdentities:              string(hypershiftv1beta1.AzureAuthenticationTypeManagedIdentities),
-		desired.SingleReplica:          string(hypershiftv1beta1.SingleReplica),
-		desired.HighlyAvailable:        string(hypershiftv1beta1.HighlyAvailable),
-		desired.IngressCapability:      string(hypershiftv1beta1.IngressCapability),
+		model.SingleReplica:            string(hypershiftv1beta1.SingleReplica),
+		model.HighlyAvailable:          string(hypershiftv1beta1.HighlyAvailable),
+		model.IngressCapability:        string(hypershiftv1beta1.IngressCapability),
 		hostedControlPlanes().String(): hypershiftv1beta1.GroupVersion.WithResource("hostedcontrolplanes").String(),
 	} {
 		if ours != theirs {

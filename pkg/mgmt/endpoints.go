@@ -9,18 +9,23 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -31,22 +36,22 @@ import (
 // changes rarely. Kinds of other strategies are not watched, because the management cluster possibly does not serve
 // them.
 type exposure struct {
-	cfg    desired.Config
+	cfg    model.Config
 	rest   *rest.Config
 	client dynamic.Interface
 	// service watches the status of hypergate's Service. theirs and ours watch the Routes of the control plane
 	// operator and of hypergate. Only the watches that the strategy needs are on.
 	service, theirs, ours *watch.Switch
 	// begin chooses a strategy and starts its watches. open prepares applying its route.
-	begin func(context.Context, desired.PublishStrategy) error
-	open  func(desired.PublishStrategy) error
+	begin func(context.Context, model.PublishStrategy) error
+	open  func(model.PublishStrategy) error
 	// core is the client that discovers the resources of a group and version. beginning limits how often it does so
 	// while discovery fails.
 	core      rest.Interface
 	beginning spaced
 
 	// taken is the chosen strategy, or nil. tlsRoutes is the version of TLSRoutes if the strategy uses them.
-	taken     *desired.PublishStrategy
+	taken     *model.PublishStrategy
 	tlsRoutes string
 	// objects applies the route. It is nil for a strategy without a route.
 	objects *apply.Cluster
@@ -56,10 +61,10 @@ type exposure struct {
 
 // newExposure returns an exposure. It returns nil if the topology needs no published endpoint.
 func newExposure(
-	restConfig *rest.Config, httpClient *http.Client, core coreclient.CoreV1Interface, cfg desired.Config,
+	restConfig *rest.Config, httpClient *http.Client, core coreclient.CoreV1Interface, cfg model.Config,
 	notify func(),
 ) (*exposure, error) {
-	if cfg.Topology != desired.TopologyHosted {
+	if cfg.Topology != model.TopologyHosted {
 		return nil, nil //nolint:nilnil // a nil exposure observes and writes nothing
 	}
 	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
@@ -70,7 +75,7 @@ func newExposure(
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
 	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
 	e.service = watch.NewSwitch(service)
-	for name, into := range map[string]**watch.Switch{desired.ControlPlaneRoute: &e.theirs, cfg.XDSService(): &e.ours} {
+	for name, into := range map[string]**watch.Switch{model.ControlPlaneRoute: &e.theirs, cfg.XDSService(): &e.ours} {
 		o := namedWatch("routes", name, client.Resource(routes()).Namespace(cfg.MgmtNamespace), notify)
 		o.Example, o.OnTrouble, o.Patience = &unstructured.Unstructured{}, notify, routesPatience
 		*into = watch.NewSwitch(o)
@@ -104,7 +109,7 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 		return
 	}
 	running := ctx
-	e.begin = func(ctx context.Context, way desired.PublishStrategy) error {
+	e.begin = func(ctx context.Context, way model.PublishStrategy) error {
 		if err := e.beginning.read(func() error { return e.findTLSRoutes(ctx, way) }); err != nil {
 			return err
 		}
@@ -113,14 +118,14 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 		}
 		return nil
 	}
-	e.open = func(way desired.PublishStrategy) error {
-		kinds := desired.RouteKinds(e.cfg, way, e.tlsRoutes)
+	e.open = func(way model.PublishStrategy) error {
+		kinds := publish.RouteKinds(e.cfg, way, e.tlsRoutes)
 		if len(kinds) == 0 || e.objects != nil {
 			return nil
 		}
 		objects, err := apply.New(e.rest, apply.Options{
-			Name: string(desired.SideMgmt), Namespace: e.cfg.MgmtNamespace, NamespacedOnly: true, FieldManager: desired.FieldManager,
-			OwnerKey: desired.OwnerLabel, OwnerValue: e.cfg.OwnerValue(desired.SideMgmt), Kinds: applyKinds(kinds),
+			Name: string(model.SideMgmt), Namespace: e.cfg.MgmtNamespace, NamespacedOnly: true, FieldManager: model.FieldManager,
+			OwnerKey: model.OwnerLabel, OwnerValue: e.cfg.OwnerValue(model.SideMgmt), Kinds: applyKinds(kinds),
 		})
 		if err == nil {
 			err = objects.Start(ctx, notify)
@@ -134,14 +139,14 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 }
 
 // findTLSRoutes finds the version of TLSRoutes that the cluster serves, if the strategy uses TLSRoutes.
-func (e *exposure) findTLSRoutes(ctx context.Context, way desired.PublishStrategy) error {
-	if desired.EvidenceOf(way) != desired.EvidenceTLSRoutes {
+func (e *exposure) findTLSRoutes(ctx context.Context, way model.PublishStrategy) error {
+	if publish.EvidenceOf(way) != publish.EvidenceTLSRoutes {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	for _, version := range desired.TLSRouteVersions() {
-		kind := desired.RouteKinds(e.cfg, way, version)[0]
+	for _, version := range publish.TLSRouteVersions() {
+		kind := publish.RouteKinds(e.cfg, way, version)[0]
 		var list metav1.APIResourceList
 		// client-go's discovery client does not support deadlines.
 		err := e.core.Get().AbsPath("/apis/" + kind.GVK.GroupVersion().String()).Do(ctx).Into(&list)
@@ -160,11 +165,11 @@ func (e *exposure) findTLSRoutes(ctx context.Context, way desired.PublishStrateg
 }
 
 // watches returns the watches that show the evidence for a strategy.
-func (e *exposure) watches(way desired.PublishStrategy) []*watch.Switch {
-	return map[desired.Evidence][]*watch.Switch{
-		desired.EvidenceRoutes:  {e.theirs, e.ours},
-		desired.EvidenceService: {e.service},
-	}[desired.EvidenceOf(way)]
+func (e *exposure) watches(way model.PublishStrategy) []*watch.Switch {
+	return map[publish.Evidence][]*watch.Switch{
+		publish.EvidenceRoutes:  {e.theirs, e.ours},
+		publish.EvidenceService: {e.service},
+	}[publish.EvidenceOf(way)]
 }
 
 // observe chooses the strategy for the HostedControlPlane, unless one was chosen before. Then it adds the evidence
@@ -172,11 +177,11 @@ func (e *exposure) watches(way desired.PublishStrategy) []*watch.Switch {
 //
 // If there is no strategy, or it cannot start, observe returns no error: the plan reports the problem if the guest
 // needs istiod.
-func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservation) error {
+func (e *exposure) observe(ctx context.Context, into *model.ManagementObservation) error {
 	if e == nil {
 		return nil
 	}
-	way, err := desired.StrategyFor(e.cfg, into.ControlPlane)
+	way, err := publish.StrategyFor(e.cfg, into.ControlPlane)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
@@ -219,12 +224,12 @@ func (e *exposure) observe(ctx context.Context, into *desired.ManagementObservat
 }
 
 // seen returns the evidence from the watches. Watches of other strategies are off and show nothing.
-func (e *exposure) seen() (out desired.ObservedEndpoints) {
+func (e *exposure) seen() (out model.ObservedEndpoints) {
 	obj, _ := e.service.Get(e.key(e.cfg.XDSService()))
 	if s, is := obj.(*corev1.Service); is {
 		out.NodePort, out.LoadBalancer = handedOut(s)
 	}
-	obj, _ = e.theirs.Get(e.key(desired.ControlPlaneRoute))
+	obj, _ = e.theirs.Get(e.key(model.ControlPlaneRoute))
 	if u, is := obj.(*unstructured.Unstructured); is && u.GetDeletionTimestamp() == nil {
 		host, _, _ := unstructured.NestedString(u.Object, "spec", "host")
 		for _, ingress := range ingresses(u) {
@@ -233,13 +238,13 @@ func (e *exposure) seen() (out desired.ObservedEndpoints) {
 				host = served
 			}
 		}
-		out.ControlPlaneRoute = desired.FoundRoute{Exists: true, Host: host}
+		out.ControlPlaneRoute = model.FoundRoute{Exists: true, Host: host}
 	}
 	obj, _ = e.ours.Get(e.key(e.cfg.XDSService()))
 	if u, is := obj.(*unstructured.Unstructured); is {
 		if reason := refusal(u); reason != "" {
 			host, _, _ := unstructured.NestedString(u.Object, "spec", "host")
-			out.Refused = desired.RefusedRoute{Host: host, Reason: reason}
+			out.Refused = model.RefusedRoute{Host: host, Reason: reason}
 		}
 	}
 	return out
@@ -296,7 +301,7 @@ func refusal(u *unstructured.Unstructured) string {
 }
 
 // apply applies the route.
-func (e *exposure) apply(ctx context.Context, objects []desired.MgmtObject) apply.Report {
+func (e *exposure) apply(ctx context.Context, objects []model.MgmtObject) apply.Report {
 	if e == nil || e.objects == nil {
 		return apply.Report{}
 	}
@@ -305,7 +310,7 @@ func (e *exposure) apply(ctx context.Context, objects []desired.MgmtObject) appl
 
 // prune deletes the route unless it is kept. It also deletes routes of other strategies that an earlier run created.
 // Their Service must stay until these routes are gone.
-func (e *exposure) prune(ctx context.Context, keep []desired.MgmtObject) apply.Report {
+func (e *exposure) prune(ctx context.Context, keep []model.MgmtObject) apply.Report {
 	if e == nil {
 		return apply.Report{}
 	}
@@ -325,12 +330,12 @@ func (e *exposure) problems() []apply.WatchProblem {
 }
 
 // others returns the route kinds of all strategies except the chosen one.
-func (e *exposure) others() []desired.Kind {
-	taken := desired.PublishAddress
+func (e *exposure) others() []model.Kind {
+	taken := model.PublishAddress
 	if e.taken != nil {
 		taken = *e.taken
 	}
-	return desired.OtherRouteKinds(e.cfg, taken)
+	return publish.OtherRouteKinds(e.cfg, taken)
 }
 
 // clear deletes the routes that an earlier run with another strategy created. It does so once per kind. If a kind is
@@ -351,12 +356,12 @@ func (e *exposure) clear(ctx context.Context) apply.Report {
 	return apply.ReportOf(outcomes...)
 }
 
-func (e *exposure) clearOne(ctx context.Context, kind desired.Kind) error {
+func (e *exposure) clearOne(ctx context.Context, kind model.Kind) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	client := e.client.Resource(kind.GVK.GroupVersion().WithResource(kind.Resource)).Namespace(e.cfg.MgmtNamespace)
 	found, err := client.Get(ctx, e.cfg.XDSService(), metav1.GetOptions{})
-	if err == nil && found.GetLabels()[desired.OwnerLabel] == e.cfg.OwnerValue(desired.SideMgmt) {
+	if err == nil && found.GetLabels()[model.OwnerLabel] == e.cfg.OwnerValue(model.SideMgmt) {
 		err = client.Delete(ctx, found.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(found.GetUID())}})
 	}
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

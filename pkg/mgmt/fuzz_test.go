@@ -5,9 +5,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // FuzzControlPlane checks that any HostedControlPlane or Cluster is either read, with the same result each time, or
@@ -36,10 +37,10 @@ func FuzzControlPlane(f *testing.F) {
 			return
 		}
 		before := u.DeepCopy()
-		for name, read := range map[string]func() (desired.ControlPlane, error){
-			"readControlPlane": func() (desired.ControlPlane, error) { return readControlPlane(&u, deployment) },
-			"readCluster":      func() (desired.ControlPlane, error) { return readCluster(&u) },
-			"whatIsSure":       func() (desired.ControlPlane, error) { return certainFields(&u), nil },
+		for name, read := range map[string]func() (model.ControlPlane, error){
+			"readControlPlane": func() (model.ControlPlane, error) { return readControlPlane(&u, deployment) },
+			"readCluster":      func() (model.ControlPlane, error) { return readCluster(&u) },
+			"whatIsSure":       func() (model.ControlPlane, error) { return certainFields(&u), nil },
 		} {
 			first, firstErr := read()
 			second, secondErr := read()

@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -93,7 +94,7 @@ func TestGoldens(t *testing.T) {
 }
 
 // asked returns the inputs of Compute other than the HostedControlPlane, for a guest that needs istiod.
-func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.GuestObservation) {
+func asked(t *testing.T) (model.Config, *charts.Source, pki.CA, model.GuestObservation) {
 	t.Helper()
 	source, err := charts.Embedded()
 	if err != nil {
@@ -106,16 +107,16 @@ func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.GuestO
 		}
 		return data
 	}
-	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+	cfg := model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		Revision:       "openshift-gateway",
 		ControllerName: "openshift.io/gateway-controller/v1",
 		PilotImage:     "registry.example.com/pilot:" + charts.EmbeddedVersion,
 		ProxyImage:     "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
-		WebhookHost:    "gw-webhook-openshift-gateway", NetworkPolicies: desired.HyperShiftPeers(),
+		XDS:            model.HostPort{Host: "istiod.apps.example.com", Port: 443},
+		WebhookHost:    "gw-webhook-openshift-gateway", NetworkPolicies: model.HyperShiftPeers(),
 	}
-	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
+	guest := model.GuestObservation{Classes: []model.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
 		// Third-party CRDs, because hypergate's own are slow to compute and irrelevant here.
 		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}}
@@ -125,34 +126,34 @@ func asked(t *testing.T) (desired.Config, *charts.Source, pki.CA, desired.GuestO
 }
 
 // applied returns the content of a golden file.
-func applied(t *testing.T, plane desired.ControlPlane) map[string]any {
+func applied(t *testing.T, plane model.ControlPlane) map[string]any {
 	t.Helper()
 	cfg, source, ca, guest := asked(t)
 	// istiod is published like the parts of the HostedControlPlane. If that is impossible, an external endpoint is
 	// used.
-	cfg.Publish = desired.Publish{Strategy: desired.PublishAuto}
-	hosted := desired.ManagementObservation{
+	cfg.Publish = model.Publish{Strategy: model.PublishAuto}
+	hosted := model.ManagementObservation{
 		CA: ca, ControlPlane: plane,
-		Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"},
+		Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"},
 	}
 	state, err := desired.Compute(cfg, source, hosted, guest)
 	publication := fmt.Sprint(state.Endpoint)
 	if err != nil {
 		publication = err.Error()
-		cfg.Publish = desired.Publish{}
+		cfg.Publish = model.Publish{}
 		state, err = desired.Compute(cfg, source, hosted, guest)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	credential := desired.Credential{GuestAPI: desired.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("ca")}, Token: "t"}
-	secret, err := desired.CredentialSecret(cfg, plane, credential)
+	credential := model.Credential{GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("ca")}, Token: "t"}
+	secret, err := model.CredentialSecret(cfg, plane, credential)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var identities []any
 	var deployment map[string]any
-	for _, o := range slices.Concat(state.Mgmt, []desired.MgmtObject{secret}, state.Routes, state.Workload) {
+	for _, o := range slices.Concat(state.Mgmt, []model.MgmtObject{secret}, state.Routes, state.Workload) {
 		u, err := o.Unstructured()
 		if err != nil {
 			t.Fatal(err)

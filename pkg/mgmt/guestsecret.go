@@ -12,16 +12,20 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -46,7 +50,7 @@ type guestSecret struct {
 
 // newGuestSecret returns a guestSecret if the Config names a Secret, otherwise nil.
 func newGuestSecret(
-	restConfig *rest.Config, httpClient *http.Client, core coreclient.SecretsGetter, cfg desired.Config,
+	restConfig *rest.Config, httpClient *http.Client, core coreclient.SecretsGetter, cfg model.Config,
 	notify func(),
 ) (*guestSecret, error) {
 	if cfg.GuestKubeconfigSecret == "" {
@@ -160,7 +164,7 @@ func (s *guestSecret) clusterName() string {
 }
 
 // selected returns the Cluster, or the zero value if there is none.
-func (s *guestSecret) selected() (desired.ControlPlane, error) { return s.following().selected() }
+func (s *guestSecret) selected() (model.ControlPlane, error) { return s.following().selected() }
 
 // problems returns a problem if RBAC forbids access to the Cluster.
 func (s *guestSecret) problems() []apply.WatchProblem { return s.following().problems() }

@@ -8,19 +8,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // StatusTarget is a HostedControlPlane that conditions can be reported to.
 type StatusTarget struct {
-	desired.ControlPlane
+	model.ControlPlane
 	// Conditions are the conditions that hypergate wrote.
 	Conditions []metav1.Condition
 	// APIServer is the status of HyperShift's condition for the guest's kube-apiserver. It is empty without such a
@@ -50,7 +51,7 @@ func (c *Cluster) StatusTargets() []StatusTarget {
 
 // readStatusTarget returns the data that is needed to report to a HostedControlPlane. value is the rest of what was
 // read from it.
-func readStatusTarget(u *unstructured.Unstructured, value desired.ControlPlane) StatusTarget {
+func readStatusTarget(u *unstructured.Unstructured, value model.ControlPlane) StatusTarget {
 	value.Name, value.UID, value.Deleting = u.GetName(), u.GetUID(), u.GetDeletionTimestamp() != nil
 	out := StatusTarget{ControlPlane: value}
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // an unexpected form counts as: nothing reported so far
@@ -61,7 +62,7 @@ func readStatusTarget(u *unstructured.Unstructured, value desired.ControlPlane) 
 			continue
 		}
 		switch {
-		case strings.HasPrefix(read.Type, desired.ConditionDomain):
+		case strings.HasPrefix(read.Type, model.ConditionDomain):
 			out.Conditions = append(out.Conditions, read)
 		case read.Type == apiServerCondition:
 			out.APIServer = read.Status
@@ -118,7 +119,7 @@ func (c *Cluster) reportOnce(ctx context.Context, to StatusTarget, conditions []
 	if err != nil {
 		return err
 	}
-	_, err = client.Patch(ctx, to.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: desired.FieldManager}, "status")
+	_, err = client.Patch(ctx, to.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: model.FieldManager}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

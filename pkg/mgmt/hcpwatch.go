@@ -11,17 +11,21 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -33,7 +37,7 @@ type controlPlaneKind struct {
 	versions []string
 	// selector is a field selector. If it is empty, all objects of the namespace are selected.
 	selector string
-	read     func(*unstructured.Unstructured) (desired.ControlPlane, error)
+	read     func(*unstructured.Unstructured) (model.ControlPlane, error)
 }
 
 // hostedControlPlanes returns the resource of HostedControlPlanes.
@@ -47,7 +51,7 @@ func hyperShiftKind(deployment string) controlPlaneKind {
 	resource := hostedControlPlanes()
 	return controlPlaneKind{
 		kind: "HostedControlPlane", resource: resource.GroupResource(), versions: []string{resource.Version},
-		read: func(u *unstructured.Unstructured) (desired.ControlPlane, error) {
+		read: func(u *unstructured.Unstructured) (model.ControlPlane, error) {
 			return readControlPlane(u, deployment)
 		},
 	}
@@ -91,8 +95,8 @@ const (
 )
 
 // newControlPlanes returns a controlPlanes for HostedControlPlanes. It returns nil if the topology has none.
-func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg desired.Config, notify func()) (*controlPlanes, error) {
-	if cfg.Topology != desired.TopologyHosted {
+func newControlPlanes(restConfig *rest.Config, httpClient *http.Client, cfg model.Config, notify func()) (*controlPlanes, error) {
+	if cfg.Topology != model.TopologyHosted {
 		return nil, nil //nolint:nilnil // a nil watch shows nothing and counts as known
 	}
 	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
@@ -153,8 +157,8 @@ func (c *controlPlanes) resource() schema.GroupVersionResource {
 
 // certainFields returns the reliable fields of an object that cannot be read as a whole: its identity, and the fields
 // that determine whether writes are allowed.
-func certainFields(u *unstructured.Unstructured) desired.ControlPlane {
-	out := desired.ControlPlane{Name: u.GetName(), UID: u.GetUID(), Deleting: u.GetDeletionTimestamp() != nil}
+func certainFields(u *unstructured.Unstructured) model.ControlPlane {
+	out := model.ControlPlane{Name: u.GetName(), UID: u.GetUID(), Deleting: u.GetDeletionTimestamp() != nil}
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 	switch told := spec["pausedUntil"].(type) {
 	case nil:
@@ -179,7 +183,7 @@ func (c *controlPlanes) nextVersion() {
 // shownControlPlane is the part of a HostedControlPlane that the watch keeps. The whole object is large.
 type shownControlPlane struct {
 	metav1.ObjectMeta
-	value     desired.ControlPlane
+	value     model.ControlPlane
 	err       error
 	addressee StatusTarget
 }
@@ -304,7 +308,7 @@ var ErrControlPlanes = errors.New("the management namespace has more than one Ho
 	"delete the one that does not belong there, or run hypergate in the namespace of each")
 
 // all returns all objects of the watch, each as far as it could be read.
-func (c *controlPlanes) all() (out []desired.ControlPlane) {
+func (c *controlPlanes) all() (out []model.ControlPlane) {
 	for _, obj := range c.watch.List() {
 		if s, is := obj.(*shownControlPlane); is {
 			out = append(out, s.value)
@@ -315,9 +319,9 @@ func (c *controlPlanes) all() (out []desired.ControlPlane) {
 
 // selected returns the only object of the namespace, or the zero value if there is none. Objects from before access
 // was forbidden still count. Objects from before the kind was removed do not.
-func (c *controlPlanes) selected() (desired.ControlPlane, error) {
+func (c *controlPlanes) selected() (model.ControlPlane, error) {
 	if c == nil || c.absent() {
-		return desired.ControlPlane{}, nil
+		return model.ControlPlane{}, nil
 	}
 	var shown []*shownControlPlane
 	for _, obj := range c.watch.List() {
@@ -327,7 +331,7 @@ func (c *controlPlanes) selected() (desired.ControlPlane, error) {
 	}
 	switch len(shown) {
 	case 0:
-		return desired.ControlPlane{}, nil
+		return model.ControlPlane{}, nil
 	case 1:
 		return shown[0].value, shown[0].err
 	}
@@ -336,5 +340,5 @@ func (c *controlPlanes) selected() (desired.ControlPlane, error) {
 		names = append(names, s.Name)
 	}
 	slices.Sort(names)
-	return desired.ControlPlane{}, fmt.Errorf("%w (there are %s)", ErrControlPlanes, strings.Join(names, ", "))
+	return model.ControlPlane{}, fmt.Errorf("%w (there are %s)", ErrControlPlanes, strings.Join(names, ", "))
 }

@@ -8,12 +8,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
 	"github.com/hypergate/hypergate/test/hang"
@@ -37,9 +39,9 @@ func TestTheHostedControlPlaneIsObserved(t *testing.T) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: 'true'"))
 	})
-	want := desired.ControlPlane{
-		Name: "guest1", UID: "uid-guest1", Platform: "Agent", Availability: desired.SingleReplica, PausedUntil: "true", RunAsUser: 1005,
-		Services: []desired.PublishedService{},
+	want := model.ControlPlane{
+		Name: "guest1", UID: "uid-guest1", Platform: "Agent", Availability: model.SingleReplica, PausedUntil: "true", RunAsUser: 1005,
+		Services: []model.PublishedService{},
 	}
 	if diff := cmp.Diff(want, f.observed().ControlPlane); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
@@ -56,12 +58,12 @@ func TestTheHostedControlPlaneIsObserved(t *testing.T) {
 	)
 	f.Eventually(func() bool { return f.observed().ControlPlane.Deleting }).Should(gomega.BeTrue())
 	f.api.Put(theControlPlanes)
-	f.Consistently(func() desired.ControlPlane { return f.observed().ControlPlane }, "500ms").Should(
+	f.Consistently(func() model.ControlPlane { return f.observed().ControlPlane }, "500ms").Should(
 		gomega.And(gomega.HaveField("Deleting", true), gomega.HaveField("Name", "guest1")))
 
 	t.Log("another one replaces it, as after a restore from a backup")
 	f.api.Put(theControlPlanes, strings.Replace(controlPlane("guest1", "", ""), "uid-guest1", "uid-again", 1))
-	f.Eventually(func() desired.ControlPlane { return f.observed().ControlPlane }).Should(
+	f.Eventually(func() model.ControlPlane { return f.observed().ControlPlane }).Should(
 		gomega.And(gomega.HaveField("Deleting", false), gomega.HaveField("UID", gomega.BeEquivalentTo("uid-again"))))
 	f.Expect(f.api.Requests(theNamespaces)).To(gomega.ContainElement(gomega.HavePrefix("GET /api/v1/namespaces/clusters-guest1?")))
 	namespaces := 0
@@ -115,7 +117,7 @@ func TestOneThatCannotBeRead(t *testing.T) {
 		"whatever it means, it means something",
 	)
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: '2030-01-01T00:00:00Z', infraID: 5"))
-	f.Eventually(func() []desired.ControlPlane {
+	f.Eventually(func() []model.ControlPlane {
 		return f.observed().CandidateControlPlanes
 	}).Should(gomega.ConsistOf(gomega.HaveField("PausedUntil", "2030-01-01T00:00:00Z")))
 }
@@ -194,7 +196,7 @@ func TestStandaloneThereIsNone(t *testing.T) {
 	api.Put(theDeployments)
 	api.Put(theSecrets)
 	cfg := config()
-	cfg.Topology = desired.TopologyStandalone
+	cfg.Topology = model.TopologyStandalone
 	cluster, err := mgmt.New(api.Config(), cfg)
 	if err != nil {
 		t.Fatal(err)

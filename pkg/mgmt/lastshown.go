@@ -6,13 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // lastShown is the HostedControlPlane or Cluster that was observed last, and the user of its pods according to the
 // namespace.
 type lastShown struct {
-	desired.ControlPlane
+	model.ControlPlane
 	userOf types.UID
 	user   int64
 	unread []string
@@ -30,18 +30,18 @@ func (c *Cluster) lastControlPlane() lastShown {
 // whether writes are allowed. before is the one that was observed last.
 //
 // CurrentControlPlane sends no request, changes nothing, and can be called from any goroutine.
-func (c *Cluster) CurrentControlPlane(before desired.ControlPlane) desired.ManagementObservation {
+func (c *Cluster) CurrentControlPlane(before model.ControlPlane) model.ManagementObservation {
 	if !c.controlPlanes.known() {
-		return desired.ManagementObservation{ControlPlane: before}
+		return model.ManagementObservation{ControlPlane: before}
 	}
-	if before.ReportedBy == desired.ClusterAPI && before.Name != c.guestSecret.clusterName() {
-		before = desired.ControlPlane{} // the Secret belongs to another Cluster now, which is not a deletion
+	if before.ReportedBy == model.ClusterAPI && before.Name != c.guestSecret.clusterName() {
+		before = model.ControlPlane{} // the Secret belongs to another Cluster now, which is not a deletion
 	}
 	found, doubt := c.controlPlanes.selected()
 	if doubt == nil && !found.Owns() && !before.Exists() {
 		found, doubt = c.guestSecret.selected()
 	}
-	out := desired.ManagementObservation{ControlPlane: before, ControlPlaneProblem: doubt}
+	out := model.ManagementObservation{ControlPlane: before, ControlPlaneProblem: doubt}
 	switch {
 	case doubt != nil: // existing objects stay with the previous control plane
 		out.CandidateControlPlanes = c.controlPlanes.all()
@@ -55,7 +55,7 @@ func (c *Cluster) CurrentControlPlane(before desired.ControlPlane) desired.Manag
 
 // observeControlPlane adds the HostedControlPlane, or else the Cluster, to the observation. One that was observed and
 // is gone counts as deleted: its objects are being deleted, and must not be created again.
-func (c *Cluster) observeControlPlane(ctx context.Context, into *desired.ManagementObservation) error {
+func (c *Cluster) observeControlPlane(ctx context.Context, into *model.ManagementObservation) error {
 	last := c.lastControlPlane()
 	defer func() { c.shown.Store(&last) }()
 	shown := c.CurrentControlPlane(last.ControlPlane)

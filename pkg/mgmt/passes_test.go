@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
@@ -46,43 +49,43 @@ func TestPassesDriveNoReadings(t *testing.T) {
 	observe := func(f *fixture) { _, _ = f.mgmt.Observe(f.Context()) }
 
 	t.Run("a CA that is spoiled", func(t *testing.T) {
-		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, spoiled)) })
+		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(model.CASecretName, nil, spoiled)) })
 		f.observed()
 		f.passes(func() { observe(f) })
-		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
+		f.Expect(f.reads(theSecrets, model.CASecretName)).To(gomega.Equal(1))
 
 		t.Log("another version is read, even if it is invalid too")
-		f.api.Put(theSecrets, secret(desired.CASecretName, map[string]string{"a": "b"}, spoiled))
+		f.api.Put(theSecrets, secret(model.CASecretName, map[string]string{"a": "b"}, spoiled))
 		f.Eventually(func() int {
 			observe(f)
-			return f.reads(theSecrets, desired.CASecretName)
+			return f.reads(theSecrets, model.CASecretName)
 		}).Should(gomega.Equal(2))
-		f.api.Put(theSecrets, secret(desired.CASecretName, nil, caData()))
+		f.api.Put(theSecrets, secret(model.CASecretName, nil, caData()))
 		f.Eventually(func() error { return f.observed().InvalidCA }).Should(gomega.Succeed())
 	})
 	t.Run("a CA that cannot be used", func(t *testing.T) {
-		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(desired.CASecretName, nil, caData())) })
+		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(model.CASecretName, nil, caData())) })
 		f.observed()
 		f.passes(func() {
 			observe(f)
 			f.mgmt.RereadCA()
 		})
-		f.Expect(f.reads(theSecrets, desired.CASecretName)).To(gomega.Equal(1))
+		f.Expect(f.reads(theSecrets, model.CASecretName)).To(gomega.Equal(1))
 		another := caData()
 		another["root-cert.pem"] = []byte("new")
-		f.api.Put(theSecrets, secret(desired.CASecretName, nil, another))
+		f.api.Put(theSecrets, secret(model.CASecretName, nil, another))
 		f.Eventually(func() string { return string(f.observed().CA.Root) }).Should(gomega.Equal("new"))
 	})
 	t.Run("a credential that is not of the installation that was removed", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) {
-			api.Put(theSecrets, strings.Replace(credentialSecret(credentialData()), desired.OwnerLabel, "example.com/owner", 1))
+			api.Put(theSecrets, strings.Replace(credentialSecret(credentialData()), model.OwnerLabel, "example.com/owner", 1))
 		})
 		f.observed()
 		f.passes(func() {
 			observe(f)
 			f.mgmt.ForgetSecrets()
 		})
-		f.Expect(f.reads(theSecrets, desired.CredentialSecretName)).To(gomega.Equal(2), "once, and once after the removal")
+		f.Expect(f.reads(theSecrets, model.CredentialSecretName)).To(gomega.Equal(2), "once, and once after the removal")
 
 		t.Log("what an installation created is forgotten again")
 		f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
@@ -97,7 +100,7 @@ func TestPassesDriveNoReadings(t *testing.T) {
 			f.Expect(err).NotTo(gomega.HaveOccurred())
 			f.Expect(found).To(gomega.BeFalse())
 		})
-		f.Expect(f.reads(theSecrets, desired.CredentialSecretName)).To(gomega.BeNumerically("<=", seconds))
+		f.Expect(f.reads(theSecrets, model.CredentialSecretName)).To(gomega.BeNumerically("<=", seconds))
 	})
 	t.Run("a namespace that may not be read", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) {
@@ -109,10 +112,10 @@ func TestPassesDriveNoReadings(t *testing.T) {
 		f.Expect(f.reads(theNamespaces, "clusters-guest1")).To(gomega.BeNumerically("<=", seconds+1))
 	})
 	t.Run("TLSRoutes that are not served", func(t *testing.T) {
-		f := publishing(t, desired.PublishTLSRoute, func(*fakeapi.Server) {})
+		f := publishing(t, model.PublishTLSRoute, func(*fakeapi.Server) {})
 		f.Eventually(func() string { return f.observed().Endpoints.Problem }).Should(gomega.ContainSubstring("serves no TLSRoutes"))
 		seconds := f.passes(func() { observe(f) })
-		for _, version := range desired.TLSRouteVersions() {
+		for _, version := range publish.TLSRouteVersions() {
 			path := fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io/" + version + "?"}
 			f.Expect(len(f.api.Requests(path))).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", seconds+1)))
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // Parts of HyperShift that must support a Route for istiod: the control plane operator's router, and the shared
@@ -34,12 +35,12 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		derived  = "{istiod-guest1-abcde.g.example.com:443}"
 		balanced = "{192.0.2.44:15012}"
 	)
-	inside := desired.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}
-	outside := desired.FoundRoute{Exists: true, Host: "istiod-guest1.g.example.com"}
+	inside := model.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}
+	outside := model.FoundRoute{Exists: true, Host: "istiod-guest1.g.example.com"}
 	type row struct {
 		name, platform, services string
-		route                    desired.FoundRoute
-		publish                  desired.Publish
+		route                    model.FoundRoute
+		publish                  model.Publish
 		want                     string // the endpoint, or a substring of the error
 	}
 	rows := []row{
@@ -50,7 +51,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{
 			name:     "AWS public by load balancer, by the default router if asked",
 			platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer,
-			publish: desired.Publish{Strategy: desired.PublishRoute}, want: derived,
+			publish: model.Publish{Strategy: model.PublishRoute}, want: derived,
 		},
 		{name: "ARO HCP", platform: aro + `}`, services: byRoute, want: ingressChange},
 		{name: "ARO HCP, API server by load balancer", platform: aro + `}`, services: byLoadBalancer, want: ingressChange},
@@ -60,24 +61,24 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		},
 		{
 			name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute,
-			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
+			publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: balanced,
 		},
 		{
 			name: "ARO HCP, by Route if asked", platform: aro + `}`, services: byRoute,
-			publish: desired.Publish{Strategy: desired.PublishRoute}, want: ingressChange,
+			publish: model.Publish{Strategy: model.PublishRoute}, want: ingressChange,
 		},
 		{
 			name: "ARO HCP, Swift, by Route if asked", platform: aro + `, topology: PublicAndPrivate}`, services: byRoute,
-			publish: desired.Publish{Strategy: desired.PublishRoute}, want: routerChange,
+			publish: model.Publish{Strategy: model.PublishRoute}, want: routerChange,
 		},
 		{
 			name:     "AWS public by load balancer, by Route if asked, with nothing to derive a host from",
 			platform: `type: AWS, aws: {endpointAccess: Public}`,
-			services: onlyLoadBalancer, publish: desired.Publish{Strategy: desired.PublishRoute}, want: "give --publish-host",
+			services: onlyLoadBalancer, publish: model.Publish{Strategy: model.PublishRoute}, want: "give --publish-host",
 		},
 		{
 			name: "ARO HCP, by somebody's router", platform: aro + `}`, services: byRoute,
-			publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}},
+			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 			want:    "{x.example.com:443}",
 		},
 		{
@@ -96,7 +97,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: "policy virt-launcher"},
 		{
 			name: "KubeVirt by load balancer, if asked", platform: `type: KubeVirt`, services: byLoadBalancer,
-			publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
+			publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: balanced,
 		},
 		{
 			name:     "KubeVirt whose nodes are elsewhere, by load balancer",
@@ -133,21 +134,21 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			rows = append(rows,
 				row{
 					name: platform + " Private, asked for", platform: fmt.Sprintf(access, "Private"), services: services,
-					publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: "which no load balancer of ours is behind",
+					publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: "which no load balancer of ours is behind",
 				},
 				row{
 					name: platform + " PublicAndPrivate, asked for", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Strategy: desired.PublishLoadBalancer}, want: balanced,
+					publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: balanced,
 				},
 				row{
 					name:     platform + " PublicAndPrivate, by Route if asked",
 					platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Strategy: desired.PublishRoute}, want: routerChange,
+					publish: model.Publish{Strategy: model.PublishRoute}, want: routerChange,
 				},
 				row{
 					name:     platform + " PublicAndPrivate, by somebody's router if asked",
 					platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "x.example.com"}},
+					publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 					want:    "{x.example.com:443}",
 				})
 		}
@@ -177,11 +178,11 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			}
 			cfg := cfg
 			if cfg.Publish = row.publish; row.publish.Strategy == "" {
-				cfg.Publish.Strategy = desired.PublishAuto
+				cfg.Publish.Strategy = model.PublishAuto
 			}
-			state, err := desired.Compute(cfg, source, desired.ManagementObservation{
+			state, err := desired.Compute(cfg, source, model.ManagementObservation{
 				CA: ca, ControlPlane: plane,
-				Endpoints: desired.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
+				Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
 			}, guest)
 			got := fmt.Sprint(state.Endpoint)
 			if err != nil {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -25,7 +28,7 @@ type secrets struct {
 	rotation   pki.Rotation
 	invalidCA  error
 	rereadCA   bool
-	credential desired.Credential
+	credential model.Credential
 	// shownAs is the resource version of the CA's Secret in the watch at the time of the last read. It is empty if
 	// the watch had no such Secret.
 	shownAs string
@@ -34,7 +37,7 @@ type secrets struct {
 	forgotten, remained bool
 	// accepted is the last credential that the management side accepted. It replaces a credential that the management
 	// side refuses.
-	accepted desired.Credential
+	accepted model.Credential
 }
 
 // readMissing reads both Secrets when this process starts to lead.
@@ -61,14 +64,14 @@ func (c *Cluster) readMissing(ctx context.Context) error {
 // readCA reads the CA if hypergate owns it. A CA of another owner is always taken from the watch.
 func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
 	shownAs := versionOf(c.shownCA())
-	found, exists, err := c.secret(ctx, desired.CASecretName)
+	found, exists, err := c.secret(ctx, model.CASecretName)
 	if err != nil {
 		return err
 	}
 	into.ca, into.rotation, into.invalidCA, into.rereadCA = pki.CA{}, pki.Rotation{}, nil, false
 	into.shownAs = shownAs
 	if exists && c.objects.Ours(found) {
-		into.ca, into.rotation, into.invalidCA = desired.CAFromSecret(found.Annotations, found.Data)
+		into.ca, into.rotation, into.invalidCA = model.CAFromSecret(found.Annotations, found.Data)
 	}
 	return nil
 }
@@ -97,12 +100,12 @@ func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
 }
 
 func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
-	credential, found, err := c.secret(ctx, desired.CredentialSecretName)
+	credential, found, err := c.secret(ctx, model.CredentialSecretName)
 	if err != nil || !found {
 		return err
 	}
 	// An unreadable credential is discarded. Creating a new one costs nothing.
-	into.credential, _ = desired.CredentialFromSecret(credential.Annotations, credential.Data)
+	into.credential, _ = model.CredentialFromSecret(credential.Annotations, credential.Data)
 	into.accepted = into.credential
 	return nil
 }
@@ -147,10 +150,10 @@ func (c *Cluster) CacheCA(ca pki.CA, rotation pki.Rotation) {
 }
 
 // Credential returns istiod's credential for the guest, or the zero value.
-func (c *Cluster) Credential() desired.Credential { return c.secrets.credential }
+func (c *Cluster) Credential() model.Credential { return c.secrets.credential }
 
 // CacheCredential sets the credential that Credential returns. The caller applies it.
-func (c *Cluster) CacheCredential(credential desired.Credential) {
+func (c *Cluster) CacheCredential(credential model.Credential) {
 	c.secrets.credential, c.secrets.remained = credential, false
 }
 
@@ -160,7 +163,7 @@ func (c *Cluster) CacheCredential(credential desired.Credential) {
 // A credential that could not be written for another reason stays.
 func (s *secrets) keepAccepted(report apply.Report) {
 	for _, o := range report.Outcomes() {
-		if o.ID().GVK.Kind != "Secret" || o.ID().Key.Name != desired.CredentialSecretName {
+		if o.ID().GVK.Kind != "Secret" || o.ID().Key.Name != model.CredentialSecretName {
 			continue
 		}
 		switch class := o.Cause().Class(); {

@@ -8,12 +8,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/test/fakeapi"
 	"github.com/hypergate/hypergate/test/hang"
@@ -45,7 +47,7 @@ func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
 
 	t.Log("a credential that was renewed since is not replaced by a read")
-	f.mgmt.CacheCredential(desired.Credential{Token: "new"})
+	f.mgmt.CacheCredential(model.Credential{Token: "new"})
 	found, err = f.mgmt.FindCredential(t.Context())
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(found).To(gomega.BeTrue())
@@ -88,8 +90,8 @@ func TestEachReadingHasAnEnd(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, path := range []string{
-		theNamespaces.Path + "/clusters-guest1", theSecrets.Path + "/" + desired.CASecretName,
-		theSecrets.Path + "/" + desired.CredentialSecretName,
+		theNamespaces.Path + "/clusters-guest1", theSecrets.Path + "/" + model.CASecretName,
+		theSecrets.Path + "/" + model.CredentialSecretName,
 	} {
 		if !ends.Has(path) || endless.Has(path) {
 			t.Errorf("%s is read without a deadline", path)
@@ -111,7 +113,7 @@ func TestACredentialThatIsRefusedIsNone(t *testing.T) {
 		want string
 	}{
 		"too large":  {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "t"},
-		"invalid":    {apierrors.NewInvalid(secret, desired.CredentialSecretName, nil), "t"},
+		"invalid":    {apierrors.NewInvalid(secret, model.CredentialSecretName, nil), "t"},
 		"denied":     {apierrors.NewForbidden(secrets, "", errors.New("no")), "t"},
 		"no right":   {apierrors.NewForbidden(secrets, "", errors.New(`User "x" cannot patch resource "secrets" in API group ""`)), "new"},
 		"no answer":  {apierrors.NewServiceUnavailable("starting"), "new"},
@@ -123,11 +125,11 @@ func TestACredentialThatIsRefusedIsNone(t *testing.T) {
 		f.Expect(found).To(gomega.BeTrue())
 		fresh := f.mgmt.Credential()
 		fresh.Token = "new"
-		object, err := desired.CredentialSecret(config(), desired.ControlPlane{}, fresh)
+		object, err := model.CredentialSecret(config(), model.ControlPlane{}, fresh)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
 		f.mgmt.CacheCredential(fresh)
 		f.api.Fail(theSecrets, tc.err)
-		report := f.mgmt.Apply(t.Context(), []desired.MgmtObject{object})
+		report := f.mgmt.Apply(t.Context(), []model.MgmtObject{object})
 		f.Expect(report.Failures()).To(gomega.HaveLen(1), name)
 		f.Expect(f.mgmt.Credential().Token).To(gomega.Equal(tc.want), "%s: %v", name, report.Err())
 	}

@@ -1,18 +1,18 @@
 package status
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/hypergate/hypergate/pkg/model"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (r Result) available() metav1.Condition {
 	observation, isUnobserved := r.observationProblem()
 	switch {
 	case r.disabled():
-		const text = "the guest's capability " + desired.IngressCapability + " is disabled"
+		const text = "the guest's capability " + model.IngressCapability + " is disabled"
 		return isTrue(ReasonIngressDisabled, text+r.removal("; nothing is installed"))
-	case isUnobserved && r.Istiod == desired.Available:
+	case isUnobserved && r.Istiod == model.Available:
 		return isUnknown(observation.reason, r.serves()+"; its current state is unknown: "+observation.text)
 	case isUnobserved:
 		return isUnknown(observation.reason, observation.text)
@@ -22,9 +22,9 @@ func (r Result) available() metav1.Condition {
 	case r.unmanaged():
 		return isTrue(ReasonUnmanaged, "hypergate does not manage this guest's gateways, because the management mode "+
 			"(the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"+r.removal(""))
-	case r.Istiod == desired.Available && r.Endpoint != EndpointReached():
+	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.Endpoint.missing())
-	case r.Istiod == desired.Available:
+	case r.Istiod == model.Available:
 		return isTrue(ReasonAsExpected, r.serves())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
@@ -35,7 +35,7 @@ func (r Result) available() metav1.Condition {
 // otherwise the progress of its removal.
 func (r Result) removal(removed string) string {
 	switch unobserved := r.GuestUnseen(); {
-	case r.Istiod == desired.Absent:
+	case r.Istiod == model.Absent:
 		return removed
 	case r.PlanProblem != nil && !unobserved:
 		return "; istiod is still installed, and is removed after this is resolved: " + refusalOf(r.PlanProblem).problem.text

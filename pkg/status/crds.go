@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // Reasons of CRDsReady, in addition to ReasonUnmanaged. See precedence.
@@ -196,7 +197,7 @@ func reverted(crd crds.CRD, outcome apply.Outcome) string {
 	if outcome.OtherManager() != "" {
 		return plain(outcome.OtherManager()) + keepsReverting
 	}
-	writers := slices.DeleteFunc(slices.Clone(crd.Metadata.Writers), func(name string) bool { return name == desired.FieldManager })
+	writers := slices.DeleteFunc(slices.Clone(crd.Metadata.Writers), func(name string) bool { return name == model.FieldManager })
 	client := anotherClient
 	if len(writers) > 0 {
 		client = strings.Join(writers[:min(len(writers), maxListed)], ", ")

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -365,7 +368,7 @@ func TestUnmanagedCRDs(t *testing.T) {
 	}
 	tomorrow := resultOf(decided("ManagedElsewhere", map[string]crds.Fact{gateways: own()}))
 	for _, kind := range []string{status.ControllerInstalled, status.CRDsReady} {
-		if got := find(t, status.Conditions(desired.GatewayClass{}, tomorrow, nil, now), kind); got.Reason != status.ReasonUnmanaged {
+		if got := find(t, status.Conditions(model.GatewayClass{}, tomorrow, nil, now), kind); got.Reason != status.ReasonUnmanaged {
 			t.Errorf("a mode that nobody here knows: %s is %s", kind, got.Reason)
 		}
 	}
@@ -404,7 +407,7 @@ func TestPrecedence(t *testing.T) {
 				if worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM {
 					want = status.ReasonMixedOwnership
 				}
-				got := find(t, status.Conditions(desired.GatewayClass{}, o, nil, now), status.CRDsReady)
+				got := find(t, status.Conditions(model.GatewayClass{}, o, nil, now), status.CRDsReady)
 				allUsable := worse.reason == status.ReasonManaged || worse.reason == status.ReasonManagedByOLM
 				if got.Reason != want || (got.Status == metav1.ConditionTrue) != allUsable {
 					t.Errorf("%s before %s: %s %s, want %s", worse.name, better.name, got.Status, got.Reason, want)
@@ -521,7 +524,7 @@ func TestSupportedVersion(t *testing.T) {
 // TestObjectsThatAreStillLookedFor: the condition keeps what was found before until the new search is complete.
 func TestObjectsThatAreStillLookedFor(t *testing.T) {
 	one := []crds.InUse{{CRD: "things.example.com", Name: "a", Fields: []crds.Field{{Path: "spec.retry"}}}}
-	said := status.Conditions(desired.GatewayClass{}, status.Result{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})},
+	said := status.Conditions(model.GatewayClass{}, status.Result{InUse: append(one, crds.InUse{CRD: "things.example.com", Name: "b"})},
 		nil, now)
 	for name, tc := range map[string]struct {
 		result   status.Result
@@ -535,7 +538,7 @@ func TestObjectsThatAreStillLookedFor(t *testing.T) {
 		"all looked for":               {status.Result{}, said, ""},
 	} {
 		got := ""
-		if c := meta.FindStatusCondition(status.Conditions(desired.GatewayClass{}, tc.result, tc.previous, now.Add(time.Hour)),
+		if c := meta.FindStatusCondition(status.Conditions(model.GatewayClass{}, tc.result, tc.previous, now.Add(time.Hour)),
 			status.UnsupportedFieldsInUse); c != nil {
 			got = c.Message
 		}
@@ -548,7 +551,7 @@ func TestObjectsThatAreStillLookedFor(t *testing.T) {
 func TestUnsupportedFieldsInUse(t *testing.T) {
 	retry, auth := crds.Field{Path: "spec.retry", Versions: []string{"v1"}},
 		crds.Field{Path: "spec.rules[].filters[].auth", Versions: []string{"v1"}}
-	for _, c := range status.Conditions(desired.GatewayClass{}, resultOf(decided(crds.Managed, nil)), nil, now) {
+	for _, c := range status.Conditions(model.GatewayClass{}, resultOf(decided(crds.Managed, nil)), nil, now) {
 		if c.Type == status.UnsupportedFieldsInUse {
 			t.Errorf("nothing is in use: %+v", c)
 		}
@@ -572,7 +575,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})
 	}
-	got := find(t, status.Conditions(desired.GatewayClass{}, status.Result{InUse: many[:100],
+	got := find(t, status.Conditions(model.GatewayClass{}, status.Result{InUse: many[:100],
 		InUseTotals: map[string]int{routes: 700, gateways: 300}}, nil, now), status.UnsupportedFieldsInUse)
 	if !strings.HasSuffix(got.Message, "; and 990 more objects (hypergate crds lists them)") {
 		t.Errorf("a thousand objects: %s", got.Message)
@@ -585,7 +588,7 @@ func TestNoMessageIsTooLong(t *testing.T) {
 	o := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}),
 		crdFailed(gateways, errors.New(long)))
 	o.InUse = []crds.InUse{{CRD: routes, Name: long}}
-	conditions := status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now)
+	conditions := status.Conditions(model.GatewayClass{Generation: 1}, o, nil, now)
 	checkPublic(t, conditions)
 	if len(conditions) != 4 {
 		t.Errorf("%d conditions, want all four of ours", len(conditions))
@@ -598,7 +601,7 @@ func TestAMessageOfManyPartsIsShort(t *testing.T) {
 	for i := range 5 {
 		o.InUse = append(o.InUse, crds.InUse{CRD: routes, Name: fmt.Sprint(i, strings.Repeat("n", 8000))})
 	}
-	for _, c := range status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now) {
+	for _, c := range status.Conditions(model.GatewayClass{Generation: 1}, o, nil, now) {
 		if len(c.Message) > 8<<10 {
 			t.Errorf("%s has a message of %d bytes", c.Type, len(c.Message))
 		}

@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
 // failure is one failure on one side: an object that could not be written, or that another client keeps reverting. A
 // kind that cannot be watched is a failed Outcome without a name.
 type failure struct {
-	side  desired.Side
+	side  model.Side
 	watch bool
 	apply.Outcome
 }
@@ -32,10 +33,10 @@ const (
 func (r Result) failures() []failure {
 	var out []failure
 	for _, side := range []struct {
-		side    desired.Side
+		side    model.Side
 		report  apply.Report
 		watches []apply.WatchProblem
-	}{{desired.SideMgmt, r.Mgmt, r.MgmtWatches}, {desired.SideGuest, r.Guest, r.GuestWatches}} {
+	}{{model.SideMgmt, r.Mgmt, r.MgmtWatches}, {model.SideGuest, r.Guest, r.GuestWatches}} {
 		for _, o := range side.report.Outcomes() {
 			if o.Verdict() == apply.VerdictFailed || o.Verdict() == apply.VerdictRateLimited {
 				out = append(out, failure{side: side.side, Outcome: o})
@@ -66,7 +67,7 @@ func (f failure) public() string {
 	switch {
 	case f.Verdict() == apply.VerdictRateLimited:
 		client := anotherClient
-		if f.side == desired.SideGuest {
+		if f.side == model.SideGuest {
 			client = cmp.Or(plain(f.OtherManager()), client)
 		}
 		return fmt.Sprintf("%s side: %s: %s%s", f.side, kind, client, keepsReverting)
@@ -77,14 +78,14 @@ func (f failure) public() string {
 	}
 }
 
-func onSide(side desired.Side, cause apply.Cause) string {
+func onSide(side model.Side, cause apply.Cause) string {
 	return fmt.Sprintf("%s side: %s", side, publicCause(side, cause))
 }
 
 // publicCause returns the text of a cause for the guest. Only names of the guest's own side are shown: a webhook, a
 // policy or a field manager of the management side must stay unknown to the guest.
-func publicCause(side desired.Side, cause apply.Cause) string {
-	if side == desired.SideGuest {
+func publicCause(side model.Side, cause apply.Cause) string {
+	if side == model.SideGuest {
 		return plain(cause.String())
 	}
 	switch cause.Class() {
@@ -119,14 +120,14 @@ func (r Result) failedProblems() []problem {
 
 // reportedElsewhere reports whether a failure follows from another problem that the HostedControlPlane shows.
 func (r Result) reportedElsewhere(f failure) bool {
-	_, claiming := errors.AsType[desired.OwnershipError](r.PlanProblem)
+	_, claiming := errors.AsType[ownership.CheckError](r.PlanProblem)
 	class := f.Cause().Class()
 	switch {
 	case class == apply.Cancelled:
 		return true // another failure, or the end of this process, cancelled it
 	case f.watch && class == apply.Oversized:
-		return f.side == desired.SideGuest && r.GuestWatchProblem != nil && sameCause(r.GuestWatchProblem, f.Cause())
-	case f.watch || f.side == desired.SideMgmt:
+		return f.side == model.SideGuest && r.GuestWatchProblem != nil && sameCause(r.GuestWatchProblem, f.Cause())
+	case f.watch || f.side == model.SideMgmt:
 		return false
 	default:
 		return claiming || r.GuestWatchProblem != nil && f.Verdict() == apply.VerdictFailed && class.IsTransient()

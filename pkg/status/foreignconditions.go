@@ -6,9 +6,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // KeepForeignConditions leaves another controller's conditions unchanged while the plan is rejected in favor of that
@@ -21,7 +22,7 @@ import (
 // The conditions of another hypergate look like this one's own. A standby hypergate therefore writes
 // ControllerInstalled only where no other hypergate has written it, and no other condition.
 func KeepForeignConditions(previous, wanted []metav1.Condition, refused error, writers map[string]string) (ours, write []metav1.Condition) {
-	if _, taken := errors.AsType[desired.OwnedByOtherError](refused); taken {
+	if _, taken := errors.AsType[ownership.OwnedByOtherError](refused); taken {
 		existing := meta.FindStatusCondition(previous, ControllerInstalled)
 		if existing != nil && existing.Reason != ReasonOwnedByAnother {
 			return nil, nil

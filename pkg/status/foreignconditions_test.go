@@ -9,55 +9,59 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
 var (
-	taken = desired.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: desired.OwnedByOther{
-		By: []desired.LeaseOfOther{{Claim: desired.OwnershipLease{Name: "the-lease", Purpose: "the revision r"},
-			HeldLease: desired.HeldLease{Holder: "hosted/r/abc"}}},
+	taken = ownership.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: ownership.OwnedByOther{
+		By: []ownership.LeaseOfOther{{Claim: ownership.Lease{Name: "the-lease", Purpose: "the revision r"},
+			HeldLease: model.HeldLease{Holder: "hosted/r/abc"}}},
 	}}
-	rival = desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: "Deployment a/b"}}}
+	rival = ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: "Deployment a/b"}}}
 )
 
 func installedOf(o status.Result) metav1.Condition {
-	return status.Conditions(desired.GatewayClass{Name: "a"}, o, nil, time.Unix(0, 0))[0]
+	return status.Conditions(model.GatewayClass{Name: "a"}, o, nil, time.Unix(0, 0))[0]
 }
 
 func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 	for name, test := range map[string]struct {
 		refused error
-		istiod  desired.Availability
+		istiod  model.Availability
 		status  metav1.ConditionStatus
 		reason  string
 		parts   []string
 	}{
-		"taken": {taken, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+		"taken": {taken, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
 			[]string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"}},
-		"taken while serves": {taken, desired.Available, metav1.ConditionTrue, status.ReasonInstalled,
+		"taken while serves": {taken, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
 			[]string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"}},
-		"rival": {rival, desired.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+		"rival": {rival, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
 			[]string{"nothing was changed", "Deployment a/b", "--revision"}},
-		"rival while serves": {rival, desired.Available, metav1.ConditionTrue, status.ReasonInstalled,
+		"rival while serves": {rival, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
 			[]string{"hypergate changes nothing until this is resolved", "Deployment a/b"}},
 		"taken away": {
-			desired.ContestedError{Missing: []desired.OwnershipLease{{Name: "the-lease"}}, Namespace: "openshift-ingress",
+			ownership.ContestedError{Missing: []ownership.Lease{{Name: "the-lease"}}, Namespace: "openshift-ingress",
 				Every: 10 * time.Second},
-			desired.Available,
+			model.Available,
 			metav1.ConditionTrue, status.ReasonInstalled,
 			[]string{"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)",
 				"once in 10s"},
 		},
 		"forbidden": {
-			desired.OwnershipError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io",
+			ownership.CheckError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io",
 				Resource: "leases"}, "x",
 				errors.New(`User "u" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))},
-			desired.Absent, metav1.ConditionFalse, status.ReasonInstallFailed,
+			model.Absent, metav1.ConditionFalse, status.ReasonInstallFailed,
 			[]string{"guest side: not allowed to create leases.coordination.k8s.io (RBAC)", "belongs to another hypergate",
 				"nothing was changed"},
 		},

@@ -10,12 +10,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -33,7 +35,7 @@ func FuzzConditions(f *testing.F) {
 		fact := another(read(crds.Fact{Metadata: crds.Metadata{Version: version, Channel: version, Writers: []string{name}}}))
 		fact.Owner.Name, fact.Difference.Lost = name, []crds.Field{{Path: path, Versions: []string{version}}}
 		r := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: fact, filters: own()}), crdFailed(filters, err))
-		r.Version, r.Istiod, r.Since = "1.20.3", desired.Available, since
+		r.Version, r.Istiod, r.Since = "1.20.3", model.Available, since
 		r.Mgmt = apply.ReportOf(failed(deployment, err))
 		r.GuestWatches = []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(err, "list", deployments)}}
 		r.InUse = []crds.InUse{{CRD: routes, Namespace: name, Name: name, Fields: fact.Difference.Lost}}
@@ -42,7 +44,7 @@ func FuzzConditions(f *testing.F) {
 		for _, refused := range []error{nil, err} {
 			r.PlanProblem = refused
 			for _, c := range slices.Concat(
-				status.Conditions(desired.GatewayClass{Name: name, Generation: 1}, r, nil, now),
+				status.Conditions(model.GatewayClass{Name: name, Generation: 1}, r, nil, now),
 				status.ControlPlane(r, status.DegradedSince{}, nil, now),
 			) {
 				checkText(t, c, mark)

@@ -5,11 +5,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // Condition types. Their names are those of OpenShift's cluster-ingress-operator
@@ -47,7 +50,7 @@ const (
 
 // Conditions returns hypergate's conditions for one class. previous are all conditions that the class has now;
 // Conditions does not change them.
-func Conditions(class desired.GatewayClass, r Result, previous []metav1.Condition, now time.Time) []metav1.Condition {
+func Conditions(class model.GatewayClass, r Result, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	return OfClasses(r).Of(class, previous, now)
 }
 
@@ -75,18 +78,18 @@ func OfClasses(r Result) ClassConditions {
 
 // Beyond returns the conditions of a class that is not one of the desired.MaxClasses oldest. Without a plan, it
 // returns the same conditions as Of.
-func (c ClassConditions) Beyond(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
+func (c ClassConditions) Beyond(class model.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	if c.result.PlanProblem == nil && !c.result.unmanaged() {
 		c.installed = withType(ControllerInstalled, isFalse(ReasonTooManyClasses, fmt.Sprintf(
 			"hypergate manages only the %d oldest GatewayClasses with its controllerName, and this is not one of them: "+
-				"its gateways get no defaults (replicas, disruption budget)", desired.MaxClasses)+nextStep("delete unused GatewayClasses")))
+				"its gateways get no defaults (replicas, disruption budget)", model.MaxClasses)+nextStep("delete unused GatewayClasses")))
 	}
 	return c.Of(class, previous, now)
 }
 
 // Of returns hypergate's conditions for one class. previous are all conditions that the class has now; Of does not
 // change them.
-func (c ClassConditions) Of(class desired.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
+func (c ClassConditions) Of(class model.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	wanted := append([]metav1.Condition{c.installed}, c.common...)
 	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
 	case c.result.Searching && old != nil:
@@ -117,11 +120,11 @@ func (r Result) installed() metav1.Condition {
 		return r.installedWithoutPlan()
 	case r.unmanaged():
 		return isFalse(ReasonUnmanaged, r.unmanagedText(failures))
-	case failures != "" && r.Istiod == desired.Available:
+	case failures != "" && r.Istiod == model.Available:
 		return isTrue(ReasonInstalled, r.serves()+", but there are problems: "+failures)
 	case failures != "":
 		return isFalse(ReasonInstallFailed, failures)
-	case r.Istiod != desired.Available || !r.Complete():
+	case r.Istiod != model.Available || !r.Complete():
 		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
 	case r.Waiting != "":
 		return isTrue(ReasonInstalled, r.serves()+", but it waits for "+plain(r.Waiting))
@@ -133,7 +136,7 @@ func (r Result) installed() metav1.Condition {
 // installedWithoutPlan returns the condition ControllerInstalled without a plan. An istiod that serves keeps serving.
 func (r Result) installedWithoutPlan() metav1.Condition {
 	switch refused := refusalOf(r.PlanProblem); {
-	case r.Istiod == desired.Available:
+	case r.Istiod == model.Available:
 		return isTrue(ReasonInstalled, r.serves()+", but hypergate changes nothing until this is resolved: "+refused.public)
 	case refused.isForOther:
 		return isFalse(ReasonOwnedByAnother, "nothing was changed: "+refused.public)
@@ -153,7 +156,7 @@ func (r Result) unmanagedText(failures string) string {
 	switch {
 	case failures != "":
 		text += "; the removal is not complete: " + failures
-	case r.Istiod != desired.Absent || !r.Complete():
+	case r.Istiod != model.Absent || !r.Complete():
 		text += "; the removal is in progress"
 	default:
 		text += "; the removal is complete"
@@ -183,12 +186,12 @@ func (r Result) insecureSettings() string {
 func (r Result) serves() string {
 	since := r.Since.UTC().Format(time.RFC3339)
 	switch r.Rollout {
-	case desired.Rolling:
+	case model.Rolling:
 		return fmt.Sprintf("istiod has been serving since %s, and is being replaced by version %s", since, r.Version)
-	case desired.Stuck:
+	case model.Stuck:
 		return fmt.Sprintf("istiod has been serving since %s, but its replacement, version %s, is not becoming ready (%s side)",
-			since, r.Version, desired.SideMgmt)
-	case desired.RolledOut:
+			since, r.Version, model.SideMgmt)
+	case model.RolledOut:
 	}
 	return fmt.Sprintf("istiod %s has been serving since %s", r.Version, since)
 }

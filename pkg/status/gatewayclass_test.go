@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,34 +115,34 @@ func TestControllerInstalled(t *testing.T) {
 		want   want
 	}{
 		"installed": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
 		"the next version is on its way": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Rolling, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Rollout: model.Rolling, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, and is being " +
 				"replaced by version 1.20.3"},
 		},
 		"the next version does not become ready": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Rollout: desired.Stuck, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Rollout: model.Stuck, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, but its " +
 				"replacement, version 1.20.3, is not becoming ready (management side)"},
 		},
 		"refused while istiod serves": {
-			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: desired.Available, Since: since,
-				Rollout: desired.RolledOut},
+			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: model.Available, Since: since,
+				Rollout: model.RolledOut},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
 				"plan was rejected and nothing was changed; see hypergate's log for the reason"},
 		},
 		"somebody undoes what we write": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done,
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done,
 				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second))},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another " +
 				"client keeps reverting it, so hypergate restores it at a limited rate"},
 		},
 		"who undoes what we write is named in the guest alone": {
 			status.Result{
-				Plan: plan(), Istiod: desired.Available, Since: since,
+				Plan: plan(), Istiod: model.Available, Since: since,
 				Mgmt:  apply.ReportOf(apply.RateLimited(configMap, time.Second).By("rival")),
 				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("helm (data.a)")),
 			},
@@ -150,66 +154,66 @@ func TestControllerInstalled(t *testing.T) {
 			},
 		},
 		"istiod is not there yet": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"istiod does not serve": {
-			status.Result{Plan: plan(), Istiod: desired.Unavailable, Mgmt: done, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Unavailable, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"waiting for the token": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for a token"},
 		},
 		"istiod serves with a token that cannot be renewed": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but it waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
 				Endpoint: status.EndpointUnreached("no answer")},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address " +
 				"(management side: no answer)"},
 		},
 		"the same, and something else fails": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done,
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done,
 				Endpoint: status.EndpointUnreached("no answer")},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to " +
 				"patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},
 		},
 		"that is being found out": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
 				Endpoint: status.EndpointProbing()},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address yet"},
 		},
 		"an object is being deleted": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that are being deleted"},
 		},
 		"an object in the guest was not tried": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
+			status.Result{Plan: plan(), Istiod: model.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that have not been applied yet"},
 		},
 		"forbidden on the management side": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"forbidden in the guest": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: forbiddenReport},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: forbiddenReport},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"forbidden for many objects of a kind": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"a failure while istiod serves": {
-			status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: management side: not allowed to " +
 				"patch deployments.apps (RBAC)"},
 		},
 		"a watch that is forbidden": {
 			status.Result{
-				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: not allowed to patch " +
@@ -217,61 +221,61 @@ func TestControllerInstalled(t *testing.T) {
 		},
 		"a watch that will come back": {
 			status.Result{
-				Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
 				MgmtWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(unreachable(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
 		"unreachable": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
 		"a conflict on the management side": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by another client"},
 		},
 		"a conflict in the guest": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed " +
 				"by secret-manager"},
 		},
 		"the guest sends too much": {
 			status.Result{
-				Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: done,
+				Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: done,
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(tooMuch(), "list", deployments)}},
 			},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: the API server sends too much of gatewayclasses: a " +
 				"list has more than 64 MiB"},
 		},
 		"denied on the management side": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: denied by admission"},
 		},
 		"denied in the guest": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook " +
 				"secret-hook.example.com"},
 		},
 		"invalid on the management side": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: rejected as invalid"},
 		},
 		"both sides": {
-			status.Result{Plan: plan(), Istiod: desired.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())),
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())),
 				Guest: forbiddenReport},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no " +
 				"connection; guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
 		"somebody else looks after it": {
-			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Absent, Mgmt: done, Guest: done},
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("complete")},
 		},
 		"somebody else is to look after it, and istiod still runs": {
-			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done},
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("in progress")},
 		},
 		"somebody else is to look after it, and istiod may not be removed": {
-			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: desired.Available, Since: since, Mgmt: forbiddenReport,
+			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: forbiddenReport,
 				Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("not complete: management side: not allowed to patch " +
 				"deployments.apps (RBAC)")},
@@ -298,7 +302,7 @@ func TestControllerInstalled(t *testing.T) {
 func checkCondition(t *testing.T, o status.Result, kind string, w want) {
 	t.Helper()
 	o.Version = "1.20.3"
-	got := find(t, status.Conditions(desired.GatewayClass{Name: "c", Generation: 7}, o, nil, now), kind)
+	got := find(t, status.Conditions(model.GatewayClass{Name: "c", Generation: 7}, o, nil, now), kind)
 	wanted := metav1.Condition{
 		Type: kind, Status: w.status, Reason: w.reason, Message: w.message, ObservedGeneration: 7,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
@@ -322,7 +326,7 @@ func find(t *testing.T, conditions []metav1.Condition, kind string) metav1.Condi
 func TestTransitions(t *testing.T) {
 	before := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
 	done := apply.ReportOf()
-	available := status.Result{Plan: plan(), Istiod: desired.Available, Since: since, Mgmt: done, Guest: done}
+	available := status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done}
 	old := metav1.Condition{
 		Type: status.ControllerInstalled, Status: metav1.ConditionTrue, Reason: "Other", Message: "other", ObservedGeneration: 3,
 		LastTransitionTime: before,
@@ -330,11 +334,11 @@ func TestTransitions(t *testing.T) {
 	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: before}
 	previous := []metav1.Condition{foreign, old}
 
-	got := find(t, status.Conditions(desired.GatewayClass{Generation: 4}, available, previous, now), status.ControllerInstalled)
+	got := find(t, status.Conditions(model.GatewayClass{Generation: 4}, available, previous, now), status.ControllerInstalled)
 	if !got.LastTransitionTime.Equal(&before) || got.ObservedGeneration != 4 || got.Reason != status.ReasonInstalled {
 		t.Errorf("status stays True: %+v, want the time %s and generation 4", got, before)
 	}
-	got = find(t, status.Conditions(desired.GatewayClass{}, status.Result{}, previous, now), status.ControllerInstalled)
+	got = find(t, status.Conditions(model.GatewayClass{}, status.Result{}, previous, now), status.ControllerInstalled)
 	if got.LastTransitionTime.Equal(&before) || got.Status != metav1.ConditionUnknown {
 		t.Errorf("status changes: %+v, want the time now", got)
 	}
@@ -344,7 +348,7 @@ func TestTransitions(t *testing.T) {
 }
 
 func TestSame(t *testing.T) {
-	wanted := status.Conditions(desired.GatewayClass{Generation: 1}, status.Result{}, nil, now)
+	wanted := status.Conditions(model.GatewayClass{Generation: 1}, status.Result{}, nil, now)
 	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue}
 	if !status.Same(append([]metav1.Condition{foreign}, wanted...), wanted) {
 		t.Error("the same conditions, and somebody else's, are not the same")

@@ -6,22 +6,24 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // Condition types of a HostedControlPlane. Their meaning is that of the conditions of OpenShift's operators.
 const (
 	// ControlPlaneAvailable: istiod serves, or no GatewayClass requests it.
-	ControlPlaneAvailable = desired.ConditionDomain + "Available"
+	ControlPlaneAvailable = model.ConditionDomain + "Available"
 	// ControlPlaneProgressing: a change is in progress and needs no action.
-	ControlPlaneProgressing = desired.ConditionDomain + "Progressing"
+	ControlPlaneProgressing = model.ConditionDomain + "Progressing"
 	// ControlPlaneDegraded: an action is needed. The message says in which phase, why, and what to do.
-	ControlPlaneDegraded = desired.ConditionDomain + "Degraded"
+	ControlPlaneDegraded = model.ConditionDomain + "Degraded"
 	// ControlPlaneUpgradeable: another version can be installed.
-	ControlPlaneUpgradeable = desired.ConditionDomain + "Upgradeable"
+	ControlPlaneUpgradeable = model.ConditionDomain + "Upgradeable"
 )
 
 // Reasons of these conditions. Degraded also has the classes of causes (apply.ErrorClass) and the reasons of
@@ -59,9 +61,9 @@ const (
 func ControlPlane(r Result, a DegradedSince, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	var wanted []metav1.Condition
 	switch r.Lifecycle.(type) {
-	case desired.Deleting:
+	case model.Deleting:
 		return nil
-	case desired.Paused:
+	case model.Paused:
 		wanted = []metav1.Condition{withType(ControlPlaneProgressing, r.progressing())}
 	default:
 		wanted = []metav1.Condition{
@@ -73,12 +75,12 @@ func ControlPlane(r Result, a DegradedSince, previous []metav1.Condition, now ti
 }
 
 func (r Result) disabled() bool {
-	_, is := r.Lifecycle.(desired.Disabled)
+	_, is := r.Lifecycle.(model.Disabled)
 	return is
 }
 
 func (r Result) progressing() metav1.Condition {
-	if paused, is := r.Lifecycle.(desired.Paused); is {
+	if paused, is := r.Lifecycle.(model.Paused); is {
 		return isFalse(ReasonReconciliationPaused, pausedText(paused))
 	}
 	observation, isUnobserved := r.observationProblem()
@@ -89,9 +91,9 @@ func (r Result) progressing() metav1.Condition {
 		return stopped(observation, needAction)
 	case r.PlanProblem != nil:
 		return stopped(refusalOf(r.PlanProblem).problem, needAction)
-	case r.Istiod != desired.Absent && r.Rollout == desired.Stuck:
+	case r.Istiod != model.Absent && r.Rollout == model.Stuck:
 		return isFalse(ReasonRolloutStuck, "the rollout of istiod is stuck: "+podsNotReady)
-	case r.Istiod == desired.Available && r.Rollout == desired.Rolling:
+	case r.Istiod == model.Available && r.Rollout == model.Rolling:
 		return isTrue(ReasonRollingOut, r.serves())
 	case len(needAction) > 0:
 		return isFalse(ReasonBlocked, "Blocked: "+joinTexts(needAction)+r.restUpToDate())
@@ -128,7 +130,7 @@ func (r Result) inProgress() metav1.Condition {
 		return isTrue(reason, message)
 	case r.KubeconfigProblem != nil:
 		return isTrue(ReasonWaitingForGuest, "waiting: "+r.kubeconfig().text)
-	case !r.Plan.Installed && r.Istiod != desired.Absent:
+	case !r.Plan.Installed && r.Istiod != model.Absent:
 		return isTrue(ReasonUninstalling, "istiod is not requested any more and is being removed")
 	case !r.Plan.Installed && !r.Complete():
 		return isTrue(ReasonUninstalling, "waiting for the remaining objects to be updated or removed")
@@ -143,7 +145,7 @@ func (r Result) installing() (reason, message string) {
 	switch {
 	case !r.Plan.Installed:
 		return "", ""
-	case r.Istiod != desired.Available:
+	case r.Istiod != model.Available:
 		return ReasonInstalling, "waiting for " + r.waitsFor()
 	case r.Waiting != "" || !r.Complete():
 		return ReasonWaiting, "waiting for " + r.waitsFor()
@@ -154,7 +156,7 @@ func (r Result) installing() (reason, message string) {
 	}
 }
 
-func pausedText(p desired.Paused) string {
+func pausedText(p model.Paused) string {
 	until := "that field is changed"
 	if !p.Until.IsZero() {
 		until = p.Until.UTC().Format(time.RFC3339)

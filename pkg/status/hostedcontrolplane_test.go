@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,7 +27,7 @@ import (
 // serving returns the result of an installation without problems.
 func serving() status.Result {
 	return status.Result{
-		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: desired.Available, Since: since,
+		Version: "1.20.3", Classes: []model.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: model.Available, Since: since,
 		Mgmt: apply.ReportOf(apply.Unchanged(deployment)),
 	}
 }
@@ -114,7 +118,7 @@ func TestControlPlane(t *testing.T) {
 				"nothing is installed"}
 		})},
 		"nobody asks any more": {
-			with(idle, func(r *status.Result) { r.Istiod = desired.Available }),
+			with(idle, func(r *status.Result) { r.Istiod = model.Available }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
 					"controllerName; istiod is being removed"}
@@ -122,21 +126,21 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest does without ingress": {
-			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = desired.Disabled{}, "the capability Ingress" }),
+			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = model.Disabled{}, "the capability Ingress" }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is " +
 					"installed"}
 			}),
 		},
 		"it is left to somebody else": {
-			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, desired.Absent }),
+			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, model.Absent }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the " +
 					"management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"}
 			}),
 		},
 		"istiod is on its way": {
-			with(serving(), func(r *status.Result) { r.Istiod = desired.Unavailable }),
+			with(serving(), func(r *status.Result) { r.Istiod = model.Unavailable }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: waiting for istiod to become available"}
 				t.progressing = want{metav1.ConditionTrue, "Installing", "waiting for istiod to become available"}
@@ -149,14 +153,14 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"istiod is being replaced": {
-			with(serving(), func(r *status.Result) { r.Rollout = desired.Rolling }),
+			with(serving(), func(r *status.Result) { r.Rollout = model.Rolling }),
 			but(func(t *reported) {
 				t.available.message = "istiod has been serving since 2026-11-21T10:00:00Z, and is being replaced by version 1.20.3"
 				t.progressing = want{metav1.ConditionTrue, "RollingOut", t.available.message}
 			}),
 		},
 		"its image cannot be pulled": {
-			with(serving(), func(r *status.Result) { r.Istiod, r.Rollout = desired.Unavailable, desired.Stuck }),
+			with(serving(), func(r *status.Result) { r.Istiod, r.Rollout = model.Unavailable, model.Stuck }),
 			but(func(t *reported) {
 				const text = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl " +
 					"describe deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be " +
@@ -224,7 +228,7 @@ func TestControlPlane(t *testing.T) {
 			r.GuestWatchProblem = apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
 		}), good()},
 		"the guest's credentials are too old": {
-			status.Result{ObservationProblem: unauthorized(), ObservationSide: desired.SideGuest},
+			status.Result{ObservationProblem: unauthorized(), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: the API server does not accept the credentials [store a kubeconfig that the guest " +
 					"accepts in its Secret]"
@@ -234,7 +238,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest forbids to look": {
-			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: desired.SideGuest},
+			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's " +
 					"user in the guest (deploy/hosted/guest)]"
@@ -261,7 +265,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"the guest has not shown everything yet": {
 			status.Result{ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"),
-				ObservationSide: desired.SideGuest},
+				ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: the guest is not known yet (waiting for namespaces)"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text},
@@ -331,7 +335,7 @@ func TestControlPlane(t *testing.T) {
 		"the same, and nobody asks for what needs it": {
 			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 				func(r *status.Result) {
-					r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
+					r.Classes, r.Istiod, r.Plan.Installed = nil, model.Absent, false
 				}),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
@@ -358,7 +362,7 @@ func TestControlPlane(t *testing.T) {
 		"nobody knows whose a CRD is": {
 			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.Undetermined, crds.HasInvalidAnnotation)),
 				func(r *status.Result) {
-					r.Classes, r.Istiod, r.Plan.Installed = nil, desired.Absent, false
+					r.Classes, r.Istiod, r.Plan.Installed = nil, model.Absent, false
 				}),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
@@ -393,18 +397,18 @@ func TestControlPlane(t *testing.T) {
 		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Unowned, crds.Install,
 			crds.IsAbsent)), good()},
 		"it is paused": {
-			status.Result{Lifecycle: desired.Paused{Until: pausing}},
+			status.Result{Lifecycle: model.Paused{Until: pausing}},
 			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
 				"until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
 				"serving with its current token"}},
 		},
 		"it is paused for ever": {
-			status.Result{Lifecycle: desired.Paused{}},
+			status.Result{Lifecycle: model.Paused{}},
 			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
 				"until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
 				"serving with its current token"}},
 		},
-		"it is being deleted": {status.Result{Lifecycle: desired.Deleting{}}, reported{}},
+		"it is being deleted": {status.Result{Lifecycle: model.Deleting{}}, reported{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, conditionsOf(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)),
@@ -510,7 +514,7 @@ func TestNothingToTell(t *testing.T) {
 			t.Errorf("%s has changed at %s", c.Type, c.LastTransitionTime)
 		}
 	}
-	paused := status.ControlPlane(status.Result{Lifecycle: desired.Paused{}}, status.DegradedSince{}, first, now)
+	paused := status.ControlPlane(status.Result{Lifecycle: model.Paused{}}, status.DegradedSince{}, first, now)
 	if status.Undated(first, paused) {
 		t.Error("a pause is not told")
 	} else if !status.Undated(append(paused, first[0], first[2], first[3]), paused) {

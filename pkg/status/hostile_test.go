@@ -10,14 +10,18 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -141,13 +145,13 @@ func (h hostile) refused() error {
 	case 0:
 		return h.err()
 	case 1:
-		return filled[desired.OwnedByOtherError](h)
+		return filled[ownership.OwnedByOtherError](h)
 	case 2:
-		return desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: evil}}}
+		return ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: evil}}}
 	case 3:
-		return filled[desired.ContestedError](h)
+		return filled[ownership.ContestedError](h)
 	case 4:
-		return desired.OwnershipError{Verb: "list", Err: h.err()}
+		return ownership.CheckError{Verb: "list", Err: h.err()}
 	default:
 		return nil
 	}
@@ -155,11 +159,11 @@ func (h hostile) refused() error {
 
 func (h hostile) result() status.Result {
 	r := status.Result{
-		Version: "1.20.3", Classes: []desired.GatewayClass{{Name: evil}}, PlanProblem: h.refused(), Mgmt: h.report(), Guest: h.report(),
-		Istiod: desired.Availability(h.IntN(3)), Rollout: desired.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: evil,
+		Version: "1.20.3", Classes: []model.GatewayClass{{Name: evil}}, PlanProblem: h.refused(), Mgmt: h.report(), Guest: h.report(),
+		Istiod: model.Availability(h.IntN(3)), Rollout: model.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: evil,
 		Rotation: []string{"", evil}[h.IntN(2)], GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(),
 		TokenProblem: h.errOrNil(), WebhookProbe: h.errOrNil(), ObservationProblem: h.errOrNil(),
-		ObservationSide: []desired.Side{"", desired.SideMgmt, desired.SideGuest}[h.IntN(3)],
+		ObservationSide: []model.Side{"", model.SideMgmt, model.SideGuest}[h.IntN(3)],
 	}
 	if h.maybe() {
 		r.Waiting = []string{status.WaitingForToken(h.err()), status.WaitingForWebhook(h.err())}[h.IntN(2)]
@@ -170,7 +174,7 @@ func (h hostile) result() status.Result {
 	for i := range r.InUse {
 		r.InUse[i].CRD = "httproutes.gateway.networking.k8s.io"
 	}
-	r.Plan.Installed, r.Plan.Mode, r.Plan.Endpoint = h.maybe(), crds.Managed, desired.EndpointPending{Why: evil}
+	r.Plan.Installed, r.Plan.Mode, r.Plan.Endpoint = h.maybe(), crds.Managed, publish.EndpointPending{Why: evil}
 	for _, name := range []string{"a.example.com", "b.example.com", "httproutes.gateway.networking.k8s.io"} {
 		crd := filled[crds.CRD](h)
 		crd.Name = name
@@ -195,7 +199,7 @@ func TestWhatOthersSayCannotPassForOurs(t *testing.T) {
 	said := 0
 	for seed := range 3000 {
 		r := hostile{rand.New(rand.NewPCG(uint64(seed), 0))}.result()
-		public, private := status.Conditions(desired.GatewayClass{Name: evil}, r, nil, now),
+		public, private := status.Conditions(model.GatewayClass{Name: evil}, r, nil, now),
 			status.ControlPlane(r, status.DegradedSince{}, nil, now)
 		check(seed, public)
 		check(seed, private)

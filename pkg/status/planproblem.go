@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
 // acquiring is the phase in which hypergate acquires the ownership Leases in the guest.
@@ -26,28 +27,28 @@ type refusal struct {
 // refusalOf returns the refusal for an error of the planning.
 func refusalOf(err error) refusal {
 	planning := problem{reason: ReasonPlanRejected, text: "planning: " + plain(err.Error())}
-	if contested, is := errors.AsType[desired.ContestedError](err); is {
+	if contested, is := errors.AsType[ownership.ContestedError](err); is {
 		return refusal{public: plain(contested.Error()), problem: planning}
 	}
-	if taken, is := errors.AsType[desired.OwnedByOtherError](err); is {
+	if taken, is := errors.AsType[ownership.OwnedByOtherError](err); is {
 		claiming := problem{reason: ReasonPlanRejected, text: acquiring + ": " + plain(taken.Fingerprint())}
 		return refusal{public: plain(taken.Error()), problem: claiming, isForOther: true}
 	}
-	if conflict, is := errors.AsType[desired.ConflictError](err); is {
+	if conflict, is := errors.AsType[ownership.ConflictError](err); is {
 		return refusal{public: plain(conflict.Error()), problem: planning, isForOther: true}
 	}
-	if failed, is := errors.AsType[desired.OwnershipError](err); is {
+	if failed, is := errors.AsType[ownership.CheckError](err); is {
 		cause := apply.Classify(failed.Err, failed.Verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
 		const unclear = "%s; it is unknown whether this cluster belongs to another hypergate, so nothing was changed"
 		return refusal{
-			public:  fmt.Sprintf(unclear, onSide(desired.SideGuest, cause)),
-			problem: ofCause(acquiring, desired.SideGuest, cause),
+			public:  fmt.Sprintf(unclear, onSide(model.SideGuest, cause)),
+			problem: ofCause(acquiring, model.SideGuest, cause),
 		}
 	}
 	// All other requests before there is a plan go to the management side.
 	switch cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() {
 	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
-		return refusal{public: onSide(desired.SideMgmt, cause), problem: ofCause("observing the management side", desired.SideMgmt, cause)}
+		return refusal{public: onSide(model.SideMgmt, cause), problem: ofCause("observing the management side", model.SideMgmt, cause)}
 	default:
 		return refusal{public: "the plan was rejected and nothing was changed; see hypergate's log for the reason", problem: planning}
 	}

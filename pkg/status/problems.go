@@ -6,11 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // problem is one problem: its text says in which phase, why, and what to do.
@@ -92,13 +95,13 @@ const podsNotReady = "new pods are not becoming ready or cannot be created"
 
 // istiodProblems returns the problems of istiod itself and of its endpoint.
 func (r Result) istiodProblems() (out []problem) {
-	if r.Istiod != desired.Absent && r.Rollout == desired.Stuck {
+	if r.Istiod != model.Absent && r.Rollout == model.Stuck {
 		out = append(out, problem{reason: ReasonRolloutStuck, text: "rolling out istiod: " + podsNotReady + nextStep(
 			"find the cause with kubectl describe deployments,replicasets,pods -l app=istiod; "+
 				"if it is the image, set --pilot-image to one that can be pulled and runs")})
 	}
-	awaited, isPending := r.Plan.Endpoint.(desired.EndpointPending)
-	if isPending && r.Istiod != desired.Available && len(r.Classes) > 0 && !r.unmanaged() {
+	awaited, isPending := r.Plan.Endpoint.(publish.EndpointPending)
+	if isPending && r.Istiod != model.Available && len(r.Classes) > 0 && !r.unmanaged() {
 		out = append(out, problem{
 			reason: ReasonEndpointPending,
 			text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
@@ -107,7 +110,7 @@ func (r Result) istiodProblems() (out []problem) {
 			waits: ReasonWaiting,
 		})
 	}
-	if r.Istiod == desired.Available && r.Endpoint.state == unreached {
+	if r.Istiod == model.Available && r.Endpoint.state == unreached {
 		out = append(out, problem{
 			reason: ReasonEndpointUnreachable,
 			text: "probing istiod's endpoint: istiod " + r.Endpoint.missing() + nextStep(
@@ -129,9 +132,9 @@ func (r Result) GuestUnseen() bool {
 func (r Result) observationProblem() (problem, bool) {
 	err, phase := r.ObservationProblem, "observing both sides"
 	switch r.ObservationSide {
-	case desired.SideMgmt:
+	case model.SideMgmt:
 		phase = "observing the management side"
-	case desired.SideGuest:
+	case model.SideGuest:
 		phase = "observing the guest"
 	}
 	if err == nil {
@@ -142,14 +145,14 @@ func (r Result) observationProblem() (problem, bool) {
 	}
 	cause := apply.Classify(err, "list", schema.GroupResource{})
 	switch class := cause.Class(); {
-	case r.ObservationProblem != nil && r.ObservationSide == desired.SideMgmt:
+	case r.ObservationProblem != nil && r.ObservationSide == model.SideMgmt:
 		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + stableText(err), waits: ReasonWaiting}, true
 	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized,
 		class == apply.Oversized:
-		return ofCause(phase, desired.SideGuest, cause), true
+		return ofCause(phase, model.SideGuest, cause), true
 	case r.ObservationProblem == nil:
 		return problem{}, false // a kind does not exist: the planning decides what that means
-	case r.ObservationSide == desired.SideGuest:
+	case r.ObservationSide == model.SideGuest:
 		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + stableText(err), waits: ReasonWaitingForGuest}, true
 	default:
 		return problem{reason: ReasonPlanRejected, text: phase + ": " + plain(err.Error())}, true
@@ -159,7 +162,7 @@ func (r Result) observationProblem() (problem, bool) {
 // planNeedsObservation reports whether there is no plan because of a transient problem that is already reported as a
 // problem of observing the guest.
 func (r Result) planNeedsObservation() bool {
-	_, claiming := errors.AsType[desired.OwnershipError](r.PlanProblem)
+	_, claiming := errors.AsType[ownership.CheckError](r.PlanProblem)
 	return claiming && r.GuestUnseen() && refusalOf(r.PlanProblem).problem.waits != ""
 }
 
@@ -173,7 +176,7 @@ var (
 // be missing, so only a missing permission needs an action at once.
 func requestProblem(phase string, resource schema.GroupResource, err error) problem {
 	cause := apply.Classify(err, "create", resource)
-	p := ofCause(phase, desired.SideGuest, cause)
+	p := ofCause(phase, model.SideGuest, cause)
 	if cause.Class() != apply.Forbidden {
 		p.waits = cmp.Or(p.waits, ReasonWaiting)
 	}
@@ -196,7 +199,7 @@ func (r Result) crdProblems() []problem {
 }
 
 // ofCause returns the problem with a request that failed for a cause.
-func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
+func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	class := cause.Class()
 	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}
 	if class == apply.Denied || class == apply.Invalid || class == apply.Other {
@@ -205,7 +208,7 @@ func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 	p.text += nextStepFor(side, class)
 	switch {
 	case !class.IsTransient():
-	case side == desired.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized):
+	case side == model.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized):
 		p.reason, p.waits = "Guest"+class.String(), ReasonWaitingForGuest
 	default:
 		p.waits = ReasonWaiting
@@ -214,7 +217,7 @@ func ofCause(phase string, side desired.Side, cause apply.Cause) problem {
 }
 
 // nextStepFor returns what to do about a cause of a class on a side.
-func nextStepFor(side desired.Side, class apply.ErrorClass) string {
+func nextStepFor(side model.Side, class apply.ErrorClass) string {
 	// guest is empty if the step is the same on both sides.
 	step, known := map[apply.ErrorClass]struct{ mgmt, guest string }{
 		apply.Unreachable: {
@@ -241,7 +244,7 @@ func nextStepFor(side desired.Side, class apply.ErrorClass) string {
 		return ""
 	case !known:
 		return nextStep("see hypergate's log for the full error")
-	case side == desired.SideGuest:
+	case side == model.SideGuest:
 		return nextStep(cmp.Or(step.guest, step.mgmt))
 	default:
 		return nextStep(step.mgmt)

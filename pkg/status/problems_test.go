@@ -9,8 +9,14 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -21,7 +27,7 @@ import (
 )
 
 func mayNotClaim() error {
-	return fmt.Errorf("wrapped: %w", desired.OwnershipError{Verb: "patch",
+	return fmt.Errorf("wrapped: %w", ownership.CheckError{Verb: "patch",
 		Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
 			errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))})
 }
@@ -56,12 +62,12 @@ func TestWhatElseIsWrong(t *testing.T) {
 			stopped(claimForbidden), degraded("Forbidden", claimForbidden),
 		},
 		"the guest does not answer whose it is": {
-			refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
+			refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + claimUnknown},
 			want{metav1.ConditionFalse, "AsExpected", noAction},
 		},
 		"nor anything else": {
-			with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
+			with(refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
 				func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + isDown},
 			want{metav1.ConditionFalse, "AsExpected", noAction},
@@ -73,7 +79,7 @@ func TestWhatElseIsWrong(t *testing.T) {
 		"the plan is refused, and so are istiod's token and its pods": {
 			with(refusing(errors.New("no")), func(r *status.Result) {
 				forbiddenToo(r)
-				r.TokenProblem, r.Rollout, r.WebhookProbe = mayNotList("serviceaccounts/token"), desired.Stuck,
+				r.TokenProblem, r.Rollout, r.WebhookProbe = mayNotList("serviceaccounts/token"), model.Stuck,
 					mayNotList("destinationrules")
 			}),
 			stopped("planning: no; " + notAllowed + "; " + noToken + "; " + stuck),
@@ -99,7 +105,7 @@ const (
 
 // TestAGuestThatIsAwayIsToldOnce: a guest that does not answer is one problem, although it cannot be claimed either.
 func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
-	away := with(refusing(desired.OwnershipError{Verb: "list", Err: unreachable()}),
+	away := with(refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
 		func(r *status.Result) { r.GuestWatchProblem = unreachable() })
 	degradedSince, _ := status.DegradedSince{}.Observe(away, now)
 	got := conditionsOf(status.ControlPlane(away, degradedSince, nil, now.Add(time.Hour))).degraded
@@ -112,23 +118,23 @@ func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
 func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 	const disabled = "the guest's capability Ingress is disabled"
 	left := func(change func(*status.Result)) status.Result {
-		return with(status.Result{Istiod: desired.Available, Plan: desired.Plan{Mode: crds.Managed}}, change)
+		return with(status.Result{Istiod: model.Available, Plan: desired.Plan{Mode: crds.Managed}}, change)
 	}
 	for name, c := range map[string]struct {
 		report status.Result
 		want   want
 	}{
 		"disabled": {
-			left(func(r *status.Result) { r.Lifecycle = desired.Disabled{} }),
+			left(func(r *status.Result) { r.Lifecycle = model.Disabled{} }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is being removed"},
 		},
 		"disabled, and it may not be cleared away": {
-			left(func(r *status.Result) { r.Lifecycle, r.PlanProblem = desired.Disabled{}, errors.New("no") }),
+			left(func(r *status.Result) { r.Lifecycle, r.PlanProblem = model.Disabled{}, errors.New("no") }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after this is " +
 				"resolved: planning: no"},
 		},
 		"disabled, and the guest is not there": {
-			left(func(r *status.Result) { r.Lifecycle, r.GuestWatchProblem = desired.Disabled{}, unreachable() }),
+			left(func(r *status.Result) { r.Lifecycle, r.GuestWatchProblem = model.Disabled{}, unreachable() }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after the current " +
 				"state has been observed"},
 		},
@@ -165,7 +171,7 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 		"it is none":           {errors.New("it is no kubeconfig"), false},
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
-		report := status.Result{ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: desired.SideGuest,
+		report := status.Result{ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: model.SideGuest,
 			KubeconfigProblem: c.err}
 		degradedSince, again := status.DegradedSince{}.Observe(report, now)
 		degraded := func(at time.Time) metav1.ConditionStatus {
@@ -187,7 +193,7 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 		"[depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, or that the " +
 		"management cluster serves TLSRoutes]"
 	awaiting := with(serving(), func(r *status.Result) {
-		r.Istiod, r.Plan.Endpoint = desired.Absent, desired.EndpointPending{Why: "an address for istiod's load balancer (management side)"}
+		r.Istiod, r.Plan.Endpoint = model.Absent, publish.EndpointPending{Why: "an address for istiod's load balancer (management side)"}
 	})
 	degradedSince, again := status.DegradedSince{}.Observe(awaiting, now)
 	first := conditionsOf(status.ControlPlane(awaiting, degradedSince, nil, now.Add(9*time.Minute)))
@@ -200,7 +206,7 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 		t.Errorf("in its time: -want +got:\n%s", diff)
 	}
 	for name, change := range map[string]func(*status.Result){
-		"istiod serves": func(r *status.Result) { r.Istiod = desired.Available },
+		"istiod serves": func(r *status.Result) { r.Istiod = model.Available },
 		"nobody asks":   func(r *status.Result) { r.Classes = nil },
 		"left alone":    func(r *status.Result) { r.Plan.Mode = crds.Unmanaged },
 	} {
@@ -219,15 +225,15 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 	names := crdOf("gateways.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	names.Definition = crds.Definition{State: crds.Rejected, Why: evil + strings.Repeat("x", 9000)}
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", names.Name)))
-	conflict := desired.ConflictError{Controllers: []desired.ConflictingController{desired.ForeignIstiod{Seen: evil}}}
-	lease := desired.LeaseOfOther{HeldLease: desired.HeldLease{Holder: evil}}
-	owned := desired.OwnedByOtherError{OwnedByOther: desired.OwnedByOther{By: []desired.LeaseOfOther{lease}}}
+	conflict := ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: evil}}}
+	lease := ownership.LeaseOfOther{HeldLease: model.HeldLease{Holder: evil}}
+	owned := ownership.OwnedByOtherError{OwnedByOther: ownership.OwnedByOther{By: []ownership.LeaseOfOther{lease}}}
 	for name, report := range map[string]status.Result{
 		"an answer": with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, refusal)) }),
 		"a field manager": with(serving(), func(r *status.Result) {
 			r.Guest = apply.ReportOf(apply.RateLimited(configMap, time.Second).By(evil))
 		}),
-		"an error":          {ObservationProblem: errors.New(evil), ObservationSide: desired.SideGuest},
+		"an error":          {ObservationProblem: errors.New(evil), ObservationSide: model.SideGuest},
 		"another error":     {ObservationProblem: errors.New(evil)},
 		"a kubeconfig":      with(serving(), func(r *status.Result) { r.KubeconfigProblem = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
@@ -238,7 +244,7 @@ func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
 		"a holder":          refusing(owned),
 	} {
 		all := status.ControlPlane(report, status.DegradedSince{}, nil, now)
-		all = append(all, status.Conditions(desired.GatewayClass{Name: "a"}, report, nil, now)...)
+		all = append(all, status.Conditions(model.GatewayClass{Name: "a"}, report, nil, now)...)
 		heard := false
 		for _, c := range all {
 			heard = heard || strings.Contains(c.Message, "evil") || strings.Contains(c.Message, "delete everything") || name == "a holder"

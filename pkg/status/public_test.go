@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -29,11 +30,11 @@ func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 					Cause: apply.Classify(secrets(newError()), "watch", deployments)})
 			}
 		}
-		for _, istiod := range []desired.Availability{desired.Absent, desired.Unavailable, desired.Available} {
+		for _, istiod := range []model.Availability{model.Absent, model.Unavailable, model.Available} {
 			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
 				o := status.Result{PlanProblem: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...),
 					MgmtWatches: watches, InsecureSettings: i % 3}
-				checkPublic(t, status.Conditions(desired.GatewayClass{Generation: 1}, o, nil, now))
+				checkPublic(t, status.Conditions(model.GatewayClass{Generation: 1}, o, nil, now))
 			}
 		}
 	}

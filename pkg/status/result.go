@@ -3,6 +3,8 @@ package status
 import (
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -16,17 +18,17 @@ type Result struct {
 	// Version is istiod's.
 	Version string
 	// Classes are the GatewayClasses that the plan was computed from.
-	Classes []desired.GatewayClass
+	Classes []model.GatewayClass
 	// Beyond are the GatewayClasses that hypergate does not manage, because there are too many.
-	Beyond []desired.GatewayClass
+	Beyond []model.GatewayClass
 	// PlanProblem is why there is no plan. If it is set, Plan and the reports are empty.
 	PlanProblem error
 	Plan        desired.Plan
-	Istiod      desired.Availability
+	Istiod      model.Availability
 	// Since is the time since which istiod serves, or serves again.
 	Since time.Time
 	// Rollout is the progress of istiod's newest version.
-	Rollout desired.Rollout
+	Rollout model.Rollout
 	// Mgmt and Guest are the reports about applying the plan to the two sides.
 	Mgmt, Guest apply.Report
 	// MgmtWatches and GuestWatches are the kinds on each side whose watch does not work.
@@ -53,7 +55,7 @@ type Result struct {
 	ObservationProblem error
 	// ObservationSide is the side that could not be observed. It is empty if the observation of both sides was
 	// rejected.
-	ObservationSide desired.Side
+	ObservationSide model.Side
 	// GuestWatchProblem is the problem with watching the guest. It is nil if the observation of the guest is up to
 	// date.
 	GuestWatchProblem error
@@ -67,7 +69,7 @@ type Result struct {
 	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.
 	Rotation string
 	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means desired.Active.
-	Lifecycle desired.Lifecycle
+	Lifecycle model.Lifecycle
 	// APIServer is the status that HyperShift reports for the guest's kube-apiserver. It is empty if there is none.
 	APIServer metav1.ConditionStatus
 }

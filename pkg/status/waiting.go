@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // WaitingForToken returns what an installation waits for if istiod gets no token in the guest. The text stays the
 // same from try to try.
 func WaitingForToken(err error) string {
-	return "a token for istiod's service account in the guest (" + onSide(desired.SideGuest, apply.Classify(err, "create", tokens)) + ")"
+	return "a token for istiod's service account in the guest (" + onSide(model.SideGuest, apply.Classify(err, "create", tokens)) + ")"
 }
 
 // WaitingForLongerToken returns what an installation waits for if the guest grants tokens that are valid only for
@@ -26,7 +26,7 @@ func WaitingForLongerToken(life time.Duration) string {
 func WaitingForWebhook(err error) string {
 	why := "a test object was accepted"
 	if err != nil {
-		why = onSide(desired.SideGuest, apply.Classify(err, "create", webhookProbes))
+		why = onSide(model.SideGuest, apply.Classify(err, "create", webhookProbes))
 	}
 	return "the guest's kube-apiserver to reach istiod's validating webhook; failurePolicy stays Ignore until then (" + why + ")"
 }
@@ -36,7 +36,7 @@ func (r Result) waitsFor() string {
 	switch {
 	case r.Waiting != "":
 		return plain(r.Waiting)
-	case r.Istiod != desired.Available:
+	case r.Istiod != model.Available:
 		return "istiod to become available"
 	case r.Mgmt.Count(apply.VerdictWaiting)+r.Guest.Count(apply.VerdictWaiting) > 0:
 		return "objects that are being deleted"

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -21,12 +23,12 @@ func TestWeakened(t *testing.T) {
 		want   want
 	}{
 		"it serves": {
-			status.Result{Plan: desired.Plan{Installed: true}, Istiod: desired.Available, Since: since, Mgmt: done, Guest: done,
+			status.Result{Plan: desired.Plan{Installed: true}, Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
 				InsecureSettings: 1},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + one},
 		},
 		"it waits": {
-			status.Result{Plan: desired.Plan{Installed: true}, Istiod: desired.Absent, Mgmt: done, Guest: done, InsecureSettings: 3},
+			status.Result{Plan: desired.Plan{Installed: true}, Istiod: model.Absent, Mgmt: done, Guest: done, InsecureSettings: 3},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available" + three},
 		},
 		"it is refused": {

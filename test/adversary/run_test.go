@@ -16,8 +16,8 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/controller"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/logs"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -35,13 +35,13 @@ const (
 	webhooks    = "validatingwebhookconfigurations"
 )
 
-func config() desired.Config {
-	cfg := desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: mgmtNS, GuestNamespace: "openshift-ingress",
+func config() model.Config {
+	cfg := model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: mgmtNS, GuestNamespace: "openshift-ingress",
 		ControllerName: "example.com/gateway-controller",
 		Revision:       "rev", PilotImage: "registry.example.com/pilot:1", ProxyImage: "registry.example.com/proxyv2:1",
-		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: desired.LayeredProductResources(),
-		GuestServer: "https://kube-apiserver:6443", NetworkPolicies: desired.HyperShiftPeers(),
+		XDS: model.HostPort{Host: "istiod.apps.example.com", Port: 443}, IstioResources: model.LayeredProductResources(),
+		GuestServer: "https://kube-apiserver:6443", NetworkPolicies: model.HyperShiftPeers(),
 	}
 	cfg.WebhookHost = cfg.WebhookService()
 	return cfg

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/controller"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
@@ -152,7 +154,7 @@ func TestAClaimThatIsLostEndsThePass(t *testing.T) {
 	gate := hold(t, g, http.MethodPatch, "/clusterroles/")
 	putClass(g, "demo")
 	eventually(t, "the guest holds back requests", func() bool { n, _ := gate.holds(); return n > 0 })
-	lease := desired.Leases(config())[0].Name
+	lease := ownership.Leases(config())[0].Name
 	g.Put("coordination.k8s.io/v1", "leases",
 		"{metadata: {namespace: openshift-ingress, name: "+lease+"}, spec: {holderIdentity: another}}")
 	eventually(t, "the pass ends", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
@@ -240,7 +242,7 @@ func TestClassesBeyondTheBound(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
 	const more, inARow = 80, 64
-	for i := range desired.MaxClasses + more {
+	for i := range model.MaxClasses + more {
 		// By name, the newest classes come first.
 		created := time.Unix(1_700_000_000, 0).Add(-time.Duration(i) * time.Minute).UTC().Format(time.RFC3339)
 		g.Put(classAPI, classes, fmt.Sprintf(
@@ -258,12 +260,12 @@ func TestClassesBeyondTheBound(t *testing.T) {
 	}
 	eventually(t, "all classes have a status", func() bool {
 		first, last := conditionOf(g, "class-000", "ControllerInstalled"),
-			conditionOf(g, fmt.Sprintf("class-%03d", desired.MaxClasses+more-1), "ControllerInstalled")
+			conditionOf(g, fmt.Sprintf("class-%03d", model.MaxClasses+more-1), "ControllerInstalled")
 		return first == "TooManyClasses" && last != "" && last != "TooManyClasses"
 	})
-	eventually(t, "those that are served have their defaults", func() bool { return defaults() >= desired.MaxClasses })
-	if n := defaults(); n != desired.MaxClasses {
-		t.Errorf("%d classes have defaults, want %d", n, desired.MaxClasses)
+	eventually(t, "those that are served have their defaults", func() bool { return defaults() >= model.MaxClasses })
+	if n := defaults(); n != model.MaxClasses {
+		t.Errorf("%d classes have defaults, want %d", n, model.MaxClasses)
 	}
 	var first, last time.Time
 	eventually(t, "all others have a condition", func() bool {

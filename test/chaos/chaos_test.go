@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 var (
@@ -136,7 +138,7 @@ func (r *run) enforced() {
 	r.Helper()
 	r.Eventually(func() (string, error) {
 		list, err := r.guest.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().
-			List(r.Context(), metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+			List(r.Context(), metav1.ListOptions{LabelSelector: model.OwnerLabel})
 		if err != nil || len(list.Items) != 1 {
 			return "", err
 		}
@@ -158,9 +160,9 @@ func (r *run) spoil(s *side, id string) {
 	resource, name, _ := strings.Cut(path, " ")
 	group, resource, _ := strings.Cut(resource, "/")
 	namespace, name, _ := strings.Cut(name, "/")
-	i := slices.IndexFunc(s.kinds, func(k desired.Kind) bool { return k.GVK.Group == group && k.Resource == resource })
+	i := slices.IndexFunc(s.kinds, func(k model.Kind) bool { return k.GVK.Group == group && k.Resource == resource })
 	client := s.objects.Resource(s.kinds[i].GVK.GroupVersion().WithResource(resource)).Namespace(namespace)
-	unlabel := []byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)
+	unlabel := []byte(`{"metadata":{"labels":{"` + model.OwnerLabel + `":null}}}`)
 	r.Eventually(func() error {
 		var err error
 		if r.random.IntN(2) == 0 {

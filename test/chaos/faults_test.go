@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // fault is a row of the table.
@@ -325,5 +326,5 @@ func mayDrift(id string) bool {
 			return false
 		}
 	}
-	return !strings.HasPrefix(id, string(desired.SideGuest)+": /serviceaccounts ")
+	return !strings.HasPrefix(id, string(model.SideGuest)+": /serviceaccounts ")
 }

@@ -20,15 +20,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/untouched"
 )
@@ -124,14 +128,14 @@ func (w *world) look(ctx context.Context) (map[string]string, error) {
 	for _, s := range w.sides() {
 		for _, kind := range s.kinds {
 			gvr := kind.GVK.GroupVersion().WithResource(kind.Resource)
-			if err := w.lookAt(ctx, s, gvr, desired.OwnerLabel+"="+w.cfg.OwnerValue(s.name), out); err != nil {
+			if err := w.lookAt(ctx, s, gvr, model.OwnerLabel+"="+w.cfg.OwnerValue(s.name), out); err != nil {
 				return nil, err
 			}
 		}
 	}
 	claims := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	classes := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
-	if err := w.lookAt(ctx, w.guest, claims, desired.OwnershipLabel, out); err != nil {
+	if err := w.lookAt(ctx, w.guest, claims, model.OwnershipLabel, out); err != nil {
 		return nil, err
 	}
 	return out, w.lookAt(ctx, w.guest, classes, "", out)
@@ -176,7 +180,7 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 func normal(o *unstructured.Unstructured) string {
 	var managed []any
 	for _, f := range o.GetManagedFields() {
-		if strings.HasPrefix(f.Manager, desired.FieldManager) && f.FieldsV1 != nil {
+		if strings.HasPrefix(f.Manager, model.FieldManager) && f.FieldsV1 != nil {
 			managed = append(managed, []string{f.Manager, string(f.Operation), f.Subresource, f.FieldsV1.GetRawString()})
 		}
 	}
@@ -312,7 +316,7 @@ func (w *world) knowSecrets() {
 		if !ok {
 			return
 		}
-		if secret.Name == desired.CASecretName {
+		if secret.Name == model.CASecretName {
 			w.cas.note(secret)
 		}
 		for key, value := range secret.Data {

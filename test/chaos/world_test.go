@@ -17,7 +17,11 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -25,11 +29,12 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/cluster/servers"
@@ -52,7 +57,7 @@ type world struct {
 	gomega.Gomega
 	// root is the test that started everything. T is the test of the current fault.
 	root        *testing.T
-	cfg         desired.Config
+	cfg         model.Config
 	dir, binary string
 	mgmt, guest *side
 	gateways    gatewayclient.GatewayV1Interface
@@ -67,12 +72,12 @@ type world struct {
 
 // side is one of the two clusters, seen with its administrator's permissions.
 type side struct {
-	name    desired.Side
+	name    model.Side
 	plane   *planes.Plane
 	clients kubernetes.Interface
 	objects dynamic.Interface
 	meta    metadata.Interface
-	kinds   []desired.Kind
+	kinds   []model.Kind
 	// user is hypergate's user. direct is its kubeconfig through toxiproxy. gated is its kubeconfig through the gate
 	// that counts requests.
 	user, direct, gated string
@@ -89,8 +94,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		root: t, dir: t.TempDir(), stile: &turnstile{}, secrets: leak.NewSecrets(),
-		cfg: desired.Config{
-			Topology: desired.TopologyHosted, MgmtNamespace: deploy.MgmtNamespace, GuestNamespace: deploy.GuestNamespace,
+		cfg: model.Config{
+			Topology: model.TopologyHosted, MgmtNamespace: deploy.MgmtNamespace, GuestNamespace: deploy.GuestNamespace,
 			ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway", WebhookHost: loopback(t),
 		},
 	}
@@ -103,8 +108,8 @@ func newWorld(t *testing.T) *world {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { w.Expect(pair.Stop()).To(gomega.Succeed()) })
 	w.toxiproxy = w.startToxiproxy()
-	w.mgmt = w.newSide(desired.SideMgmt, pair.Mgmt, desired.MgmtKinds(), w.cfg.MgmtNamespace, "hosted/example")
-	w.guest = w.newSide(desired.SideGuest, pair.Guest, desired.GuestKinds(), w.cfg.GuestNamespace, "hosted/guest")
+	w.mgmt = w.newSide(model.SideMgmt, pair.Mgmt, model.MgmtKinds(), w.cfg.MgmtNamespace, "hosted/example")
+	w.guest = w.newSide(model.SideGuest, pair.Guest, model.GuestKinds(), w.cfg.GuestNamespace, "hosted/guest")
 	w.gateways, err = gatewayclient.NewForConfig(pair.Guest.Config)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.kubelet = newKubelet(t, w)
@@ -156,7 +161,7 @@ func loopback(t *testing.T) string {
 
 func (w *world) sides() []*side { return []*side{w.mgmt, w.guest} }
 
-func (w *world) newSide(name desired.Side, plane *planes.Plane, kinds []desired.Kind, namespace, folder string) *side {
+func (w *world) newSide(name model.Side, plane *planes.Plane, kinds []model.Kind, namespace, folder string) *side {
 	w.Helper()
 	config := rest.CopyConfig(plane.Config)
 	config.WarningHandler = rest.NoWarnings{}

@@ -8,14 +8,19 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/hypershift"
 	"github.com/hypergate/hypergate/test/world"
@@ -117,7 +122,7 @@ func goodCitizens(t *teller) {
 		}
 	}
 	t.Logf("%v Deployments, %d pods", seen, len(c.pods))
-	if t.Topology == desired.TopologyStandalone {
+	if t.Topology == model.TopologyStandalone {
 		return
 	}
 	t.Expect(c.broken).To(gomega.BeEmpty())

@@ -9,14 +9,18 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/capi"
 	"github.com/hypergate/hypergate/test/cluster"
@@ -39,7 +43,7 @@ func alone(t *testing.T, options world.Options) *teller {
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
-	options.Topology, options.AsPod, options.Binary = desired.TopologyHosted, true, build(t)
+	options.Topology, options.AsPod, options.Binary = model.TopologyHosted, true, build(t)
 	options.Progress, options.Dir = t.Output(), artifacts(t, options.Name)
 	w, err := world.Start(t.Context(), options)
 	if errors.Is(err, cluster.ErrNeedsRoot) {
@@ -100,7 +104,7 @@ func clusterAPI(t *teller) {
 	t.Eventually(t.ownedOnMgmt).Should(gomega.BeEmpty())
 	_, err = t.GuestClient.RbacV1().ClusterRoleBindings().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred(), "objects in the guest are deleted with the guest")
-	requests, err := audit.Read(t.AuditLog(desired.SideGuest), t.GuestUser())
+	requests, err := audit.Read(t.AuditLog(model.SideGuest), t.GuestUser())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(slices.DeleteFunc(requests, func(r audit.Request) bool {
 		return r.At.Before(deleted.Add(time.Second)) || slices.Contains([]string{"get", "list", "watch"}, r.Verb)
@@ -157,7 +161,7 @@ func (t *teller) ownedOnMgmt() []string {
 	there("istiod's Deployment", err)
 	_, err = t.MgmtClient.CoreV1().Services(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 	there("istiod's Service", err)
-	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+	for _, name := range []string{model.CASecretName, model.CredentialSecretName} {
 		_, err = t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, name, metav1.GetOptions{})
 		there("Secret "+name, err)
 	}

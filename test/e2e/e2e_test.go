@@ -13,9 +13,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/hang"
@@ -38,11 +40,11 @@ const (
 )
 
 func TestHosted(t *testing.T) {
-	tell(t, desired.TopologyHosted, "e2e-hosted", slices.Concat(common(), hostedOnly(), last()))
+	tell(t, model.TopologyHosted, "e2e-hosted", slices.Concat(common(), hostedOnly(), last()))
 }
 
 func TestStandalone(t *testing.T) {
-	tell(t, desired.TopologyStandalone, "e2e-alone", slices.Concat(common(), standaloneOnly(), last()))
+	tell(t, model.TopologyStandalone, "e2e-alone", slices.Concat(common(), standaloneOnly(), last()))
 }
 
 // story is one test on running clusters.
@@ -165,7 +167,7 @@ func (t *teller) step() context.Context {
 	return ctx
 }
 
-func tell(t *testing.T, topology desired.Topology, name string, stories []story) {
+func tell(t *testing.T, topology model.Topology, name string, stories []story) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
@@ -184,7 +186,7 @@ func tell(t *testing.T, topology desired.Topology, name string, stories []story)
 			t.Error(err)
 		}
 	})
-	if topology == desired.TopologyHosted {
+	if topology == model.TopologyHosted {
 		if err := w.AddControlPlane(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -86,13 +86,13 @@ func (t *teller) fleet(n int, overlap time.Duration) *fleet {
 // has its own pod. In the standalone topology a real node would have to run the pods, so all agents share one.
 func (t *teller) fleetPods(n int) []*corev1.Pod {
 	t.Helper()
-	model, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
+	template, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	if t.Topology == desired.TopologyStandalone {
-		return slices.Repeat([]*corev1.Pod{model}, n)
+	if t.Topology == model.TopologyStandalone {
+		return slices.Repeat([]*corev1.Pod{template}, n)
 	}
 	const mark = "fleet.example.com/of"
-	labels := maps.Clone(model.Labels)
+	labels := maps.Clone(template.Labels)
 	delete(labels, "pod-template-hash") // without an owner, because a ReplicaSet would delete surplus pods
 	labels[mark] = "gw"
 	pods := t.GuestClient.CoreV1().Pods(world.GuestNamespace)
@@ -105,7 +105,7 @@ func (t *teller) fleetPods(n int) []*corev1.Pod {
 			_, err := pods.Create(t.ctx, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fleet-%03d", i), Labels: labels},
 				Spec: corev1.PodSpec{
-					ServiceAccountName: model.Spec.ServiceAccountName,
+					ServiceAccountName: template.Spec.ServiceAccountName,
 					Containers:         []corev1.Container{{Name: "istio-proxy", Image: world.ProxyImage}},
 				},
 			}, metav1.CreateOptions{})

@@ -10,17 +10,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/world"
 	"github.com/hypergate/hypergate/test/xds"
@@ -111,7 +118,7 @@ func (t *teller) mgmtState() map[string]string {
 // mgmtWritesSince returns hypergate's write requests on the management side, except those for its Lease.
 func (t *teller) mgmtWritesSince(began time.Time) []string {
 	t.Helper()
-	requests, err := audit.Read(t.AuditLog(desired.SideMgmt), t.MgmtUser())
+	requests, err := audit.Read(t.AuditLog(model.SideMgmt), t.MgmtUser())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(requests).NotTo(gomega.BeEmpty(), "the audit log contains the users")
 	var out []string

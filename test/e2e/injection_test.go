@@ -2,11 +2,15 @@ package e2e_test
 
 import (
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -30,7 +34,7 @@ func injection(t *teller) {
 	}).ShouldNot(gomega.BeNil())
 	for _, w := range injector.Webhooks {
 		t.Expect(w.ClientConfig.CABundle).NotTo(gomega.BeEmpty(), w.Name)
-		if t.Topology == desired.TopologyHosted {
+		if t.Topology == model.TopologyHosted {
 			t.Expect(w.ClientConfig.Service).To(gomega.BeNil(), w.Name)
 			t.Expect(w.ClientConfig.URL).To(gomega.HaveValue(gomega.HavePrefix("https://gw-webhook-"+world.Revision+":443/inject")), w.Name)
 		}
@@ -52,7 +56,7 @@ func injection(t *teller) {
 func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	list, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().
-		List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+		List(t.ctx, metav1.ListOptions{LabelSelector: model.OwnerLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	if len(list.Items) == 0 {
 		return nil

@@ -11,14 +11,18 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -44,8 +48,8 @@ func nothingLeaks(t *teller) {
 	p.search("a new token")
 
 	t.Log("the mesh CA is rotated, and hypergate is killed during the rotation")
-	_, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Patch(t.ctx, desired.CASecretName, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`),
+	_, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Patch(t.ctx, model.CASecretName, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+model.RotateAnnotation+`":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`),
 		metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(t.caPhase).Should(gomega.Equal("spreading"))

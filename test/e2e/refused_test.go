@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -24,7 +26,7 @@ func nobodyRefused(t *teller) {
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		for _, user := range []string{t.MgmtUser(), t.GuestUser()} {
 			// In the hosted topology, each of hypergate's accounts exists only on its own side.
-			if t.Topology == desired.TopologyStandalone || (user == t.MgmtUser()) == (side == desired.SideMgmt) {
+			if t.Topology == model.TopologyStandalone || (user == t.MgmtUser()) == (side == model.SideMgmt) {
 				t.Expect(requests).To(gomega.ContainElement(gomega.HaveField("User", user)), "the audit log contains the users")
 			}
 		}
@@ -38,11 +40,11 @@ func nobodyRefused(t *teller) {
 }
 
 // sides returns the sides with separate audit logs.
-func (t *teller) sides() []desired.Side {
-	if t.Topology == desired.TopologyStandalone {
-		return []desired.Side{desired.SideGuest}
+func (t *teller) sides() []model.Side {
+	if t.Topology == model.TopologyStandalone {
+		return []model.Side{model.SideGuest}
 	}
-	return []desired.Side{desired.SideMgmt, desired.SideGuest}
+	return []model.Side{model.SideMgmt, model.SideGuest}
 }
 
 // provoked reports whether a request occurred in a story that provokes such refusals.
@@ -76,7 +78,7 @@ func istiodUsesAll(t *teller) {
 		t.Expect(slices.ContainsFunc(all, c.is)).To(gomega.BeTrue(), "nothing like this is granted: take it from the list: %+v", c)
 	}
 	t.Eventually(func() []string {
-		requests, err := audit.Read(t.AuditLog(desired.SideGuest), t.IstiodUser())
+		requests, err := audit.Read(t.AuditLog(model.SideGuest), t.IstiodUser())
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		unused := audit.Unused(t.granted, requests, audit.Request.Used)
 		return audit.Lines(slices.DeleteFunc(unused, func(p audit.Permission) bool {

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -73,7 +76,7 @@ func rotateCA(t *teller) {
 func (t *teller) fleetSize() (int, time.Duration) {
 	t.Helper()
 	size := 20
-	if t.Topology == desired.TopologyStandalone {
+	if t.Topology == model.TopologyStandalone {
 		size = 5 // the same code, and the machine also runs the other topology
 	} else if asked := os.Getenv("GATEWAYS"); asked != "" {
 		var err error
@@ -110,7 +113,7 @@ func (t *teller) istiodMemory(line string) string {
 
 func (t *teller) caFiles() map[string]string {
 	t.Helper()
-	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, desired.CASecretName, metav1.GetOptions{})
+	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, model.CASecretName, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	files := map[string]string{}
 	for name, data := range secret.Data {
@@ -120,11 +123,11 @@ func (t *teller) caFiles() map[string]string {
 }
 
 func (t *teller) caPhase() (string, error) {
-	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, desired.CASecretName, metav1.GetOptions{})
+	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, model.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
-	return secret.Annotations[desired.PhaseAnnotation], nil
+	return secret.Annotations[model.PhaseAnnotation], nil
 }
 
 // publishedRoot returns the root that gateways mount.

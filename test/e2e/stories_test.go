@@ -8,16 +8,23 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/proc"
 	"github.com/hypergate/hypergate/test/world"
 	"github.com/hypergate/hypergate/test/xds"
@@ -91,12 +98,12 @@ func install(t *teller) {
 	t.Log("istiod's own namespace is in the guest: a single istiod holds no election there, and the guest has no namespace with " +
 		"the name of the management namespace")
 	leases, err := t.GuestClient.CoordinationV1().Leases(world.GuestNamespace).
-		List(t.ctx, metav1.ListOptions{LabelSelector: "!" + desired.OwnershipLabel})
+		List(t.ctx, metav1.ListOptions{LabelSelector: "!" + model.OwnershipLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
 		return strings.HasPrefix(l.Name, "hypergate-")
 	})).To(gomega.BeEmpty())
-	if t.Topology == desired.TopologyHosted {
+	if t.Topology == model.TopologyHosted {
 		_, err = t.GuestClient.CoreV1().Namespaces().Get(t.ctx, t.MgmtNamespace, metav1.GetOptions{})
 		t.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 	}
@@ -149,7 +156,7 @@ func proxy(t *teller) {
 	names, err := t.ServingNames(t.step())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	used := []string{t.XDS().Host}
-	if t.Topology == desired.TopologyHosted {
+	if t.Topology == model.TopologyHosted {
 		used = append(used, "gw-webhook-"+world.Revision)
 	}
 	for _, own := range []string{"istiod", "istiod-remote", "istio-pilot", "istiod-" + world.Revision} {
@@ -159,7 +166,7 @@ func proxy(t *teller) {
 	t.Expect(names).To(gomega.Equal(slices.Compact(used)))
 
 	t.Log("a token of the management cluster is not accepted")
-	if t.Topology == desired.TopologyHosted {
+	if t.Topology == model.TopologyHosted {
 		pod, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		stranger, err := t.ProxyWith(t.ctx, pod, t.mgmtToken())
@@ -229,7 +236,7 @@ func webhook(t *teller) {
 		Delete(t.ctx, "good", metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Log("there is no webhook for pods")
 	mutating, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().
-		List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+		List(t.ctx, metav1.ListOptions{LabelSelector: model.OwnerLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(mutating.Items).To(gomega.BeEmpty())
 }
@@ -248,7 +255,7 @@ func destinationRule(name, host string) *unstructured.Unstructured {
 // webhooks returns hypergate's webhook configuration, or nil.
 func (t *teller) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
-		List(t.ctx, metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+		List(t.ctx, metav1.ListOptions{LabelSelector: model.OwnerLabel})
 	if err != nil || len(list.Items) == 0 {
 		return nil
 	}
@@ -354,7 +361,7 @@ func gatewaysFirst(t *teller) {
 	t.Eventually(t.members).Should(gomega.BeEmpty())
 	h.Terminate()
 	gateways := 20
-	if t.Topology == desired.TopologyStandalone {
+	if t.Topology == model.TopologyStandalone {
 		gateways = 8 // there, a real node with two cores must run them
 	}
 	for i := range gateways {
@@ -452,8 +459,8 @@ func uninstall(t *teller) {
 // members returns the names of hypergate's objects on both sides that an uninstallation must remove.
 func (t *teller) members() ([]string, error) {
 	var out []string
-	options := metav1.ListOptions{LabelSelector: desired.OwnerLabel}
-	for _, kind := range append(desired.MgmtKinds(), desired.GuestKinds()...) {
+	options := metav1.ListOptions{LabelSelector: model.OwnerLabel}
+	for _, kind := range append(model.MgmtKinds(), model.GuestKinds()...) {
 		if kind.NeverPrune || strings.HasPrefix(kind.GVK.Kind, "ValidatingAdmissionPolicy") {
 			continue // CRDs and their protection stay
 		}

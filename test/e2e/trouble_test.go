@@ -4,13 +4,17 @@ import (
 	"context"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -102,7 +106,7 @@ func forbiddenKind(t *teller) {
 	t.Cleanup(func() { _ = restore(context.Background()) })
 	name := "istiod-" + world.Revision
 	// Only a label is removed, so istiod does not lose permissions.
-	unlabel := []byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)
+	unlabel := []byte(`{"metadata":{"labels":{"` + model.OwnerLabel + `":null}}}`)
 	bindings, clusterBindings := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace), t.GuestClient.RbacV1().ClusterRoleBindings()
 	_, err = bindings.Patch(t.ctx, name, types.MergePatchType, unlabel, metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -113,14 +117,14 @@ func forbiddenKind(t *teller) {
 	t.Eventually(func() (map[string]string, error) {
 		got, err := clusterBindings.Get(t.ctx, name, metav1.GetOptions{})
 		return got.Labels, err
-	}).Should(gomega.HaveKey(desired.OwnerLabel), "the rest converges")
+	}).Should(gomega.HaveKey(model.OwnerLabel), "the rest converges")
 
 	t.Log("once it is allowed, hypergate continues")
 	t.Expect(restore(t.step())).To(gomega.Succeed())
 	t.Eventually(func() (map[string]string, error) {
 		got, err := bindings.Get(t.ctx, name, metav1.GetOptions{})
 		return got.Labels, err
-	}).Should(gomega.HaveKey(desired.OwnerLabel))
+	}).Should(gomega.HaveKey(model.OwnerLabel))
 	t.Eventually(t.installedMessage).ShouldNot(gomega.ContainSubstring(named))
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 }

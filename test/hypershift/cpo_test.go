@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/hypershift"
@@ -105,9 +108,9 @@ func TestServiceBeforeRoute(t *testing.T) {
 		t.Error("the Route is created first")
 	}
 	if to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name"); to != service.GetName() ||
-		route.GetName() != desired.ControlPlaneRoute {
+		route.GetName() != model.ControlPlaneRoute {
 		t.Errorf("Route %s leads to %s, and the Service is %s; hypergate looks for Route %s", route.GetName(), to, service.GetName(),
-			desired.ControlPlaneRoute)
+			model.ControlPlaneRoute)
 	}
 	if webhook := "gw-webhook-openshift-gateway"; len(service.GetLabels()) != 0 || strings.HasPrefix(webhook, service.GetName()) {
 		t.Errorf("Service %s has labels %v, or its name is a prefix of the webhook's host", service.GetName(), service.GetLabels())

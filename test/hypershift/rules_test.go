@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,7 +27,7 @@ const namespace = deploy.MgmtNamespace
 // variant is a hosted control plane in the form of the rules and in the form of hypergate.
 type variant struct {
 	rules hypershift.ControlPlane
-	plane desired.ControlPlane
+	plane model.ControlPlane
 }
 
 // variants returns the hosted control planes of HyperShift's tests.
@@ -32,15 +35,15 @@ func variants() map[string]variant {
 	of := func(edit func(*variant)) variant {
 		v := variant{
 			hypershift.ControlPlane{Namespace: namespace},
-			desired.ControlPlane{
-				Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: desired.SingleReplica,
+			model.ControlPlane{
+				Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: model.SingleReplica,
 				ReleaseImage: "quay.io/r:4.21",
 			},
 		}
 		edit(&v)
 		return v
 	}
-	available := func(v *variant) { v.rules.HighlyAvailable, v.plane.Availability = true, desired.HighlyAvailable }
+	available := func(v *variant) { v.rules.HighlyAvailable, v.plane.Availability = true, model.HighlyAvailable }
 	custom := func(v *variant) {
 		v.rules.Labels = map[string]string{"hypershift-e2e-test-label": "test"}
 		v.rules.Tolerations = []corev1.Toleration{
@@ -79,17 +82,17 @@ func newPlanner(t *testing.T) *desired.Planner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return desired.NewPlanner(desired.Config{
-		Topology: desired.TopologyHosted, MgmtNamespace: namespace, GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
+	return desired.NewPlanner(model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: namespace, GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
 		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" +
 			charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-		XDS: desired.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway",
-		NetworkPolicies: desired.HyperShiftPeers(),
+		XDS: model.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway",
+		NetworkPolicies: model.HyperShiftPeers(),
 	}, source)
 }
 
 // istiod returns istiod's Deployment under a HostedControlPlane.
-func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) *appsv1.Deployment {
+func istiod(t *testing.T, planner *desired.Planner, plane model.ControlPlane) *appsv1.Deployment {
 	t.Helper()
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join("..", "..", "pkg", "desired", "testdata", "ca", name))
@@ -98,13 +101,13 @@ func istiod(t *testing.T, planner *desired.Planner, plane desired.ControlPlane) 
 		}
 		return data
 	}
-	guest := desired.GuestObservation{Classes: []desired.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
+	guest := model.GuestObservation{Classes: []model.GatewayClass{{Name: "demo"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
 		// a third party owns the CRDs, so the slow plan of them is skipped
 		guest.CRDs[name] = crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}}
 	}
 	ca := pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
-	state, err := planner.Compute(desired.ManagementObservation{CA: ca, ControlPlane: plane}, guest)
+	state, err := planner.Compute(model.ManagementObservation{CA: ca, ControlPlane: plane}, guest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,15 +8,20 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/capi"
 )
@@ -185,7 +190,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			}
 			w.Expect(w.owners()).To(gomega.ConsistOf(owner))
 			w.Expect(*w.istiod().Spec.Replicas).To(gomega.BeEquivalentTo(1))
-			for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+			for _, name := range []string{model.CASecretName, model.CredentialSecretName} {
 				secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
 				w.Expect(err).NotTo(gomega.HaveOccurred())
 				w.Expect(secret.OwnerReferences).To(gomega.ConsistOf(owner), name)

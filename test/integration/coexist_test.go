@@ -9,15 +9,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // another returns a second hypergate for the same guest, with its own management namespace. change sets the other
@@ -36,7 +41,7 @@ func (w *world) another(change func(*world)) *world {
 func (w *world) holders() map[string]string {
 	w.Helper()
 	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
-		List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnershipLabel})
+		List(w.Context(), metav1.ListOptions{LabelSelector: model.OwnershipLabel})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	out := map[string]string{}
 	for _, lease := range list.Items {
@@ -48,7 +53,7 @@ func (w *world) holders() map[string]string {
 // handOver deletes the ownership Leases, as a refusal's message describes.
 func (w *world) handOver() {
 	w.Helper()
-	for _, claim := range desired.Leases(w.cfg) {
+	for _, claim := range ownership.Leases(w.cfg) {
 		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).
 			To(gomega.Succeed())
 	}
@@ -162,8 +167,8 @@ func TestASecondHypergateRefusesWhole(t *testing.T) {
 		"for another controller name": func(w *world) { w.cfg.ControllerName += "b" },
 		"unmanaged":                   func(w *world) { w.cfg.CRDs.Mode = "Unmanaged" },
 		"in the guest itself": func(w *world) {
-			w.cfg.Topology, w.cfg.MgmtNamespace = desired.TopologyStandalone, w.cfg.GuestNamespace
-			w.cfg.XDS = desired.HostPort{Host: w.cfg.IstiodName() + "." + w.cfg.GuestNamespace + ".svc", Port: 15012}
+			w.cfg.Topology, w.cfg.MgmtNamespace = model.TopologyStandalone, w.cfg.GuestNamespace
+			w.cfg.XDS = model.HostPort{Host: w.cfg.IstiodName() + "." + w.cfg.GuestNamespace + ".svc", Port: 15012}
 			w.cfg.WebhookHost, w.cfg.GuestServer, w.cfg.NetworkPolicies = "", "", nil
 			w.mgmt, w.mgmtConfig = w.guest, counted(w.pair.Guest.Config, w.mgmtRequests)
 		},
@@ -188,9 +193,9 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
-	for _, claim := range desired.Leases(w.cfg) {
+	for _, claim := range ownership.Leases(w.cfg) {
 		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Name + `","labels":{"` +
-			desired.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
+			model.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
 		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
 			Patch(t.Context(), claim.Name, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -200,8 +205,8 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("orphan", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "OwnedByAnother"),
 		gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(`("gone", since 20`),
-			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+desired.Leases(w.cfg)[0].Name+" "+
-				desired.Leases(w.cfg)[1].Name)))))
+			gomega.ContainSubstring("kubectl -n "+w.cfg.GuestNamespace+" delete lease "+ownership.Leases(w.cfg)[0].Name+" "+
+				ownership.Leases(w.cfg)[1].Name)))))
 	w.settle()
 	w.leavesAlone(0, 0, "/gatewayclasses/orphan/status")
 	w.handOver()
@@ -317,7 +322,7 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 		_, _ = w.gateway.GatewayClasses().
 			Patch(context.Background(), "operated", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
-	patch(`{"metadata":{"finalizers":["`+desired.IngressOperatorFinalizer+`"]}}`, "")
+	patch(`{"metadata":{"finalizers":["`+model.IngressOperatorFinalizer+`"]}}`, "")
 	theirs := []metav1.Condition{
 		{
 			Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed",
@@ -351,7 +356,7 @@ func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("rewritten")
-	const told = "Somebody else changes the conditions of a GatewayClass again and again"
+	const told = "Another client keeps changing the conditions of a GatewayClass"
 	rewrite := func() {
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "rewritten", types.MergePatchType,
 			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine",`+

@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -108,7 +111,7 @@ func anotherIsBlockedUntilConsent(w *crdWorld) {
 // asHypergate applies a CRD as another release of hypergate did.
 func (w *crdWorld) asHypergate(u *unstructured.Unstructured, version string) {
 	w.Helper()
-	u.SetLabels(map[string]string{desired.OwnerLabel: w.cfg.OwnerValue(desired.SideGuest)})
+	u.SetLabels(map[string]string{model.OwnerLabel: w.cfg.OwnerValue(model.SideGuest)})
 	annotations := u.GetAnnotations()
 	for key := range annotations {
 		if strings.HasSuffix(key, "version") {
@@ -116,7 +119,7 @@ func (w *crdWorld) asHypergate(u *unstructured.Unstructured, version string) {
 		}
 	}
 	u.SetAnnotations(annotations)
-	_, err := w.crds().Apply(w.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: desired.FieldManager})
+	_, err := w.crds().Apply(w.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: model.FieldManager})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.established(u.GetName())
 }
@@ -308,9 +311,9 @@ func unmanagedAndBack(w *crdWorld) {
 	say("Unmanaged")
 	w.Eventually(w.istiod).Should(gomega.BeNil())
 	w.settle()
-	secrets, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	secrets, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).List(w.Context(), metav1.ListOptions{LabelSelector: model.OwnerLabel})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Expect(secrets.Items).To(gomega.ConsistOf(gomega.HaveField("Name", desired.CASecretName)), "the CA stays, istiod's token goes")
+	w.Expect(secrets.Items).To(gomega.ConsistOf(gomega.HaveField("Name", model.CASecretName)), "the CA stays, istiod's token goes")
 	w.Eventually(func() crds.Mode { return w.seen().Mode }).Should(gomega.Equal(crds.Unmanaged))
 	w.Expect(w.versionsOfCRDs(w.all()...)).To(gomega.Equal(before))
 	_, err = w.gateway.GatewayClasses().Get(w.Context(), "demo", metav1.GetOptions{})
@@ -360,7 +363,7 @@ func deadFieldsAreTold(w *crdWorld) {
 	w.patch(httpCRD, `{"metadata":{"annotations":{"`+crds.ManageAnnotation+`":"true"}}}`)
 	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.WouldLoseFields))
 	w.settle()
-	w.Expect(managers(w.get(httpCRD))).NotTo(gomega.ContainElement(desired.FieldManager))
+	w.Expect(managers(w.get(httpCRD))).NotTo(gomega.ContainElement(model.FieldManager))
 	w.Expect(before).NotTo(gomega.BeEmpty())
 
 	w.Log("it is adopted when no object uses the field")

@@ -13,8 +13,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +27,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -63,7 +69,7 @@ func newCRDWorld(t *testing.T) *crdWorld {
 	w := &crdWorld{world: newWorldOn(t, pair), dynamic: dynamic.NewForConfigOrDie(plane.Config)}
 	w.guest, w.gateway = kubernetes.NewForConfigOrDie(plane.Config), gatewayclient.NewForConfigOrDie(plane.Config)
 	w.guestConfig = counted(plane.Config, w.guestRequests)
-	w.cfg.CRDProtection = desired.LeaveCRDsOpen
+	w.cfg.CRDProtection = model.LeaveCRDsOpen
 	w.source, err = charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return w
@@ -86,12 +92,12 @@ func (w *crdWorld) look() {
 	w.Expect(w.eye.Start(ctx, func() {})).To(gomega.Succeed())
 }
 
-func (w *crdWorld) seen() desired.GuestObservation {
+func (w *crdWorld) seen() model.GuestObservation {
 	w.Helper()
 	if w.eye == nil {
 		w.look()
 	}
-	var seen desired.GuestObservation
+	var seen model.GuestObservation
 	w.Eventually(func() (err error) {
 		seen, err = w.eye.Observe()
 		return err
@@ -198,7 +204,7 @@ func (w *crdWorld) isOurs(name string) func(gomega.Gomega) {
 	return func(g gomega.Gomega) {
 		u, err := w.crds().Get(w.Context(), name, metav1.GetOptions{})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(u.GetLabels()).To(gomega.HaveKeyWithValue(desired.OwnerLabel, w.cfg.OwnerValue(desired.SideGuest)))
+		g.Expect(u.GetLabels()).To(gomega.HaveKeyWithValue(model.OwnerLabel, w.cfg.OwnerValue(model.SideGuest)))
 		installed, err := crds.DefinitionOf(u)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		ours, err := crds.DefinitionOf(w.wanted(name))

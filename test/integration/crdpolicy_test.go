@@ -9,8 +9,13 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,7 +47,7 @@ type guarded struct {
 	gomega.Gomega
 	config *rest.Config
 	client kubernetes.Interface
-	cfg    desired.Config
+	cfg    model.Config
 	// planned holds the CRDs as hypergate applies them.
 	planned map[string]*unstructured.Unstructured
 }
@@ -57,12 +62,12 @@ func TestCRDPolicy(t *testing.T) {
 	}
 	t.Cleanup(guest.Stop)
 	g := guarded{config: guest.Config, client: kubernetes.NewForConfigOrDie(guest.Config), planned: map[string]*unstructured.Unstructured{}}
-	g.cfg = desired.Config{
-		Topology: desired.TopologyStandalone, MgmtNamespace: "ingress", GuestNamespace: "ingress",
+	g.cfg = model.Config{
+		Topology: model.TopologyStandalone, MgmtNamespace: "ingress", GuestNamespace: "ingress",
 		ControllerName: "example.com/gateway-controller", Revision: "policy",
 		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" +
 			charts.EmbeddedVersion,
-		XDS:        desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
+		XDS:        model.HostPort{Host: "istiod.apps.example.com", Port: 443},
 		CRDWriters: []string{givenWriter},
 	}
 	g.in(t).setUp()
@@ -90,7 +95,7 @@ func (g *guarded) setUp() {
 	g.Helper()
 	source, err := charts.Embedded()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	state, err := desired.Compute(g.cfg, source, desired.ManagementObservation{}, desired.GuestObservation{})
+	state, err := desired.Compute(g.cfg, source, model.ManagementObservation{}, model.GuestObservation{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, o := range state.CRDs {
 		g.planned[o.Key().Name], err = o.Unstructured()
@@ -108,7 +113,7 @@ func (g *guarded) setUp() {
 	}
 	other, err := source.CRDs([]string{unguardedCRD})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	other[0].SetLabels(map[string]string{desired.OwnerLabel: g.cfg.OwnerValue(desired.SideGuest)}) // the label alone gives no protection
+	other[0].SetLabels(map[string]string{model.OwnerLabel: g.cfg.OwnerValue(model.SideGuest)}) // the label alone gives no protection
 	for _, u := range []*unstructured.Unstructured{g.planned[guardedCRD], other[0]} {
 		g.apply(g.as(""), u)
 		g.Eventually(func() string { return g.established(u.GetName()) }).Should(gomega.Equal("True"))
@@ -121,7 +126,7 @@ func (g *guarded) setUp() {
 
 func (g *guarded) apply(client dynamic.ResourceInterface, u *unstructured.Unstructured) {
 	g.Helper()
-	_, err := client.Apply(g.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true})
+	_, err := client.Apply(g.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
@@ -276,8 +281,8 @@ func (g *guarded) attempts() []attempt {
 		{"deletion of another CRD", somebody, unguardedCRD, deleteOne, false},
 		{"deletion of all others", somebody, unguardedCRD, deleteAll, false},
 
-		{"hypergate", somebody, guardedCRD, applyServerSide(desired.FieldManager), false},
-		{"almost hypergate", somebody, guardedCRD, applyServerSide(desired.FieldManager + "-2"), true},
+		{"hypergate", somebody, guardedCRD, applyServerSide(model.FieldManager), false},
+		{"almost hypergate", somebody, guardedCRD, applyServerSide(model.FieldManager + "-2"), true},
 		{"the admin", systemAdmin, guardedCRD, changeSpec(kubectl), true},
 		{"the admin's deletion", systemAdmin, guardedCRD, deleteOne, true},
 		{"an operator that uses the admin's name", systemAdmin, guardedCRD, changeSpec(""), false},

@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +23,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/hang"
@@ -83,7 +87,7 @@ func (h crdHashes) mustKeep(what string, list ...*unstructured.Unstructured) {
 	for _, sent := range list {
 		want, err := crds.DefinitionOf(sent)
 		h.Expect(err).NotTo(gomega.HaveOccurred())
-		_, err = client.Apply(h.Context(), sent.GetName(), sent, metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true})
+		_, err = client.Apply(h.Context(), sent.GetName(), sent, metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true})
 		h.Expect(err).NotTo(gomega.HaveOccurred(), sent.GetName())
 		var stored *unstructured.Unstructured
 		h.Eventually(func() (crds.State, error) {
@@ -207,7 +211,7 @@ func parseCRD(t *testing.T, data []byte) *unstructured.Unstructured {
 func istioCRDs(t *testing.T, source desired.ChartSource) []*unstructured.Unstructured {
 	t.Helper()
 	var names []string
-	for _, r := range desired.KnownIstioResources() {
+	for _, r := range model.KnownIstioResources() {
 		names = append(names, r.CRD())
 	}
 	list, err := desired.IstioCRDs(source, names)

@@ -9,8 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +26,6 @@ import (
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // The CRDs in this test.
@@ -233,10 +237,10 @@ func (w *world) removeCRDs(guest dynamic.Interface) {
 	w.Helper()
 	ctx := context.WithoutCancel(w.Context()) // in a clean-up, the test's context has ended
 	bindings := w.guest.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	w.Expect(bindings.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: desired.OwnerLabel})).
+	w.Expect(bindings.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: model.OwnerLabel})).
 		To(gomega.Succeed())
 	names := append(crds.GatewayAPI().Names(), meshCRD)
-	for _, r := range desired.LayeredProductResources() {
+	for _, r := range model.LayeredProductResources() {
 		names = append(names, r.CRD())
 	}
 	for _, name := range names {

@@ -9,17 +9,22 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // TestCRDsInTrouble checks problems that only a person can solve. The two parts share a guest.
@@ -137,10 +142,10 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.run()
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.Expect(paths(writes(w.mgmtRequests.since(mgmt)))).To(gomega.Equal(
-		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}))
+		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + model.CredentialSecretName}))
 	w.Expect(paths(writes(w.guestRequests.since(guest)))).To(gomega.Equal(
 		[]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.IstiodName() + "/token"}))
-	w.Expect(strings.Count(w.log.String(), "The guest answers, but what decides what is installed cannot be listed")).To(gomega.Equal(1))
+	w.Expect(strings.Count(w.log.String(), "The guest answers, but does not list what decides what is installed")).To(gomega.Equal(1))
 
 	w.Log("the conversion works again")
 	w.patch(openshift, `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)

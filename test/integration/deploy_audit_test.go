@@ -6,10 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 )
 
@@ -53,7 +55,7 @@ func (d *deployed) istiodRoles() []role {
 func (d *deployed) checkGrants(granted []role) {
 	d.Helper()
 	var held []role
-	for _, r := range d.roles[desired.SideGuest] {
+	for _, r := range d.roles[model.SideGuest] {
 		if r.Name == grantsRole {
 			held = append(held, r)
 		}
@@ -66,19 +68,19 @@ func (d *deployed) checkGrants(granted []role) {
 // checkAudit checks that hypergate needed each of its permissions, and that no request needed more.
 func (d *deployed) checkAudit() {
 	d.Helper()
-	if d.cfg.Topology == desired.TopologyStandalone {
-		d.checkUse("", append(d.roles[desired.SideMgmt], d.roles[desired.SideGuest]...), desired.SideGuest)
+	if d.cfg.Topology == model.TopologyStandalone {
+		d.checkUse("", append(d.roles[model.SideMgmt], d.roles[model.SideGuest]...), model.SideGuest)
 		return
 	}
-	d.checkUse("management side: ", d.roles[desired.SideMgmt], desired.SideMgmt)
+	d.checkUse("management side: ", d.roles[model.SideMgmt], model.SideMgmt)
 	if d.later {
-		d.checkBeyond("guest: ", d.roles[desired.SideGuest], desired.SideGuest)
+		d.checkBeyond("guest: ", d.roles[model.SideGuest], model.SideGuest)
 		return
 	}
-	d.checkUse("guest: ", d.roles[desired.SideGuest], desired.SideGuest)
+	d.checkUse("guest: ", d.roles[model.SideGuest], model.SideGuest)
 }
 
-func (d *deployed) checkUse(where string, roles []role, side desired.Side) {
+func (d *deployed) checkUse(where string, roles []role, side model.Side) {
 	d.Helper()
 	var always []role
 	for _, r := range roles {
@@ -93,7 +95,7 @@ func (d *deployed) checkUse(where string, roles []role, side desired.Side) {
 }
 
 // checkBeyond checks that no request needed more permissions than the roles have.
-func (d *deployed) checkBeyond(where string, roles []role, side desired.Side) {
+func (d *deployed) checkBeyond(where string, roles []role, side model.Side) {
 	d.Helper()
 	own := slices.DeleteFunc(slices.Clone(roles), func(r role) bool { return r.Name == grantsRole })
 	d.Expect(own).NotTo(gomega.BeEmpty())
@@ -101,7 +103,7 @@ func (d *deployed) checkBeyond(where string, roles []role, side desired.Side) {
 }
 
 // requests returns hypergate's requests on a side.
-func (d *deployed) requests(side desired.Side) []audit.Request {
+func (d *deployed) requests(side model.Side) []audit.Request {
 	d.Helper()
 	read, err := audit.Read(d.logs[side], d.users[side])
 	d.Expect(err).NotTo(gomega.HaveOccurred())

@@ -5,14 +5,17 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/capi"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
@@ -35,7 +38,7 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 		metav1.PatchOptions{}, "status")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 
-	d := newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"cluster-api/example"},
+	d := newDeployed(t, model.TopologyHosted, own.Mgmt, own.Guest, []string{"cluster-api/example"},
 		[]string{"hosted/guest", "sidecar-injection"})
 	d.later = true
 	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig(own.Guest.Config, deploy.GuestNamespace))

@@ -14,10 +14,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	schedulingv1 "k8s.io/api/scheduling/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +32,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
 )
@@ -286,7 +291,7 @@ func checkPod(t *testing.T, d *appsv1.Deployment, hosted bool) {
 func checkCRDNames(t *testing.T) {
 	t.Helper()
 	want := crds.GatewayAPI().Names()
-	for _, r := range desired.LayeredProductResources() {
+	for _, r := range model.LayeredProductResources() {
 		want = append(want, r.CRD())
 	}
 	for _, r := range rolesOf(t, render(t, "hosted/guest")) {

@@ -12,15 +12,24 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
@@ -58,12 +67,12 @@ func TestDeploy(t *testing.T) {
 	})
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, own) })
 	t.Run("hosted", func(t *testing.T) {
-		newDeployed(t, desired.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"},
+		newDeployed(t, model.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"},
 			[]string{"hosted/guest", "sidecar-injection"}).tell()
 	})
 	t.Run("cluster-api", func(t *testing.T) { deployedForClusterAPI(t, own) })
 	t.Run("standalone", func(t *testing.T) {
-		newDeployed(t, desired.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone", "sidecar-injection"}).tell()
+		newDeployed(t, model.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone", "sidecar-injection"}).tell()
 	})
 }
 
@@ -106,9 +115,9 @@ func startHypergate(t *testing.T, args []string, env ...string) *proc.Process {
 type deployed struct {
 	*world
 	// roles are all roles to which hypergate's identities are bound, by side.
-	roles map[desired.Side][]role
+	roles map[model.Side][]role
 	// users are its user names on each side. logs are the audit logs of each side.
-	users, logs map[desired.Side]string
+	users, logs map[model.Side]string
 	deployment  *appsv1.Deployment
 	// began is the start time of the test.
 	began time.Time
@@ -120,7 +129,7 @@ type deployed struct {
 
 // newDeployed applies the manifests and creates the kubeconfigs that its pod would have. In the standalone topology,
 // both planes are the same.
-func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Plane, mgmtDirs, guestDirs []string) *deployed {
+func newDeployed(t *testing.T, topology model.Topology, mgmt, guest *planes.Plane, mgmtDirs, guestDirs []string) *deployed {
 	t.Helper()
 	d := &deployed{
 		began: time.Now(),
@@ -129,33 +138,33 @@ func newDeployed(t *testing.T, topology desired.Topology, mgmt, guest *planes.Pl
 			mgmt: kubernetes.NewForConfigOrDie(mgmt.Config), guest: kubernetes.NewForConfigOrDie(guest.Config),
 			gateway:    gatewayclient.NewForConfigOrDie(guest.Config),
 			mgmtConfig: mgmt.Config, guestConfig: guest.Config, ownMgmt: mgmt.Config,
-			cfg: desired.Config{
+			cfg: model.Config{
 				Topology: topology, MgmtNamespace: deployedMgmtNamespace, GuestNamespace: deployedGuestNamespace,
 				ControllerName: deployedController, Revision: deployedRevision,
 			},
 		},
-		roles: map[desired.Side][]role{}, users: map[desired.Side]string{},
-		logs: map[desired.Side]string{desired.SideMgmt: mgmt.AuditLog, desired.SideGuest: guest.AuditLog},
+		roles: map[model.Side][]role{}, users: map[model.Side]string{},
+		logs: map[model.Side]string{model.SideMgmt: mgmt.AuditLog, model.SideGuest: guest.AuditLog},
 	}
-	if topology == desired.TopologyStandalone {
+	if topology == model.TopologyStandalone {
 		d.cfg.MgmtNamespace = d.cfg.GuestNamespace
 	}
 	d.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	go playGarbageCollector(d.Context(), d.mgmt, d.cfg.MgmtNamespace)
-	d.deploy(desired.SideMgmt, mgmt.Config, mgmtDirs)
-	d.deploy(desired.SideGuest, guest.Config, guestDirs)
+	d.deploy(model.SideMgmt, mgmt.Config, mgmtDirs)
+	d.deploy(model.SideGuest, guest.Config, guestDirs)
 	d.args = d.containerArgs(
 		"--management-kubeconfig="+d.kubeconfig(mgmt.Config, d.cfg.MgmtNamespace),
 		d.kubeconfig(guest.Config, d.cfg.GuestNamespace))
-	d.users[desired.SideMgmt] = deploy.UserOf(d.cfg.MgmtNamespace, deployedAccount)
-	d.users[desired.SideGuest] = deploy.UserOf(d.cfg.GuestNamespace, deployedAccount)
-	d.takesEffect(mgmt.Config, desired.SideMgmt)
-	d.takesEffect(guest.Config, desired.SideGuest)
+	d.users[model.SideMgmt] = deploy.UserOf(d.cfg.MgmtNamespace, deployedAccount)
+	d.users[model.SideGuest] = deploy.UserOf(d.cfg.GuestNamespace, deployedAccount)
+	d.takesEffect(mgmt.Config, model.SideMgmt)
+	d.takesEffect(guest.Config, model.SideGuest)
 	return d
 }
 
 // deploy applies manifests as a cluster administrator, and records the roles that they give hypergate.
-func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string) {
+func (d *deployed) deploy(side model.Side, config *rest.Config, dirs []string) {
 	d.Helper()
 	for _, dir := range dirs {
 		objects := render(d.T, dir)
@@ -169,7 +178,7 @@ func (d *deployed) deploy(side desired.Side, config *rest.Config, dirs []string)
 
 // takesEffect waits until the API server uses the new roles and bindings, about which it learns through its own
 // watches.
-func (d *deployed) takesEffect(config *rest.Config, side desired.Side) {
+func (d *deployed) takesEffect(config *rest.Config, side model.Side) {
 	d.Helper()
 	d.Expect(deploy.TakesEffect(d.Context(), config, d.users[side], audit.Permissions(d.roles[side]), true)).To(gomega.Succeed())
 }
@@ -249,7 +258,7 @@ func (d *deployed) start(more []string, env ...string) *proc.Process {
 func (d *deployed) tell() {
 	d.Log("a namespace that admits only restricted pods admits this pod")
 	d.admitPod()
-	if d.cfg.Topology == desired.TopologyHosted {
+	if d.cfg.Topology == model.TopologyHosted {
 		d.serveHyperShift()
 		d.createControlPlane("guest1", "")
 	}
@@ -260,14 +269,14 @@ func (d *deployed) tell() {
 	d.Eventually(func() *metav1.Condition { return d.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	d.Eventually(d.injector).Should(gomega.Succeed())
-	if d.cfg.Topology == desired.TopologyHosted {
+	if d.cfg.Topology == model.TopologyHosted {
 		d.tells("guest1", status.ControlPlaneAvailable, haveStatus(metav1.ConditionTrue, "AsExpected"))
 	}
 	granted := d.istiodRoles()
 
 	d.Log("drift: each object loses hypergate's label and is then deleted, unless it is a CRD; the guest is first, while istiod runs")
-	d.drift(d.guest, desired.SideGuest, desired.GuestKinds())
-	d.drift(d.mgmt, desired.SideMgmt, desired.MgmtKinds())
+	d.drift(d.guest, model.SideGuest, model.GuestKinds())
+	d.drift(d.mgmt, model.SideMgmt, model.MgmtKinds())
 	d.end(first)
 
 	d.Log("a restart without the flag removes that webhook, even without streaming lists")
@@ -285,7 +294,7 @@ func (d *deployed) tell() {
 
 	d.checkGrants(granted)
 	d.checkAudit()
-	if d.cfg.Topology == desired.TopologyHosted {
+	if d.cfg.Topology == model.TopologyHosted {
 		d.nothingOutsideItsNamespace()
 	}
 }
@@ -326,7 +335,7 @@ func (d *deployed) protection() error {
 
 // drift removes hypergate's label from each object of a side, then deletes the object, and waits until it comes back
 // each time. It does not delete CRDs, because others may have objects of these kinds.
-func (d *deployed) drift(client kubernetes.Interface, side desired.Side, kinds []desired.Kind) {
+func (d *deployed) drift(client kubernetes.Interface, side model.Side, kinds []model.Kind) {
 	d.Helper()
 	admin := client.CoreV1().RESTClient()
 	for _, kind := range kinds {
@@ -348,15 +357,15 @@ func (d *deployed) drift(client kubernetes.Interface, side desired.Side, kinds [
 }
 
 // unlabelled is a patch that removes hypergate's label.
-const unlabelled = `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`
+const unlabelled = `{"metadata":{"labels":{"` + model.OwnerLabel + `":null}}}`
 
 // vandalised returns a patch that removes hypergate's label from a CRD and changes another field. hypergate must find
 // out if the CRD was its own.
 func vandalised(crd metav1.PartialObjectMetadata) string {
 	if _, gatewayAPI := crd.Annotations[bundleVersion]; gatewayAPI {
-		return `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null},"annotations":{"` + bundleVersion + `":"v0"}}}`
+		return `{"metadata":{"labels":{"` + model.OwnerLabel + `":null},"annotations":{"` + bundleVersion + `":"v0"}}}`
 	}
-	return `{"metadata":{"labels":{"` + desired.OwnerLabel + `":null,"app":"another"}}}`
+	return `{"metadata":{"labels":{"` + model.OwnerLabel + `":null,"app":"another"}}}`
 }
 
 // bundleVersion is an annotation of the Gateway API's CRDs. Istio's CRDs have the label app.
@@ -372,7 +381,7 @@ func (d *deployed) comesBack(client kubernetes.Interface, path string, not types
 		var o metav1.PartialObjectMetadata
 		g.Expect(json.Unmarshal(data, &o)).To(gomega.Succeed())
 		g.Expect(o.UID).NotTo(gomega.Equal(not))
-		g.Expect(o.Labels).To(gomega.HaveKey(desired.OwnerLabel))
+		g.Expect(o.Labels).To(gomega.HaveKey(model.OwnerLabel))
 	}).Should(gomega.Succeed(), path)
 }
 

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -26,13 +28,13 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 	w.run()
 	w.install("demo")
 	for _, side := range []struct {
-		side     desired.Side
+		side     model.Side
 		client   kubernetes.Interface
-		kinds    []desired.Kind
+		kinds    []model.Kind
 		requests *requests
 	}{
-		{desired.SideGuest, w.guest, desired.GuestKinds(), w.guestRequests},
-		{desired.SideMgmt, w.mgmt, desired.MgmtKinds(), w.mgmtRequests},
+		{model.SideGuest, w.guest, model.GuestKinds(), w.guestRequests},
+		{model.SideMgmt, w.mgmt, model.MgmtKinds(), w.mgmtRequests},
 	} {
 		for _, kind := range side.kinds {
 			if kind.GVK.Kind == "Namespace" {
@@ -43,7 +45,7 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/label", side.side, kind.GVK.Kind), func(t *testing.T) {
 					w.restored(t, side.client, side.requests, path, func() error {
 						return side.client.CoreV1().RESTClient().Patch(types.MergePatchType).RequestURI(path).Param("fieldManager", vandal).
-							Body([]byte(`{"metadata":{"labels":{"` + desired.OwnerLabel + `":null}}}`)).Do(t.Context()).Error()
+							Body([]byte(`{"metadata":{"labels":{"` + model.OwnerLabel + `":null}}}`)).Do(t.Context()).Error()
 					})
 				})
 				if kind.NeverPrune {
@@ -71,7 +73,7 @@ func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *re
 		if err != nil || json.Unmarshal(data, &o) != nil || o.DeletionTimestamp != nil {
 			return ""
 		}
-		return o.Labels[desired.OwnerLabel]
+		return o.Labels[model.OwnerLabel]
 	}).WithPolling(10 * time.Millisecond).ShouldNot(gomega.BeEmpty())
 	w.settle()
 	var toIt []string
@@ -100,10 +102,10 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 // ours returns the objects of a kind that have hypergate's label.
-func (w *world) ours(client kubernetes.Interface, side desired.Side, kind desired.Kind) []metav1.PartialObjectMetadata {
+func (w *world) ours(client kubernetes.Interface, side model.Side, kind model.Kind) []metav1.PartialObjectMetadata {
 	w.Helper()
 	data, err := client.CoreV1().RESTClient().Get().
-		RequestURI(resourcePath(kind, "") + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).
+		RequestURI(resourcePath(kind, "") + "?labelSelector=" + model.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).
 		DoRaw(w.Context())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	var list metav1.PartialObjectMetadataList
@@ -111,7 +113,7 @@ func (w *world) ours(client kubernetes.Interface, side desired.Side, kind desire
 	return list.Items
 }
 
-func resourcePath(kind desired.Kind, namespace string) string {
+func resourcePath(kind model.Kind, namespace string) string {
 	prefix := "/apis/" + kind.GVK.Group + "/"
 	if kind.GVK.Group == "" {
 		prefix = "/api/"

@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
@@ -57,8 +60,8 @@ func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 func (w *world) oursInGuest() []string {
 	w.Helper()
 	var out []string
-	for _, kind := range desired.GuestKinds() {
-		for _, o := range w.ours(w.guest, desired.SideGuest, kind) {
+	for _, kind := range model.GuestKinds() {
+		for _, o := range w.ours(w.guest, model.SideGuest, kind) {
 			out = append(out, fmt.Sprint(kind.GVK.Kind, " ", o.Namespace, "/", o.Name))
 		}
 	}

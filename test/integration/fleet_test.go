@@ -10,18 +10,24 @@ import (
 
 	"github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/untouched"
@@ -139,7 +145,7 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 	for _, w := range installed {
 		guest := "guest of " + w.cfg.MgmtNamespace + " "
 		parts = append(parts, "mgmt apps/deployments "+w.cfg.MgmtNamespace+"/istiod-fleet", "mgmt /secrets "+w.cfg.MgmtNamespace+"/cacerts",
-			guest+"coordination.k8s.io/leases fleet/"+desired.Leases(w.cfg)[0].Name, guest+
+			guest+"coordination.k8s.io/leases fleet/"+ownership.Leases(w.cfg)[0].Name, guest+
 				"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
 	}
 	if err := untouched.Compare(before, f.others(one), parts); err != nil {

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // hasSecret returns a function that reports whether a Secret of hypergate exists on the management side.
@@ -27,20 +29,20 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.run()
 	w.install("forged")
 	_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
-		Patch(t.Context(), desired.Leases(w.cfg)[0].Name, types.MergePatchType,
+		Patch(t.Context(), ownership.Leases(w.cfg)[0].Name, types.MergePatchType,
 			[]byte(`{"spec":{"holderIdentity":"gone"}}`), metav1.PatchOptions{FieldManager: "gone"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring(inUse))
 	w.settle()
-	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(t.Context(), desired.CredentialSecretName, metav1.DeleteOptions{})).
+	w.Expect(w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Delete(t.Context(), model.CredentialSecretName, metav1.DeleteOptions{})).
 		To(gomega.Succeed())
-	w.Consistently(w.hasSecret(desired.CredentialSecretName), "2s").Should(gomega.BeFalse(), "istiod gets no token")
+	w.Consistently(w.hasSecret(model.CredentialSecretName), "2s").Should(gomega.BeFalse(), "istiod gets no token")
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
 
 	guest := w.guestRequests.count()
 	w.deleteClass("forged")
 	w.Eventually(w.istiod).Should(gomega.BeNil())
-	w.Eventually(w.hasSecret(desired.CASecretName)).Should(gomega.BeFalse())
+	w.Eventually(w.hasSecret(model.CASecretName)).Should(gomega.BeFalse())
 	w.settle()
 	w.Expect(writes(w.guestRequests.since(guest))).To(gomega.BeEmpty(), "objects in the guest may belong to the other hypergate")
 	account := func() error {
@@ -62,12 +64,12 @@ func TestWhoStandsByNobodyIsDamped(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("looped")
-	lease := desired.Leases(w.cfg)[0].Name
+	lease := ownership.Leases(w.cfg)[0].Name
 	w.Eventually(func() string {
 		_ = w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(t.Context(), lease, metav1.DeleteOptions{})
 		return w.log.String()
 	}).Should(gomega.ContainSubstring("taken away again and again"))
-	w.Expect(strings.Count(w.log.String(), "Claimed this guest")).To(gomega.BeNumerically("<", 20))
+	w.Expect(strings.Count(w.log.String(), "Acquired this guest")).To(gomega.BeNumerically("<", 20))
 	w.Eventually(w.holders).Should(gomega.HaveLen(2))
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
 }

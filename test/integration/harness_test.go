@@ -19,20 +19,26 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/controller"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -68,7 +74,7 @@ type world struct {
 	gomega.Gomega
 	// pair is the two clusters.
 	pair                    *planes.Pair
-	cfg                     desired.Config
+	cfg                     model.Config
 	mgmt, guest             kubernetes.Interface
 	gateway                 gatewayclient.GatewayV1Interface
 	mgmtConfig, guestConfig *rest.Config
@@ -106,19 +112,19 @@ func newWorldOn(t *testing.T, pair *planes.Pair) *world {
 		mgmt: kubernetes.NewForConfigOrDie(pair.Mgmt.Config), guest: kubernetes.NewForConfigOrDie(pair.Guest.Config),
 		gateway:      gatewayclient.NewForConfigOrDie(pair.Guest.Config),
 		mgmtRequests: &requests{}, guestRequests: &requests{},
-		cfg: desired.Config{
-			Topology:       desired.TopologyHosted,
+		cfg: model.Config{
+			Topology:       model.TopologyHosted,
 			MgmtNamespace:  fmt.Sprintf("clusters-guest%d", n),
 			GuestNamespace: fmt.Sprintf("ingress%d", n),
 			ControllerName: fmt.Sprintf("example.com/gateway-controller/v%d", n),
 			Revision:       fmt.Sprintf("story%d", n),
 			PilotImage:     "registry.example.com/pilot:" + charts.EmbeddedVersion,
 			ProxyImage:     "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
-			XDS:            desired.HostPort{Host: "istiod.apps.example.com", Port: 443},
-			IstioResources: desired.LayeredProductResources(),
+			XDS:            model.HostPort{Host: "istiod.apps.example.com", Port: 443},
+			IstioResources: model.LayeredProductResources(),
 			GuestServer:    "https://kube-apiserver:6443",
 
-			NetworkPolicies: desired.HyperShiftPeers(),
+			NetworkPolicies: model.HyperShiftPeers(),
 		},
 	}
 	w.Cleanup(w.log.end)

@@ -11,11 +11,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,7 +31,6 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/controller"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -278,14 +284,14 @@ func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	w.isWell("guest1")
 	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
 	_, err := secrets.Create(t.Context(),
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName}, Data: map[string][]byte{"ca-cert.pem": []byte("none")}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: model.CASecretName}, Data: map[string][]byte{"ca-cert.pem": []byte("none")}},
 		metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected", "planning: "))
-	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(desired.CASecretName))
+	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(model.CASecretName))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionFalse, "Installing"))
-	w.Expect(secrets.Delete(t.Context(), desired.CASecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(secrets.Delete(t.Context(), model.CASecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
 }
@@ -326,10 +332,10 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionTrue, "Installed"),
 		gomega.HaveField("Message", gomega.Not(gomega.ContainSubstring("hostedcontrolplanes")))))
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Cannot report to the HostedControlPlane; trying again from time to time"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Writing conditions to the HostedControlPlane failed, retrying with backoff"))
 	w.allow(user, append(core, all, report))
 	w.Eventually(w.hcpSays("guest1", status.ControlPlaneDegraded)).Should(haveStatus(metav1.ConditionFalse, "AsExpected"))
-	w.Expect(strings.Count(w.log.String(), "Cannot report to the HostedControlPlane")).To(gomega.Equal(1), "it is logged once")
+	w.Expect(strings.Count(w.log.String(), "Writing conditions to the HostedControlPlane failed")).To(gomega.Equal(1), "it is logged once")
 }
 
 // TestAGuestThatWasNeverSeenReachesTheHostedControlPlane has expired credentials at the start of hypergate.

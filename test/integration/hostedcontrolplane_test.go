@@ -8,9 +8,15 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +25,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
@@ -157,7 +162,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	hcp, err := w.controlPlanes().Get(t.Context(), "guest1", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(1), "it is created correctly at once")
-	for _, name := range []string{desired.CASecretName, desired.CredentialSecretName} {
+	for _, name := range []string{model.CASecretName, model.CredentialSecretName} {
 		secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 		w.Expect(secret.OwnerReferences).To(gomega.ConsistOf(gomega.HaveField("UID", hcp.GetUID())), name)
@@ -259,7 +264,7 @@ func TestAGuestWithoutIngress(t *testing.T) {
 	w.Eventually(w.repaired).Should(gomega.BeFalse())
 	w.settle()
 	w.writesNothing("nothing is asked for")
-	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CASecretName, metav1.GetOptions{})
+	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), model.CASecretName, metav1.GetOptions{})
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 }
 

@@ -9,16 +9,20 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	clocktesting "k8s.io/utils/clock/testing"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // TestAGuestThatUndoesEachRepairIsDamped has a guest administrator who undoes each repair as fast as hypergate makes
@@ -118,7 +122,7 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 		}).Should(haveStatus(metav1.ConditionTrue, "Installed"), name)
 	}
 	w.settle()
-	maps, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: desired.OwnerLabel})
+	maps, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: model.OwnerLabel})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, name := range append(names, "demo") {
 		want := 1
@@ -163,7 +167,7 @@ func (w *world) hostileClass(name string) {
 type harm struct{ group, resource, namespace, name, patch string }
 
 func (h harm) path() string {
-	kind := desired.Kind{Resource: h.resource}
+	kind := model.Kind{Resource: h.resource}
 	kind.GVK.Group, kind.GVK.Version = h.group, "v1"
 	return resourcePath(kind, h.namespace) + "/" + h.name
 }
@@ -255,7 +259,7 @@ func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
 	for range 3 * burst {
 		rewrite()
 	}
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Somebody else changes the conditions of a GatewayClass again and again"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Another client keeps changing the conditions of a GatewayClass"))
 	w.createClass("marker") // events of one kind are in order, so this class is observed after all rewrites
 	w.Eventually(func() *metav1.Condition {
 		return w.condition("marker", "ControllerInstalled")

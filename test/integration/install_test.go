@@ -6,13 +6,18 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 func TestAGatewayClassInstallsBothSides(t *testing.T) {
@@ -137,7 +142,7 @@ func TestARestartChangesNothing(t *testing.T) {
 // webhook returns hypergate's validating webhook configuration, or nil.
 func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := w.guest.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(w.Context(), metav1.ListOptions{
-		LabelSelector: desired.OwnerLabel + "=" + w.cfg.OwnerValue(desired.SideGuest),
+		LabelSelector: model.OwnerLabel + "=" + w.cfg.OwnerValue(model.SideGuest),
 	})
 	if err != nil || len(list.Items) == 0 {
 		return nil
@@ -161,12 +166,12 @@ func (w *world) members() []string {
 // versions returns the resourceVersions of all objects of hypergate on both sides, by path.
 func (w *world) versions() map[string]string {
 	out := map[string]string{}
-	w.versionsOf(out, w.mgmtPath, desired.SideMgmt, desired.MgmtKinds())
-	w.versionsOf(out, w.guestPath, desired.SideGuest, desired.GuestKinds())
+	w.versionsOf(out, w.mgmtPath, model.SideMgmt, model.MgmtKinds())
+	w.versionsOf(out, w.guestPath, model.SideGuest, model.GuestKinds())
 	return out
 }
 
-func (w *world) versionsOf(out map[string]string, get func(string) ([]byte, error), side desired.Side, kinds []desired.Kind) {
+func (w *world) versionsOf(out map[string]string, get func(string) ([]byte, error), side model.Side, kinds []model.Kind) {
 	w.Helper()
 	for _, kind := range kinds {
 		prefix := "/apis/" + kind.GVK.Group + "/"
@@ -174,7 +179,7 @@ func (w *world) versionsOf(out map[string]string, get func(string) ([]byte, erro
 			prefix = "/api/"
 		}
 		path := prefix + kind.GVK.Version + "/" + kind.Resource
-		data, err := get(path + "?labelSelector=" + desired.OwnerLabel + "%3D" + w.cfg.OwnerValue(side))
+		data, err := get(path + "?labelSelector=" + model.OwnerLabel + "%3D" + w.cfg.OwnerValue(side))
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -9,11 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // TestTheGuestsAPIIsAwayForTwentyMinutes stops the guest's API until istiod's token is due. hypergate still manages
@@ -62,7 +65,7 @@ func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
 	minted := "POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + name + "/token"
 	asked := slices.DeleteFunc(paths(w.guestRequests.since(guest)), func(p string) bool { return p != minted })
 	w.Expect(asked).To(gomega.HaveLen(1), "requests for tokens")
-	secret := "PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName
+	secret := "PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + model.CredentialSecretName
 	if diff := cmp.Diff([]string{secret}, paths(writes(w.mgmtRequests.since(mgmt)))); diff != "" {
 		t.Errorf("writes on the management side after the return, -want +got:\n%s", diff)
 	}

@@ -11,8 +11,13 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +26,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // serveOn installs a CRD of a Go module on the management cluster until the end of the test.
@@ -118,7 +122,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	w.publishAPIServer(`{"type":"NodePort","nodePort":{"address":"192.0.2.7"}}`)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishAuto}
+	w.cfg.XDS, w.cfg.Publish = model.HostPort{}, model.Publish{Strategy: model.PublishAuto}
 	stop := w.run()
 	w.install("demo")
 	port := w.xdsService().Spec.Ports[0].NodePort
@@ -135,8 +139,8 @@ func TestPublishedByNodePort(t *testing.T) {
 
 	t.Log("a conflict about a port is reported")
 	other := newWorldOn(t, w.pair)
-	other.cfg.XDS = desired.HostPort{}
-	other.cfg.Publish = desired.Publish{Strategy: desired.PublishNodePort, At: desired.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
+	other.cfg.XDS = model.HostPort{}
+	other.cfg.Publish = model.Publish{Strategy: model.PublishNodePort, At: model.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
 	other.run()
 	other.createClass("late")
 	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: rejected as invalid"))
@@ -152,7 +156,7 @@ func TestPublishedByNodePort(t *testing.T) {
 // TestPublishedByLoadBalancer checks that only istiod waits for the address.
 func TestPublishedByLoadBalancer(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{}, desired.Publish{Strategy: desired.PublishLoadBalancer}
+	w.cfg.XDS, w.cfg.Publish = model.HostPort{}, model.Publish{Strategy: model.PublishLoadBalancer}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).
@@ -188,8 +192,8 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 // operator. hypergate creates the Service before the Route, and deletes it after the Route.
 func TestPublishedByRoute(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.XDS, w.cfg.Publish = desired.HostPort{},
-		desired.Publish{Strategy: desired.PublishRoute, At: desired.HostPort{Host: "istiod-guest1.apps.example.com"}}
+	w.cfg.XDS, w.cfg.Publish = model.HostPort{},
+		model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "istiod-guest1.apps.example.com"}}
 	w.run()
 	w.createClass("demo")
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("False InstallFailed"))
@@ -248,10 +252,10 @@ func TestPublishedByRoute(t *testing.T) {
 // one.
 func TestPublishedByTLSRoute(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.XDS = desired.HostPort{}
-	w.cfg.Publish = desired.Publish{
-		Strategy: desired.PublishTLSRoute, At: desired.HostPort{Host: "istiod-guest1.example.com"},
-		Gateway: desired.ParentGateway{Namespace: "infra", Name: "edge"},
+	w.cfg.XDS = model.HostPort{}
+	w.cfg.Publish = model.Publish{
+		Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "istiod-guest1.example.com"},
+		Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"},
 	}
 	w.run()
 	w.createClass("demo")

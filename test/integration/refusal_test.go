@@ -5,14 +5,18 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // TestARefusedPlanKeepsIstiodsToken checks that istiod continues to serve, although hypergate does nothing else for
@@ -26,15 +30,15 @@ func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 	t.Log("the CA is damaged while hypergate does not run, and the token is due")
 	before, generation := w.token(), w.istiod().Generation
 	long := metav1.Now().Add(-55 * time.Minute)
-	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":null}}`)
-	w.patchSecret(desired.CredentialSecretName, `{"metadata":{"annotations":{"`+desired.IssuedAnnotation+`":"`+long.UTC().
+	w.patchSecret(model.CASecretName, `{"data":{"ca-key.pem":null}}`)
+	w.patchSecret(model.CredentialSecretName, `{"metadata":{"annotations":{"`+model.IssuedAnnotation+`":"`+long.UTC().
 		Format(time.RFC3339)+
-		`","`+desired.ExpiresAnnotation+`":"`+long.Add(time.Hour).UTC().Format(time.RFC3339)+`"}}}`)
+		`","`+model.ExpiresAnnotation+`":"`+long.Add(time.Hour).UTC().Format(time.RFC3339)+`"}}}`)
 	w.run()
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))))
-	damaged, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CASecretName, metav1.GetOptions{})
+	damaged, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), model.CASecretName, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(damaged.Data).NotTo(gomega.HaveKey("ca-key.pem"), "it is not replaced")
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled out")
@@ -66,7 +70,7 @@ func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
 			break
 		}
 	}
-	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), desired.CredentialSecretName, metav1.GetOptions{})
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), model.CredentialSecretName, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(string(secret.Data["config"])).To(gomega.ContainSubstring("https://another:6443"))
 	w.settle()

@@ -8,13 +8,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // TestARenewalCostsOneTokenAndOneWrite checks that a renewal does not change istiod's pod, and occurs after four
@@ -41,7 +45,7 @@ func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 		paths(w.guestRequests.since(guest))); diff != "" {
 		t.Errorf("requests to the guest, -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName},
+	if diff := cmp.Diff([]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + model.CredentialSecretName},
 		paths(w.mgmtRequests.since(mgmt))); diff != "" {
 		t.Errorf("requests to the management side, -want +got:\n%s", diff)
 	}
@@ -77,7 +81,7 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
 		gomega.HaveField("Message", gomega.ContainSubstring("management side: not allowed to list deployments.apps (RBAC)"))))
 	w.Expect(paths(writes(w.mgmtRequests.since(count)))).To(gomega.Equal(
-		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + desired.CredentialSecretName}),
+		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + model.CredentialSecretName}),
 		"nothing else is written")
 
 	t.Log("once it is allowed, hypergate continues")

@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -25,7 +28,7 @@ type caState struct {
 
 func (w *world) caState() caState {
 	secret := w.caSecret()
-	out := caState{Phase: secret.Annotations[desired.PhaseAnnotation], RootsInSecret: certificates(secret.Data["root-cert.pem"])}
+	out := caState{Phase: secret.Annotations[model.PhaseAnnotation], RootsInSecret: certificates(secret.Data["root-cert.pem"])}
 	if webhook := w.webhook(); webhook != nil {
 		out.Bundle = certificates(webhook.Webhooks[0].ClientConfig.CABundle)
 	}
@@ -36,7 +39,7 @@ func (w *world) caState() caState {
 }
 
 func (w *world) caSecret() *corev1.Secret {
-	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), desired.CASecretName, metav1.GetOptions{})
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), model.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return &corev1.Secret{}
 	}
@@ -60,7 +63,7 @@ func TestARotationOfTheCA(t *testing.T) {
 	old, generation := w.caSecret(), w.istiod().Generation
 
 	t.Log("a rotation is requested")
-	w.patchSecret(desired.CASecretName, `{"metadata":{"annotations":{"`+desired.RotateAnnotation+`":"a"}}}`)
+	w.patchSecret(model.CASecretName, `{"metadata":{"annotations":{"`+model.RotateAnnotation+`":"a"}}}`)
 	w.Eventually(w.caState).Should(gomega.Equal(caState{"spreading", 2, 2, generation + 1}))
 	w.Expect(w.caSecret().Data["ca-key.pem"]).To(gomega.Equal(old.Data["ca-key.pem"]), "the old one still issues")
 
@@ -105,7 +108,7 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
 	theirs, err := secrets.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: desired.CASecretName},
+		ObjectMeta: metav1.ObjectMeta{Name: model.CASecretName},
 		Data:       map[string][]byte{"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root},
 	}, metav1.CreateOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -152,11 +155,11 @@ func TestACAThatIsPutRightIsUsed(t *testing.T) {
 	good := w.caSecret()
 	other, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(other.Key)+`"}}`)
+	w.patchSecret(model.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(other.Key)+`"}}`)
 	stop = w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(
 		gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved")))
-	w.patchSecret(desired.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(good.Data["ca-key.pem"])+`"}}`)
+	w.patchSecret(model.CASecretName, `{"data":{"ca-key.pem":"`+base64.StdEncoding.EncodeToString(good.Data["ca-key.pem"])+`"}}`)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).ShouldNot(
 		gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved")))
 

@@ -7,14 +7,19 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/controller"
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
@@ -76,14 +81,14 @@ func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 	before, said := tries(), w.log.lines()
 	w.Eventually(tries).Should(gomega.BeNumerically(">=", before+2))
 	w.Expect(w.log.lines()).To(gomega.Equal(said))
-	w.Expect(strings.Count(w.log.String(), "Cannot make both sides as they should be")).To(gomega.Equal(1))
+	w.Expect(strings.Count(w.log.String(), "Reconciliation failed, retrying with backoff")).To(gomega.Equal(1))
 }
 
 // TestAWeakSettingIsTold checks the report of insecure settings. The log contains their names. The condition, which
 // the guest can read, contains only their number.
 func TestAWeakSettingIsTold(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.NetworkPolicies = desired.NoPolicies{}
+	w.cfg.NetworkPolicies = model.NoPolicies{}
 	w.caOverlap = time.Hour
 	w.run()
 	w.createClass("demo")

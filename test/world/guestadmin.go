@@ -14,18 +14,22 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/xds"
 )
 
@@ -280,7 +284,7 @@ func (w *World) MgmtToken(ctx context.Context, namespace, account, audience stri
 
 // Dynamics returns dynamic clients of all clusters: two, or one in the standalone topology.
 func (w *World) Dynamics() []dynamic.Interface {
-	if w.Topology == desired.TopologyStandalone {
+	if w.Topology == model.TopologyStandalone {
 		return []dynamic.Interface{w.GuestDynamic}
 	}
 	return []dynamic.Interface{w.MgmtDynamic, w.GuestDynamic}

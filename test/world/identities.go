@@ -8,16 +8,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	schedulingv1 "k8s.io/api/scheduling/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
 )
@@ -43,8 +47,8 @@ func (w *World) GuestUser() string { return deploy.UserOf(GuestNamespace, deploy
 func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, "istiod-"+Revision) }
 
 // AuditLog returns the audit log of a side. In the standalone topology, both sides share one.
-func (w *World) AuditLog(side desired.Side) string {
-	if side == desired.SideMgmt || w.Topology == desired.TopologyStandalone {
+func (w *World) AuditLog(side model.Side) string {
+	if side == model.SideMgmt || w.Topology == model.TopologyStandalone {
 		return w.MgmtAuditLog
 	}
 	return w.GuestAuditLog
@@ -153,7 +157,7 @@ func (w *World) ForbidSidecarInjection(ctx context.Context) error {
 // function that restores the roles.
 func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func(context.Context) error, err error) {
 	folder := "hosted/guest"
-	if w.Topology == desired.TopologyStandalone {
+	if w.Topology == model.TopologyStandalone {
 		folder = "standalone"
 	}
 	objects, err := w.accounts(folder)

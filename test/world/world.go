@@ -13,16 +13,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/guestnode"
 	"github.com/hypergate/hypergate/test/deploy"
@@ -46,7 +49,7 @@ const (
 // Options configure a world.
 type Options struct {
 	Name     string
-	Topology desired.Topology
+	Topology model.Topology
 	// Binary is the file of hypergate's binary.
 	Binary string
 	// AsPod makes StartHypergate run the Deployment of deploy/, with an image built from Binary, instead of a process
@@ -69,7 +72,7 @@ type Options struct {
 // World is two clusters (one in the standalone topology) and the functions that run hypergate on them.
 type World struct {
 	*cluster.Cluster
-	Topology desired.Topology
+	Topology model.Topology
 	// GuestName is the name of the hosted cluster.
 	GuestName string
 	// More are the worlds of Options.MoreGuests, on the same management cluster. Stop of the first world ends all of
@@ -117,7 +120,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		}
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Name: options.Name, Guest: options.Topology == desired.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
+		Name: options.Name, Guest: options.Topology == model.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
 		Progress: options.Progress,
 		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
@@ -143,8 +146,8 @@ func Start(ctx context.Context, options Options) (*World, error) {
 }
 
 // standIns returns the images of gateways that a real kubelet runs.
-func standIns(topology desired.Topology) []string {
-	if topology == desired.TopologyStandalone {
+func standIns(topology model.Topology) []string {
+	if topology == model.TopologyStandalone {
 		return []string{ProxyImage}
 	}
 	return nil
@@ -179,7 +182,7 @@ func open(c *cluster.Cluster, options Options, guest string) (*World, error) {
 		Cluster: c, Topology: options.Topology, GuestName: guest, MgmtNamespace: c.HCPNamespace, GuestConfig: c.Guest,
 		options: options, kills: map[types.UID]int{},
 	}
-	if options.Topology == desired.TopologyStandalone {
+	if options.Topology == model.TopologyStandalone {
 		w.MgmtNamespace, w.GuestConfig = GuestNamespace, c.Mgmt
 	}
 	var errs [6]error
@@ -208,7 +211,7 @@ func (w *World) prepare(ctx context.Context) error {
 	if w.options.Detach {
 		return nil // the caller plays the nodes in a separate process
 	}
-	if w.Topology == desired.TopologyHosted {
+	if w.Topology == model.TopologyHosted {
 		router, err := w.StartRouter(ctx)
 		if err != nil {
 			return err
@@ -223,7 +226,7 @@ func (w *World) prepare(ctx context.Context) error {
 
 // PlayNodes simulates the guest's nodes and its cloud until ctx ends.
 func (w *World) PlayNodes(ctx context.Context) error {
-	return guestnode.Play(ctx, w.GuestConfig, guestnode.Options{OnlyLoadBalancers: w.Topology == desired.TopologyStandalone})
+	return guestnode.Play(ctx, w.GuestConfig, guestnode.Options{OnlyLoadBalancers: w.Topology == model.TopologyStandalone})
 }
 
 // Stop ends everything.
@@ -243,11 +246,11 @@ func (w *World) Stop() error {
 
 // XDS returns the istiod address that gateways get. In the hosted topology, DNS does not know it. A test dials the
 // router with this server name.
-func (w *World) XDS() desired.HostPort {
-	if w.Topology == desired.TopologyStandalone {
-		return desired.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
+func (w *World) XDS() model.HostPort {
+	if w.Topology == model.TopologyStandalone {
+		return model.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
 	}
-	return desired.HostPort{Host: "istiod-" + w.GuestName + ".apps.mgmt.example.com", Port: 443}
+	return model.HostPort{Host: "istiod-" + w.GuestName + ".apps.mgmt.example.com", Port: 443}
 }
 
 // Args returns the arguments of a hypergate that runs as a process on this machine. They include kubeconfigs of its
@@ -258,7 +261,7 @@ func (w *World) Args() []string {
 		"run", "--topology", string(w.Topology), "--management-kubeconfig", filepath.Join(w.Dir, mgmtKubeconfig),
 		"--pilot-image", cluster.IstiodImage, "--proxy-image", ProxyImage, "--metrics-address", "0", "--v", "1",
 	)
-	if w.Topology == desired.TopologyStandalone {
+	if w.Topology == model.TopologyStandalone {
 		return args
 	}
 	return append(append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", filepath.Join(w.Dir, guestKubeconfig),
@@ -268,7 +271,7 @@ func (w *World) Args() []string {
 // peers returns the flags for istiod's allowed peers and for the endpoint probe. In the hosted topology, this
 // machine's router publishes istiod, and the node's DNS server is not a pod.
 func (w *World) peers() []string {
-	if w.Topology == desired.TopologyStandalone {
+	if w.Topology == model.TopologyStandalone {
 		return nil
 	}
 	return []string{
@@ -283,9 +286,9 @@ func Attach(dir string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	topology := desired.TopologyHosted
+	topology := model.TopologyHosted
 	if c.Guest == nil {
-		topology = desired.TopologyStandalone
+		topology = model.TopologyStandalone
 	}
 	return open(c, Options{Topology: topology, Dir: dir, Folder: HyperShift}, deploy.Guest)
 }
@@ -293,7 +296,7 @@ func Attach(dir string) (*World, error) {
 // istiodAddress returns the address that a gateway dials to reach istiod. It is the router, or istiod's Service in
 // the standalone topology.
 func (w *World) istiodAddress(ctx context.Context) (string, error) {
-	if w.Topology == desired.TopologyHosted {
+	if w.Topology == model.TopologyHosted {
 		return w.RouterAddress(), nil
 	}
 	service, err := w.MgmtClient.CoreV1().Services(w.MgmtNamespace).Get(ctx, "istiod-"+Revision, metav1.GetOptions{})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +23,7 @@ import (
 // askAPIServer sends a dry-run request for each CRD that hypergate would take over, and records the response of the
 // guest's API server in takeovers. The response depends on the permissions of the kubeconfig's user.
 func askAPIServer(
-	ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration, takeovers []takeover,
+	ctx context.Context, config *rest.Config, cfg model.Config, source *charts.Source, timeout time.Duration, takeovers []takeover,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -40,8 +42,8 @@ func askAPIServer(
 		if err != nil {
 			return err
 		}
-		wanted.SetLabels(map[string]string{desired.OwnerLabel: cfg.OwnerValue(desired.SideGuest)})
-		options := metav1.ApplyOptions{FieldManager: desired.FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}}
+		wanted.SetLabels(map[string]string{model.OwnerLabel: cfg.OwnerValue(model.SideGuest)})
+		options := metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}}
 		_, err = client.Resource(gvr).Apply(ctx, t.Name, wanted, options)
 		takeovers[i].APIServer = answerOf(err, gvr.GroupResource())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // crdOptions holds the flags for the guest's CRDs.
@@ -44,7 +44,7 @@ func (o *crdOptions) addProtectionFlags(flags *pflag.FlagSet) {
 }
 
 // into writes the flags into a Config. The returned error joins all invalid flags.
-func (o *crdOptions) into(cfg *desired.Config) error {
+func (o *crdOptions) into(cfg *model.Config) error {
 	var errs []error
 	switch mode := crds.Mode(o.management); mode {
 	case crds.Managed, crds.Unmanaged:
@@ -57,7 +57,7 @@ func (o *crdOptions) into(cfg *desired.Config) error {
 		cfg.CRDs.Consent = crds.Given
 	}
 	if !o.protect {
-		cfg.CRDProtection = desired.LeaveCRDsOpen
+		cfg.CRDProtection = model.LeaveCRDsOpen
 		if len(o.writers) > 0 {
 			errs = append(errs, errors.New("--crd-writers has no effect with --protect-crds=false: remove one of the two flags"))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // crdsOptions holds the flags of the command crds.
@@ -133,12 +134,12 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 }
 
 // guestOnly returns the Config for the guest. It has placeholders for settings that only the management side needs.
-func (o *crdsOptions) guestOnly() (desired.Config, error) {
+func (o *crdsOptions) guestOnly() (model.Config, error) {
 	plan := o.planOptions
 	plan.pilotImage, plan.proxyImage = "unused.invalid/pilot", "unused.invalid/proxyv2"
-	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", way: string(desired.PublishAuto)}
+	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", way: string(model.PublishAuto)}
 	plan.networkPolicies.on, plan.crds.protect = false, true
-	if plan.topology != string(desired.TopologyStandalone) {
+	if plan.topology != string(model.TopologyStandalone) {
 		plan.namespace = "management-side"
 	}
 	cfg, err := plan.config()
@@ -156,8 +157,8 @@ const quietTime = 500 * time.Millisecond
 // observeGuest watches the guest until the state of its CRDs is known. It returns the observation, and the objects that
 // would lose fields in a takeover.
 func observeGuest(
-	ctx context.Context, config *rest.Config, cfg desired.Config, source *charts.Source, timeout time.Duration,
-) (seen desired.GuestObservation, losing []crds.InUse, err error) {
+	ctx context.Context, config *rest.Config, cfg model.Config, source *charts.Source, timeout time.Duration,
+) (seen model.GuestObservation, losing []crds.InUse, err error) {
 	// Nothing is logged: watches retry automatically, and the returned error has the cause of their failure.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
@@ -165,7 +166,7 @@ func observeGuest(
 	config.QPS, config.UserAgent = -1, crdsUserAgent
 	cluster, err := guest.New(guestconn.Direct(config), cfg, source)
 	if err != nil {
-		return desired.GuestObservation{}, nil, err
+		return model.GuestObservation{}, nil, err
 	}
 	changes := make(chan struct{}, 1)
 	notify := func() {
@@ -175,7 +176,7 @@ func observeGuest(
 		}
 	}
 	if err := cluster.Start(ctx, notify); err != nil {
-		return desired.GuestObservation{}, nil, err
+		return model.GuestObservation{}, nil, err
 	}
 	for {
 		seen, err := cluster.Observe()

@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
@@ -37,7 +39,7 @@ func (a *guestAccess) addFlags(flags *pflag.FlagSet) {
 }
 
 // config returns a client configuration for the guest.
-func (a *guestAccess) config(ctx context.Context, topology desired.Topology, timeout time.Duration) (*rest.Config, error) {
+func (a *guestAccess) config(ctx context.Context, topology model.Topology, timeout time.Duration) (*rest.Config, error) {
 	switch {
 	case a.kubeconfig != "" && a.secret != "":
 		return nil, errTwoKubeconfigs
@@ -47,7 +49,7 @@ func (a *guestAccess) config(ctx context.Context, topology desired.Topology, tim
 		return nil, errors.New("--namespace and --management-kubeconfig require --guest-kubeconfig-secret: set it, or omit them")
 	case a.kubeconfig != "":
 		return loadGuestKubeconfig(a.kubeconfig)
-	case topology != desired.TopologyStandalone:
+	case topology != model.TopologyStandalone:
 		return nil, errors.New("--guest-kubeconfig or --guest-kubeconfig-secret is required: the path to the guest's kubeconfig " +
 			"(in hypergate's pod, the same as for hypergate run), or the Secret that contains it, " +
 			"for example Cluster API's <cluster>-kubeconfig")

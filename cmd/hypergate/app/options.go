@@ -11,6 +11,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/values"
 )
 
@@ -54,7 +55,7 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 
 // addGuestFlags adds the flags on which the decisions about a guest's CRDs depend.
 func (o *planOptions) addGuestFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.topology, "topology", string(desired.TopologyHosted), "Topology of the installation. One of: (hosted, standalone). "+
+	flags.StringVar(&o.topology, "topology", string(model.TopologyHosted), "Topology of the installation. One of: (hosted, standalone). "+
 		"hosted: istiod runs on the management cluster, the gateways run in the guest. standalone: one cluster is both.")
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
 	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "Value of spec.controllerName of the "+
@@ -72,7 +73,7 @@ func (o *planOptions) addGuestFlags(flags *pflag.FlagSet) {
 }
 
 func defaultIstioResources() []string {
-	all := desired.LayeredProductResources()
+	all := model.LayeredProductResources()
 	out := make([]string, 0, len(all))
 	for _, r := range all {
 		out = append(out, r.Resource)
@@ -81,9 +82,9 @@ func defaultIstioResources() []string {
 }
 
 // config returns a valid Config from the flags. The returned error joins all invalid flags.
-func (o *planOptions) config() (desired.Config, error) {
-	cfg := desired.Config{
-		Topology:         desired.Topology(o.topology),
+func (o *planOptions) config() (model.Config, error) {
+	cfg := model.Config{
+		Topology:         model.Topology(o.topology),
 		MgmtNamespace:    o.namespace,
 		GuestNamespace:   o.guestNamespace,
 		ControllerName:   o.controllerName,
@@ -94,7 +95,7 @@ func (o *planOptions) config() (desired.Config, error) {
 		SidecarInjection: o.sidecarInjection,
 		ReleaseVersion:   o.releaseVersion,
 	}
-	if cfg.Topology == desired.TopologyStandalone && cfg.MgmtNamespace == "" {
+	if cfg.Topology == model.TopologyStandalone && cfg.MgmtNamespace == "" {
 		cfg.MgmtNamespace = cfg.GuestNamespace
 	}
 	if cfg.WebhookHost == "" {
@@ -108,7 +109,7 @@ func (o *planOptions) config() (desired.Config, error) {
 	cfg.IstioResources, resourcesErr = parseIstioResources(o.istioResources)
 	cfg.NetworkPolicies, peersErr = o.networkPolicies.config()
 	if err := errors.Join(o.missing(), publishErr, valuesErr, resourcesErr, peersErr, crdsErr); err != nil {
-		return desired.Config{}, err
+		return model.Config{}, err
 	}
 	return cfg, desired.Validate(cfg)
 }
@@ -123,17 +124,17 @@ func (o *planOptions) missing() error {
 			errs = append(errs, fmt.Errorf("%s is required, for example %s", f.flag, f.example))
 		}
 	}
-	if o.namespace == "" && o.topology != string(desired.TopologyStandalone) {
+	if o.namespace == "" && o.topology != string(model.TopologyStandalone) {
 		errs = append(errs, errors.New("--namespace is required: the namespace of the hosted control plane, for example clusters-guest1"))
 	}
 	return errors.Join(errs...)
 }
 
-func parseIstioResources(names []string) ([]desired.IstioResource, error) {
-	var out []desired.IstioResource
+func parseIstioResources(names []string) ([]model.IstioResource, error) {
+	var out []model.IstioResource
 	for _, name := range names {
 		name = strings.TrimSpace(name)
-		i := slices.IndexFunc(desired.KnownIstioResources(), func(r desired.IstioResource) bool {
+		i := slices.IndexFunc(model.KnownIstioResources(), func(r model.IstioResource) bool {
 			return name == r.Resource || name == r.CRD()
 		})
 		switch {
@@ -141,14 +142,14 @@ func parseIstioResources(names []string) ([]desired.IstioResource, error) {
 		case i < 0:
 			return nil, fmt.Errorf("--istio-resources: unsupported resource %q: supported resources are %s", name, knownResources())
 		default:
-			out = append(out, desired.KnownIstioResources()[i])
+			out = append(out, model.KnownIstioResources()[i])
 		}
 	}
 	return out, nil
 }
 
 func knownResources() string {
-	all := desired.KnownIstioResources()
+	all := model.KnownIstioResources()
 	out := make([]string, 0, len(all))
 	for _, r := range all {
 		out = append(out, r.Resource)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // peerOptions holds the flags for network policies.
@@ -16,7 +16,7 @@ type peerOptions struct {
 }
 
 func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
-	usual := desired.HyperShiftPeers()
+	usual := model.HyperShiftPeers()
 	flags.BoolVar(&o.on, "network-policies", true, "If true, restrict the traffic of istiod's pod with a NetworkPolicy. "+
 		"Only for --topology=hosted. "+
 		"If false, hypergate does not access NetworkPolicies, so its role does not need that permission, "+
@@ -24,7 +24,7 @@ func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
 	for _, f := range []struct {
 		into  *[]string
 		name  string
-		usual []desired.Peer
+		usual []model.Peer
 		usage string
 	}{
 		{
@@ -54,15 +54,15 @@ func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 // config returns the network policies of the Config. The returned error joins all invalid flags.
-func (o *peerOptions) config() (desired.NetworkPolicies, error) {
+func (o *peerOptions) config() (model.NetworkPolicies, error) {
 	if !o.on {
-		return desired.NoPolicies{}, nil
+		return model.NoPolicies{}, nil
 	}
 	var errs []error
-	parse := func(flag string, texts []string) []desired.Peer {
-		var out []desired.Peer
+	parse := func(flag string, texts []string) []model.Peer {
+		var out []model.Peer
 		for _, text := range texts {
-			p, err := desired.ParsePeer(text)
+			p, err := model.ParsePeer(text)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 				continue
@@ -71,7 +71,7 @@ func (o *peerOptions) config() (desired.NetworkPolicies, error) {
 		}
 		return out
 	}
-	peers := desired.Peers{
+	peers := model.Peers{
 		GuestAPI: parse("guest-api-peers", o.guestAPI), XDS: parse("xds-peers", o.xds),
 		Metrics: parse("metrics-peers", o.metrics), DNS: parse("dns-peers", o.dns),
 	}

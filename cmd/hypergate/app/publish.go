@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hypergate/hypergate/pkg/controller"
-	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // publishOptions holds the flags that define how the guest's nodes reach istiod.
@@ -23,7 +23,7 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the guest's gateways reach istiod, "+
 		"if another party publishes istiod. "+
 		"With --topology=standalone, defaults to istiod's Service.")
-	flags.StringVar(&o.way, "publish", string(desired.PublishAuto), "How to publish istiod to the guest's nodes, "+
+	flags.StringVar(&o.way, "publish", string(model.PublishAuto), "How to publish istiod to the guest's nodes, "+
 		"unless --xds-address is set. "+
 		"One of: (auto, route, loadbalancer, nodeport, tlsroute). "+
 		"auto uses the strategy with which the HostedControlPlane publishes the guest's API server. "+
@@ -38,52 +38,52 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 // into writes the flags into a Config.
-func (o *publishOptions) into(cfg *desired.Config) (err error) {
-	way := desired.PublishStrategy(o.way)
+func (o *publishOptions) into(cfg *model.Config) (err error) {
+	way := model.PublishStrategy(o.way)
 	switch {
 	case o.way == "":
 		return errors.New("--publish: unsupported value \"\": supported values are auto, route, loadbalancer, nodeport, tlsroute; " +
 			"or set --xds-address")
-	case o.xdsAddress != "" && way != desired.PublishAuto:
+	case o.xdsAddress != "" && way != model.PublishAuto:
 		return fmt.Errorf("--xds-address and --publish=%s are mutually exclusive: either another party publishes istiod, "+
 			"or hypergate does", way)
 	case o.xdsAddress != "":
 		cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress)
 		return err
-	case cfg.Topology == desired.TopologyStandalone && way == desired.PublishAuto:
-		cfg.XDS = desired.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
+	case cfg.Topology == model.TopologyStandalone && way == model.PublishAuto:
+		cfg.XDS = model.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
 		return nil
-	case o.nodePort != 0 && way != desired.PublishNodePort:
-		return fmt.Errorf("--publish-node-port is only supported with --publish=%s", desired.PublishNodePort)
+	case o.nodePort != 0 && way != model.PublishNodePort:
+		return fmt.Errorf("--publish-node-port is only supported with --publish=%s", model.PublishNodePort)
 	}
-	cfg.Publish = desired.Publish{Strategy: way, At: desired.HostPort{Host: o.host, Port: o.nodePort}}
+	cfg.Publish = model.Publish{Strategy: way, At: model.HostPort{Host: o.host, Port: o.nodePort}}
 	if o.gateway != "" {
 		namespace, rest, _ := strings.Cut(o.gateway, "/")
 		name, listener, _ := strings.Cut(rest, "/")
-		cfg.Publish.Gateway = desired.ParentGateway{Namespace: namespace, Name: name, Listener: listener}
+		cfg.Publish.Gateway = model.ParentGateway{Namespace: namespace, Name: name, Listener: listener}
 	}
 	return nil
 }
 
-func parseHostPort(flag, s string) (desired.HostPort, error) {
+func parseHostPort(flag, s string) (model.HostPort, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return desired.HostPort{}, fmt.Errorf("%s: %q is not host:port: %w", flag, s, err)
+		return model.HostPort{}, fmt.Errorf("%s: %q is not host:port: %w", flag, s, err)
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return desired.HostPort{}, fmt.Errorf("%s: %q must have a port between 1 and 65535", flag, s)
+		return model.HostPort{}, fmt.Errorf("%s: %q must have a port between 1 and 65535", flag, s)
 	}
-	return desired.HostPort{Host: host, Port: uint16(number)}, nil
+	return model.HostPort{Host: host, Port: uint16(number)}, nil
 }
 
 // probeOff is the value of --publish-probe that disables the endpoint probe.
 const probeOff = "off"
 
 // probe returns the settings of the endpoint probe, which proves that istiod answers at the published address.
-func probe(topology desired.Topology, flag string) (controller.Probe, error) {
+func probe(topology model.Topology, flag string) (controller.Probe, error) {
 	switch {
-	case topology == desired.TopologyStandalone, flag == probeOff:
+	case topology == model.TopologyStandalone, flag == probeOff:
 		return controller.Probe{Off: true}, nil
 	case flag == "":
 		return controller.Probe{}, nil

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
 
 // renderOptions holds the flags of the command render. They include values that only a cluster could provide.
@@ -83,11 +85,11 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	hosted := desired.ManagementObservation{CA: pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}}
-	guest := desired.GuestObservation{API: guestAPI()}
+	hosted := model.ManagementObservation{CA: pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}}
+	guest := model.GuestObservation{API: guestAPI()}
 	for _, name := range o.classes {
 		if name != "" {
-			guest.Classes = append(guest.Classes, desired.GatewayClass{Name: name})
+			guest.Classes = append(guest.Classes, model.GatewayClass{Name: name})
 		}
 	}
 	state, err := desired.Compute(cfg, source, hosted, guest)
@@ -107,7 +109,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 
 // fillIn sets each flag that the command run requires and that is not set to an example value. It lists them on stderr.
 func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
-	hosted := o.topology != string(desired.TopologyStandalone)
+	hosted := o.topology != string(model.TopologyStandalone)
 	var filled []string
 	for _, example := range []struct {
 		flag, value string
@@ -132,21 +134,21 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 
 // credentialOf returns the Secret with istiod's kubeconfig for the guest. It is not part of a plan, because only a
 // guest can issue its token. Without istiod, the result is empty.
-func credentialOf(cfg desired.Config, state desired.Plan) ([]desired.MgmtObject, error) {
+func credentialOf(cfg model.Config, state desired.Plan) ([]model.MgmtObject, error) {
 	if !state.Installed {
 		return nil, nil
 	}
-	if _, known := state.Endpoint.(desired.EndpointKnown); !known {
+	if _, known := state.Endpoint.(publish.EndpointKnown); !known {
 		return nil, errors.New("the address of istiod depends on the management cluster, which render does not access: " +
 			"use --xds-address instead of --publish (the objects that publish istiod are then omitted)")
 	}
-	credential := desired.Credential{GuestAPI: guestAPI(), Token: string(redacted())}
-	secret, err := desired.CredentialSecret(cfg, desired.ControlPlane{}, credential)
-	return []desired.MgmtObject{secret}, err
+	credential := model.Credential{GuestAPI: guestAPI(), Token: string(redacted())}
+	secret, err := model.CredentialSecret(cfg, model.ControlPlane{}, credential)
+	return []model.MgmtObject{secret}, err
 }
 
 // objects returns the documents to print, in the order in which hypergate applies them.
-func (o *renderOptions) objects(state desired.Plan, credential []desired.MgmtObject) ([]any, error) {
+func (o *renderOptions) objects(state desired.Plan, credential []model.MgmtObject) ([]any, error) {
 	out := []any{}
 	var errs []error
 	add := func(u *unstructured.Unstructured, err error) {
@@ -156,9 +158,9 @@ func (o *renderOptions) objects(state desired.Plan, credential []desired.MgmtObj
 		}
 	}
 	if o.side == "guest" || o.side == "all" {
-		stages := [][]desired.GuestObject{state.Guest, state.Admission}
+		stages := [][]model.GuestObject{state.Guest, state.Admission}
 		if o.crds {
-			stages = append([][]desired.GuestObject{state.CRDs, state.Protection}, stages...)
+			stages = append([][]model.GuestObject{state.CRDs, state.Protection}, stages...)
 		}
 		for _, object := range slices.Concat(stages...) {
 			add(object.Unstructured())
@@ -199,8 +201,8 @@ func (o *renderOptions) print(out io.Writer, objects []any) error {
 }
 
 // guestAPI returns a placeholder for the address of a guest's API server.
-func guestAPI() desired.GuestAPI {
-	return desired.GuestAPI{Server: "https://guest.invalid:6443", CABundle: redacted()}
+func guestAPI() model.GuestAPI {
+	return model.GuestAPI{Server: "https://guest.invalid:6443", CABundle: redacted()}
 }
 
 // redacted returns a placeholder for a value that only exists in a cluster.

@@ -8,14 +8,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-
-	"github.com/hypergate/hypergate/pkg/desired"
 )
 
 // rotateOptions holds the flags of the command rotate-ca.
@@ -35,7 +39,7 @@ The controller carries out the rotation in phases:
   3. The old root is removed.
 
 Each of the first two phases lasts as long as --ca-overlap of "hypergate run". The request and the current phase are
-annotations of the Secret ` + desired.CASecretName + `, so the rotation continues after a restart of the controller.`,
+annotations of the Secret ` + model.CASecretName + `, so the rotation continues after a restart of the controller.`,
 		Example: `  # Rotate the mesh CA, in hypergate's pod with its own permissions
   kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate rotate-ca --namespace clusters-guest1
 
@@ -43,7 +47,7 @@ annotations of the Secret ` + desired.CASecretName + `, so the rotation continue
   hypergate rotate-ca --namespace clusters-guest1 --management-kubeconfig mgmt.kubeconfig
 
   # Show the progress of the rotation
-  kubectl -n clusters-guest1 get secret ` + desired.CASecretName + ` -o jsonpath='{.metadata.annotations}'`,
+  kubectl -n clusters-guest1 get secret ` + model.CASecretName + ` -o jsonpath='{.metadata.annotations}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout(), time.Now()) },
 	}
@@ -70,20 +74,20 @@ func requestRotation(ctx context.Context, config *rest.Config, namespace string,
 		return fmt.Errorf("creating a client for the management cluster: %w", err)
 	}
 	secrets := client.Secrets(namespace)
-	secret, err := secrets.Get(ctx, desired.CASecretName, metav1.GetOptions{})
+	secret, err := secrets.Get(ctx, model.CASecretName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("no mesh CA to rotate: Secret %s does not exist in namespace %s; "+
 			"hypergate creates it with the first GatewayClass that it serves",
-			desired.CASecretName, namespace)
+			model.CASecretName, namespace)
 	case err != nil:
 		return fmt.Errorf("reading the mesh CA: %w", err)
-	case secret.Labels[desired.OwnerLabel] == "":
+	case secret.Labels[model.OwnerLabel] == "":
 		return fmt.Errorf("the Secret %s in namespace %s does not belong to hypergate: rotate the CA with the tool that created it",
-			desired.CASecretName, namespace)
-	case secret.Annotations[desired.PhaseAnnotation] != "":
+			model.CASecretName, namespace)
+	case secret.Annotations[model.PhaseAnnotation] != "":
 		return fmt.Errorf("a rotation is already in progress: in phase %s since %s",
-			secret.Annotations[desired.PhaseAnnotation], secret.Annotations[desired.PhaseSinceAnnotation])
+			secret.Annotations[model.PhaseAnnotation], secret.Annotations[model.PhaseSinceAnnotation])
 	}
 	return patchRequest(ctx, secrets, secret, now, out)
 }
@@ -92,7 +96,7 @@ func patchRequest(ctx context.Context, secrets coreclient.SecretInterface, secre
 	request := now.UTC().Format(time.RFC3339)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": secret.ResourceVersion,
-		"annotations":     map[string]string{desired.RotateAnnotation: request},
+		"annotations":     map[string]string{model.RotateAnnotation: request},
 	}})
 	if err != nil {
 		return fmt.Errorf("requesting a rotation: %w", err)

@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/model"
+
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -172,11 +175,11 @@ func mgmtConfig(kubeconfig string) (*rest.Config, error) {
 
 // guestConfig returns a client configuration for the guest. If it can change, guestConfig also returns a function that
 // reads it again. Both are nil if a Secret on the management cluster has the guest's kubeconfig.
-func (o *runOptions) guestConfig(cfg desired.Config, mgmtConfig *rest.Config) (*rest.Config, func() (*rest.Config, error), error) {
+func (o *runOptions) guestConfig(cfg model.Config, mgmtConfig *rest.Config) (*rest.Config, func() (*rest.Config, error), error) {
 	switch {
-	case cfg.Topology == desired.TopologyStandalone && o.guestKubeconfig != "":
+	case cfg.Topology == model.TopologyStandalone && o.guestKubeconfig != "":
 		return nil, nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest: omit the flag, or use --topology hosted")
-	case cfg.Topology == desired.TopologyStandalone:
+	case cfg.Topology == model.TopologyStandalone:
 		return rest.CopyConfig(mgmtConfig), nil, nil
 	case o.guestKubeconfig != "" && o.guestSecret != "":
 		return nil, nil, errTwoKubeconfigs

@@ -1,4 +1,4 @@
-package desired
+package leakcheck
 
 import (
 	"crypto/ecdsa"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/hypergate/hypergate/pkg/pki"
 )
 
 const (
@@ -196,7 +198,7 @@ func writeCode(out *strings.Builder, text string, escape, digits int) int {
 func keyForms(data []byte) []string {
 	var out []string
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == CertificateBlock {
+		if block.Type == pki.CertificateBlock {
 			continue
 		}
 		out = append(append(out, pemLines(block)...), secretNumbers(block.Bytes)...)
@@ -211,7 +213,7 @@ func keyForms(data []byte) []string {
 func certificateForms(bundles ...[]byte) []string {
 	var out []string
 	for _, bundle := range bundles {
-		for _, der := range Certificates(bundle) {
+		for _, der := range pki.Certificates(bundle) {
 			form := der
 			if cert, err := x509.ParseCertificate(der); err == nil {
 				form = cert.Signature

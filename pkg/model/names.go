@@ -1,4 +1,4 @@
-package desired
+package model
 
 import "k8s.io/apimachinery/pkg/util/validation"
 

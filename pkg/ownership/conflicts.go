@@ -1,10 +1,11 @@
-package desired
+package ownership
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
@@ -19,7 +20,7 @@ const (
 // ConflictingController is somebody else who serves what an installation would: an IngressOperator, or an OtherIstiod.
 type ConflictingController interface {
 	// describe say who it is, by what it was recognised, and what ends it.
-	describe(Config) string
+	describe(model.Config) string
 }
 
 // IngressOperator is OpenShift's.
@@ -28,21 +29,21 @@ type IngressOperator struct{ Seen string }
 // ForeignIstiod is an istiod of the same revision that is not ours.
 type ForeignIstiod struct{ Seen string }
 
-func (r IngressOperator) describe(cfg Config) string {
+func (r IngressOperator) describe(cfg model.Config) string {
 	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s): to hand over, give hypergate another --controller-name and another --revision, "+
 		"and make GatewayClasses of that name; or have the ingress operator clear its installation away, by spec.gatewayAPI.managementMode: Unmanaged in "+
 		"ingresses.operator.openshift.io cluster where its release knows that. hypergate follows that mode, too: set it back to Managed only once the ingress operator looks after "+
 		"the Gateway API no longer", cfg.ControllerName, r.Seen)
 }
 
-func (r ForeignIstiod) describe(cfg Config) string {
+func (r ForeignIstiod) describe(cfg model.Config) string {
 	return fmt.Sprintf("an istiod of the revision %s that is not hypergate's runs in this cluster (%s): to hand over, remove it; or give hypergate another --revision and another --controller-name",
 		cfg.Revision, r.Seen)
 }
 
-// ConflictsOf are those who serve what an installation would. An Istio resource that is there counts, whatever becomes of it: the Sail operator works at it. The
+// Conflicts are those who serve what an installation would. An Istio resource that is there counts, whatever becomes of it: the Sail operator works at it. The
 // Subscription that the ingress operator makes does not: it never takes it back, and others use that operator, too.
-func ConflictsOf(cfg Config, seen ForeignInstallations) []ConflictingController {
+func Conflicts(cfg model.Config, seen model.ForeignInstallations) []ConflictingController {
 	var out []ConflictingController
 	if len(seen.Finalized) > 0 {
 		out = append(out, IngressOperator{"its finalizer is on GatewayClass " + text.Plain(seen.Finalized[0], longestName)})
@@ -57,7 +58,7 @@ func ConflictsOf(cfg Config, seen ForeignInstallations) []ConflictingController 
 	}
 	for _, d := range seen.Istiods {
 		// Standalone our own istiod is in this cluster.
-		if ours := d.Owner == cfg.OwnerValue(SideMgmt) || d.Owner == Unlabelled; cfg.Topology != TopologyStandalone || !ours {
+		if ours := d.Owner == cfg.OwnerValue(model.SideMgmt) || d.Owner == model.Unlabelled; cfg.Topology != model.TopologyStandalone || !ours {
 			out = append(out, ForeignIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, text.Plain(d.Name, longestName))})
 		}
 	}
@@ -66,7 +67,7 @@ func ConflictsOf(cfg Config, seen ForeignInstallations) []ConflictingController 
 
 // ConflictError refuses a plan because somebody else serves what it would. Its text is fit for the guest.
 type ConflictError struct {
-	Config Config
+	Config model.Config
 	// Controllers are not none.
 	Controllers []ConflictingController
 }

@@ -1,4 +1,4 @@
-package desired
+package model
 
 // Source is the API that tells of a control plane. Where both do, HyperShift decides: it has a Cluster of Cluster API beside each HostedControlPlane.
 type Source int

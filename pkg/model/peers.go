@@ -1,4 +1,4 @@
-package desired
+package model
 
 import (
 	"fmt"
@@ -111,8 +111,8 @@ func ParsePeer(s string) (Peer, error) {
 	return NamespacePeer{label, value}, nil
 }
 
-// Fence returns the peers that the Config allows istiod's pod, and whether it asks for network policies at all.
-func (c Config) Fence() (Peers, bool) {
+// NetworkPolicyPeers returns the peers that the Config allows istiod's pod, and whether it asks for network policies at all.
+func (c Config) NetworkPolicyPeers() (Peers, bool) {
 	peers, asked := c.NetworkPolicies.(Peers)
 	return peers, asked && c.Topology == TopologyHosted
 }
@@ -124,7 +124,7 @@ func (c Config) MgmtKinds() []Kind {
 	for i, k := range kinds {
 		kinds[i].Names = c.mgmtNames(k.GVK.Kind)
 	}
-	if _, fenced := c.Fence(); fenced {
+	if _, fenced := c.NetworkPolicyPeers(); fenced {
 		return kinds
 	}
 	return slices.DeleteFunc(kinds, func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })

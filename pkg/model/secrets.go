@@ -1,4 +1,4 @@
-package desired
+package model
 
 import (
 	"encoding/base64"

@@ -1,8 +1,10 @@
-package desired
+package publish
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TLSRouteVersions are the versions of the Gateway API's TLSRoute with the fields that are used here, the best first. Which of them a cluster serves depends on
@@ -14,7 +16,7 @@ const externalDNSHostname = "external-dns.alpha.kubernetes.io/hostname"
 
 // Service returns the Service that leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
 // at it.
-func (s Strategy) Service(cfg Config, plane ControlPlane) *unstructured.Unstructured {
+func (s Strategy) Service(cfg model.Config, plane model.ControlPlane) *unstructured.Unstructured {
 	port := map[string]any{"name": xdsPortName, "port": int64(XDSPort), "targetPort": int64(XDSPort), "protocol": "TCP"}
 	spec := map[string]any{"selector": cfg.IstiodPods(), "ports": []any{port}}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": spec}}
@@ -25,11 +27,11 @@ func (s Strategy) Service(cfg Config, plane ControlPlane) *unstructured.Unstruct
 	return u
 }
 
-func asClusterIP(_ Config, _ ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
+func asClusterIP(_ model.Config, _ model.ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
 	setType(service, "ClusterIP")
 }
 
-func asLoadBalancer(cfg Config, plane ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
+func asLoadBalancer(cfg model.Config, plane model.ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
 	spec := setType(service, "LoadBalancer")
 	if len(plane.AllowedCIDRs) > 0 {
 		ranges := make([]any, 0, len(plane.AllowedCIDRs))
@@ -43,7 +45,7 @@ func asLoadBalancer(cfg Config, plane ControlPlane, service *unstructured.Unstru
 	}
 }
 
-func asNodePort(cfg Config, _ ControlPlane, service *unstructured.Unstructured, port map[string]any) {
+func asNodePort(cfg model.Config, _ model.ControlPlane, service *unstructured.Unstructured, port map[string]any) {
 	setType(service, "NodePort")
 	if cfg.Publish.At.Port != 0 {
 		port["nodePort"] = int64(cfg.Publish.At.Port)
@@ -63,7 +65,7 @@ const XDSPort = 15012
 const xdsPortName = "tls-xds"
 
 // passthroughRoute hands connections on by the name that they ask for, without ending TLS: istiod's certificate is what a gateway sees.
-func passthroughRoute(cfg Config, route routeKind, gvk schema.GroupVersionKind, host string) *unstructured.Unstructured {
+func passthroughRoute(cfg model.Config, route routeKind, gvk schema.GroupVersionKind, host string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": route.spec(cfg, host)}}
 	u.SetGroupVersionKind(gvk)
 	u.SetNamespace(cfg.MgmtNamespace)
@@ -74,7 +76,7 @@ func passthroughRoute(cfg Config, route routeKind, gvk schema.GroupVersionKind, 
 
 // Route returns the route to the Service, for a host, and its kind in the version that the cluster serves. Nil: the
 // strategy has none.
-func (s Strategy) Route(cfg Config, version, host string) (*unstructured.Unstructured, []Kind) {
+func (s Strategy) Route(cfg model.Config, version, host string) (*unstructured.Unstructured, []model.Kind) {
 	kinds := s.kind(cfg, version)
 	if len(kinds) == 0 {
 		return nil, nil
@@ -92,7 +94,7 @@ func (s Strategy) MakesService(exists bool) bool {
 func (s Strategy) IsDirect() bool { return s.direct }
 
 // routeSpec is that of an OpenShift Route.
-func routeSpec(cfg Config, host string) map[string]any {
+func routeSpec(cfg model.Config, host string) map[string]any {
 	return map[string]any{
 		"host": host,
 		"to":   map[string]any{"kind": "Service", "name": cfg.XDSService(), "weight": int64(100)},
@@ -102,7 +104,7 @@ func routeSpec(cfg Config, host string) map[string]any {
 }
 
 // tlsRouteSpec is that of the Gateway API's TLSRoute.
-func tlsRouteSpec(cfg Config, host string) map[string]any {
+func tlsRouteSpec(cfg model.Config, host string) map[string]any {
 	parent := map[string]any{"namespace": cfg.Publish.Gateway.Namespace, "name": cfg.Publish.Gateway.Name}
 	if cfg.Publish.Gateway.Listener != "" {
 		parent["sectionName"] = cfg.Publish.Gateway.Listener
@@ -116,7 +118,7 @@ func tlsRouteSpec(cfg Config, host string) map[string]any {
 
 // Clients are the addresses from which istiod may be reached through a load balancer or a node's port: those that may reach the guest's API server, which are all
 // unless the HostedControlPlane says otherwise, as with HyperShift's own policies for such Services (hypershift-operator/controllers/hostedcluster/network_policies.go).
-func Clients(plane ControlPlane) []any {
+func Clients(plane model.ControlPlane) []any {
 	blocks := plane.AllowedCIDRs
 	if len(blocks) == 0 {
 		blocks = []string{"0.0.0.0/0", "::/0"}

@@ -1,4 +1,4 @@
-package desired
+package model
 
 // PublishStrategy is a way to publish istiod's xDS to the guest's nodes.
 type PublishStrategy string

@@ -1,4 +1,4 @@
-package desired
+package leakcheck
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -38,7 +39,7 @@ type Secrets []secretForms
 const ShortestName = 8
 
 // SecretsOf lists what must not be readable in the guest. The roots of the mesh CA are public: every gateway has them.
-func SecretsOf(cfg Config, hosted ManagementObservation, guest GuestObservation) Secrets {
+func SecretsOf(cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) Secrets {
 	roots := slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)
 	all := Secrets{
 		{description: "the private key of the mesh CA", forms: keyForms(hosted.CA.Key)},
@@ -63,9 +64,9 @@ func nonRoots(ca pki.CA) []byte { return slices.Concat(ca.Cert, []byte("\n"), ca
 
 // knownToGuest says that the guest's users have said the name themselves, in whatever encoding: it is theirs already, and they must not be able
 // to stop a plan by it.
-func knownToGuest(name string, cfg Config, guest GuestObservation) bool {
+func knownToGuest(name string, cfg model.Config, guest model.GuestObservation) bool {
 	says := func(text string) bool { return strings.Contains(text, name) }
-	return says(cfg.GuestNamespace) || says(cfg.ControllerName) || slices.ContainsFunc(guest.Classes, func(c GatewayClass) bool {
+	return says(cfg.GuestNamespace) || says(cfg.ControllerName) || slices.ContainsFunc(guest.Classes, func(c model.GatewayClass) bool {
 		for text := range unwrapped(c.Name, maxUnwrappings) {
 			if says(text) {
 				return true
@@ -76,7 +77,7 @@ func knownToGuest(name string, cfg Config, guest GuestObservation) bool {
 }
 
 // addressForms are the API server's host, and host:port; the host alone does not count where istiod is published under it, too.
-func addressForms(server string, cfg Config) []string {
+func addressForms(server string, cfg model.Config) []string {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" {
 		return nil
@@ -93,7 +94,7 @@ func addressForms(server string, cfg Config) []string {
 }
 
 // Refuse returns an error that says where an object of the guest holds a secret.
-func (s Secrets) Refuse(o Object, cfg Config) error {
+func (s Secrets) Refuse(o Object, cfg model.Config) error {
 	for _, name := range []string{o.Key().Namespace, o.Key().Name} {
 		if what := s.Find(name); what != "" {
 			return fmt.Errorf("a %s would tell the guest %s by its name; %s", o.GVK().Kind, what, leakAdvice)
@@ -103,7 +104,7 @@ func (s Secrets) Refuse(o Object, cfg Config) error {
 	if err := json.Unmarshal(o.JSON(), &decoded); err != nil {
 		return fmt.Errorf("looking through %s: %w", o, err)
 	}
-	if l := s.walk(decoded, nil, "https://"+HostPort{Host: cfg.WebhookHost, Port: WebhookPort}.String()); l != nil {
+	if l := s.walk(decoded, nil, "https://"+model.HostPort{Host: cfg.WebhookHost, Port: model.WebhookPort}.String()); l != nil {
 		return fmt.Errorf("%s would tell the guest %s in %s; %s", o, l.what, l.where, leakAdvice)
 	}
 	return nil
@@ -167,6 +168,6 @@ func path(at []string) string {
 }
 
 // NamesNamespace says that a host gives the management namespace away.
-func NamesNamespace(cfg Config, host string) bool {
-	return cfg.Topology == TopologyHosted && len(cfg.MgmtNamespace) >= ShortestName && ContainsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, GuestObservation{})
+func NamesNamespace(cfg model.Config, host string) bool {
+	return cfg.Topology == model.TopologyHosted && len(cfg.MgmtNamespace) >= ShortestName && ContainsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, model.GuestObservation{})
 }

@@ -1,4 +1,4 @@
-package desired
+package ownership
 
 import (
 	"crypto/sha256"
@@ -8,19 +8,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// OwnershipLease is something of a guest that one hypergate alone can have.
-type OwnershipLease struct {
+// Lease is something of a guest that one hypergate alone can have.
+type Lease struct {
 	// Name is the name of the Lease in Config.GuestNamespace that stands for it, What is what it is, in words.
 	Name, Purpose string
 }
 
 // Leases returns what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
 // the controller name, since two would serve the same GatewayClasses, and the revision, which is in the names of all that hypergate makes.
-func Leases(c Config) []OwnershipLease {
-	return []OwnershipLease{
+func Leases(c model.Config) []Lease {
+	return []Lease{
 		{Name: "hypergate-claim-controller-" + digest(8, c.ControllerName), Purpose: "the controller name " + c.ControllerName},
 		{Name: "hypergate-claim-revision-" + c.Revision, Purpose: "the revision " + c.Revision},
 	}
@@ -38,25 +39,25 @@ const holderDigits = 32
 // Holders are the names under which this installation holds claims; it takes new ones by the first. They say nothing of the management side that
 // the guest could not say itself: what is hashed is random, or the guest's own. The cluster ID goes before the namespace's UID, since a hosted cluster that is moved or
 // restored brings the claims in its etcd along; both count, since the HostedControlPlane may be there, or readable, only later.
-func Holders(cfg Config, h ManagementObservation) []string {
+func Holders(cfg model.Config, h model.ManagementObservation) []string {
 	var out []string
 	add := func(kind, id string) {
 		if id != "" {
 			out = append(out, fmt.Sprintf("%s/%s/%s", cfg.Topology, cfg.Revision, digest(holderDigits, "hypergate installation", kind, id)))
 		}
 	}
-	if cfg.Topology == TopologyHosted {
+	if cfg.Topology == model.TopologyHosted {
 		add("cluster", h.ControlPlane.ClusterID)
 	}
 	add("namespace", string(h.NamespaceUID))
 	return out
 }
 
-// Ownership is to whom belongs what an installation needs of a guest: Vacant, Held, Taken or Unclear.
-type Ownership interface{ isOwnership() }
+// State is to whom belongs what an installation needs of a guest: Vacant, Held, Taken or Unclear.
+type State interface{ isState() }
 
 // Unclaimed says that nobody else has anything of it, and this is what we do not have yet.
-type Unclaimed struct{ Missing []OwnershipLease }
+type Unclaimed struct{ Missing []Lease }
 
 // Owned says that all is ours.
 type Owned struct{}
@@ -66,28 +67,28 @@ type OwnedByOther struct{ By []LeaseOfOther }
 
 // LeaseOfOther is a claim that somebody else has.
 type LeaseOfOther struct {
-	Claim OwnershipLease
-	HeldLease
+	Claim Lease
+	model.HeldLease
 }
 
-// OwnershipUnknown says that there is no telling.
-type OwnershipUnknown struct{ Err error }
+// Unknown says that there is no telling.
+type Unknown struct{ Err error }
 
-func (Unclaimed) isOwnership()        {}
-func (Owned) isOwnership()            {}
-func (OwnedByOther) isOwnership()     {}
-func (OwnershipUnknown) isOwnership() {}
+func (Unclaimed) isState()    {}
+func (Owned) isState()        {}
+func (OwnedByOther) isState() {}
+func (Unknown) isState()      {}
 
 // Of decides to whom a guest belongs. A Lease without a holder is free.
-func Of(cfg Config, hosted ManagementObservation, seen ObservedLeases) Ownership {
+func Of(cfg model.Config, hosted model.ManagementObservation, seen model.ObservedLeases) State {
 	if seen.Unknown != nil {
-		return OwnershipUnknown{seen.Unknown}
+		return Unknown{seen.Unknown}
 	}
 	holders := Holders(cfg, hosted)
-	var missing []OwnershipLease
+	var missing []Lease
 	var taken []LeaseOfOther
 	for _, claim := range Leases(cfg) {
-		i := slices.IndexFunc(seen.Held, func(h HeldLease) bool { return h.Name == claim.Name && h.Holder != "" })
+		i := slices.IndexFunc(seen.Held, func(h model.HeldLease) bool { return h.Name == claim.Name && h.Holder != "" })
 		switch {
 		case i < 0:
 			missing = append(missing, claim)
@@ -106,10 +107,10 @@ func Of(cfg Config, hosted ManagementObservation, seen ObservedLeases) Ownership
 }
 
 // OwnLeases are the claims of a guest that this installation has.
-func OwnLeases(cfg Config, hosted ManagementObservation, seen ObservedLeases) []HeldLease {
+func OwnLeases(cfg model.Config, hosted model.ManagementObservation, seen model.ObservedLeases) []model.HeldLease {
 	holders := Holders(cfg, hosted)
-	return slices.DeleteFunc(slices.Clone(seen.Held), func(h HeldLease) bool {
-		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(Leases(cfg), func(c OwnershipLease) bool { return c.Name == h.Name })
+	return slices.DeleteFunc(slices.Clone(seen.Held), func(h model.HeldLease) bool {
+		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(Leases(cfg), func(c Lease) bool { return c.Name == h.Name })
 	})
 }
 
@@ -158,7 +159,7 @@ func quoted(theirs string) string {
 
 // ContestedError refuses a plan because what is claimed of the guest is taken away again and again. Its text is fit for the guest.
 type ContestedError struct {
-	Missing []OwnershipLease
+	Missing []Lease
 	// Namespace is where the Leases are, Every how often they are made anew.
 	Namespace string
 	Every     time.Duration
@@ -177,17 +178,17 @@ func (e ContestedError) Error() string {
 // longestName is how much of a name of the guest's a message shows, in bytes.
 const longestName = 100
 
-// OwnershipError refuses a plan because whether the guest belongs to another hypergate cannot be found out, or it cannot be claimed.
-type OwnershipError struct {
+// CheckError refuses a plan because whether the guest belongs to another hypergate cannot be found out, or it cannot be claimed.
+type CheckError struct {
 	// Verb is what was tried of Leases, or of the namespace that they are to be in.
 	Verb string
 	Err  error
 }
 
 // Error is for the log.
-func (e OwnershipError) Error() string {
+func (e CheckError) Error() string {
 	return fmt.Sprintf("making sure that this guest belongs to no other hypergate (%s leases.coordination.k8s.io in it): %v", e.Verb, e.Err)
 }
 
 // Unwrap is why.
-func (e OwnershipError) Unwrap() error { return e.Err }
+func (e CheckError) Unwrap() error { return e.Err }

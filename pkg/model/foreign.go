@@ -1,4 +1,4 @@
-package desired
+package model
 
 // IngressOperatorFinalizer is on the GatewayClasses of OpenShift's ingress operator, where it installs istiod itself, without OLM
 // (cluster-ingress-operator pkg/operator/controller/gatewayclass/controller.go).
