@@ -174,6 +174,8 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 		return w.istiod().Spec.Template.Annotations
 	}).Should(gomega.HaveKeyWithValue("hypershift.openshift.io/restart-date", "2026-11-21"))
 	w.playIstiod(corev1.ConditionTrue)
+	// Here no webhook answers. The status says so after some probes, and stays the same then.
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("validating webhook"))
 	w.settle()
 	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(2))
 
@@ -183,7 +185,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 
 	t.Log("it is paused without an end")
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is paused, until it no longer says so"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("it is paused, without an end"))
 	w.settle()
 	w.spoil()
 	w.writesNothing("it is paused")
