@@ -41,7 +41,8 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	cmdline := filepath.Join("/proc", strings.TrimSpace(line), "cmdline")
-	g.Expect(os.ReadFile(cmdline)).To(gomega.ContainSubstring("sleep"))
+	// The kernel shows the command line a moment after the program was started.
+	g.Eventually(func() ([]byte, error) { return os.ReadFile(cmdline) }).Should(gomega.ContainSubstring("sleep"))
 
 	g.Expect(parent.Process.Kill()).To(gomega.Succeed())
 	_ = parent.Wait() // the error is that it was killed
