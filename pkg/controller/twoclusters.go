@@ -10,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -76,13 +77,9 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 
 // fromSecret returns the guest's client configuration from a Secret of the management cluster.
 func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
-	kubeconfig, key, err := m.GuestKubeconfig()
+	content, key, err := m.GuestKubeconfig()
 	if err != nil {
 		return nil, err
 	}
-	config, err := guestconn.Parse(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("Secret %s, key %s: %w", name, key, err) //nolint:staticcheck // a kind keeps its capital letter
-	}
-	return config, nil
+	return kubeconfig.ParseSecret(name, key, content)
 }

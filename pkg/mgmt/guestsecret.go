@@ -1,17 +1,14 @@
 package mgmt
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/model"
 
 	corev1 "k8s.io/api/core/v1"
@@ -173,23 +170,20 @@ func (s *guestSecret) problems() []apply.WatchProblem { return s.following().pro
 // it before Start.
 func (c *Cluster) OnGuestKubeconfig(told func()) { c.guestSecret.told = told }
 
-// Keys of a Secret that holds a kubeconfig: the key of Cluster API, and the key of HyperShift.
-const capiKey, hyperShiftKey = "value", "kubeconfig"
-
 // GuestKubeconfig returns the current kubeconfig of the guest, and the key of the Secret that has it. The error
 // explains what is wrong with the Secret, and how to fix it.
-func (c *Cluster) GuestKubeconfig() (kubeconfig []byte, key string, err error) {
-	kubeconfig, key, err = c.guestSecret.kubeconfig()
-	return kubeconfig, key, ofSecret(c.guestSecret.key, err)
+func (c *Cluster) GuestKubeconfig() (content []byte, key string, err error) {
+	content, key, err = c.guestSecret.kubeconfig()
+	return content, key, ofSecret(c.guestSecret.key, err)
 }
 
-func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
+func (s *guestSecret) kubeconfig() (content []byte, key string, err error) {
 	err = s.watch.Err()
 	secret := s.shown()
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, "", fmt.Errorf(
-			"it may not be read: let hypergate list and watch this one Secret, as deploy/rbac/cluster-api does: %w",
+			"not allowed to read it: allow hypergate to list and watch this one Secret, as deploy/rbac/cluster-api does: %w",
 			err,
 		)
 	case secret == nil && err != nil:
@@ -199,19 +193,19 @@ func (s *guestSecret) kubeconfig() (kubeconfig []byte, key string, err error) {
 	case secret == nil:
 		return nil, "", NoKubeconfigError{notFound(s.key) + "; it is waited for"}
 	}
-	return kubeconfigIn(secret)
+	return kubeconfig.InSecret(secret.Data)
 }
 
 // ReadGuestKubeconfig reads the Secret with the guest's kubeconfig once, for callers that do not watch it. It needs
 // no more permissions than the watch of the Secret: it lists Secrets of this one name.
 func ReadGuestKubeconfig(
 	ctx context.Context, secrets coreclient.SecretsGetter, key types.NamespacedName,
-) (kubeconfig []byte, in string, err error) {
+) (content []byte, in string, err error) {
 	found, err := secrets.Secrets(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name})
 	switch {
 	case apierrors.IsForbidden(err):
 		err = fmt.Errorf(
-			"it may not be read: whoever runs this must be let list this one Secret, as deploy/rbac/cluster-api lets hypergate: %w",
+			"not allowed to read it: allow the caller to list this one Secret, as deploy/rbac/cluster-api allows hypergate: %w",
 			err,
 		)
 	case err != nil:
@@ -223,9 +217,9 @@ func ReadGuestKubeconfig(
 	case len(found.Items) == 0:
 		err = errors.New(notFound(key))
 	default:
-		kubeconfig, in, err = kubeconfigIn(&found.Items[0])
+		content, in, err = kubeconfig.InSecret(found.Items[0].Data)
 	}
-	return kubeconfig, in, ofSecret(key, err)
+	return content, in, ofSecret(key, err)
 }
 
 // ofSecret adds the name of the Secret to an error.
@@ -241,31 +235,8 @@ func notFound(key types.NamespacedName) string {
 		"if it has another name, correct --guest-kubeconfig-secret", key.Namespace)
 }
 
-// kubeconfigIn returns the kubeconfig in a Secret, and the key that has it.
-func kubeconfigIn(secret *corev1.Secret) (kubeconfig []byte, key string, err error) {
-	for _, key := range []string{capiKey, hyperShiftKey} {
-		if kubeconfig, has := secret.Data[key]; has {
-			if len(bytes.TrimSpace(kubeconfig)) == 0 {
-				return nil, "", fmt.Errorf("its key %s is empty: put the guest's kubeconfig there", key)
-			}
-			return kubeconfig, key, nil
-		}
-	}
-	return nil, "", fmt.Errorf("it has neither the key %s (as Cluster API calls it) nor %s (as HyperShift does), but %s: "+
-		"put the guest's kubeconfig under %s, or name the Secret that has it with --guest-kubeconfig-secret",
-		capiKey, hyperShiftKey, keysOf(secret), capiKey)
-}
-
 // NoKubeconfigError means that the Secret for the guest's kubeconfig does not exist, or was not read yet.
 type NoKubeconfigError struct{ why string }
 
 // Error reports which of the two is the case, and what to do.
 func (e NoKubeconfigError) Error() string { return e.why }
-
-// keysOf returns the keys of a Secret, for a message.
-func keysOf(secret *corev1.Secret) string {
-	if len(secret.Data) == 0 {
-		return "none at all"
-	}
-	return strings.Join(slices.Sorted(maps.Keys(secret.Data)), ", ")
-}

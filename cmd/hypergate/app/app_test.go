@@ -266,7 +266,7 @@ func TestBadFlagsOfRun(t *testing.T) {
 		},
 		"guest is a folder": {
 			flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()),
-			[]string{"--guest-kubeconfig", "neither the file kubeconfig", "nor the file value", "check the keys of the Secret"},
+			[]string{"--guest-kubeconfig", "none of the files kubeconfig, value", "check the keys of the Secret"},
 		},
 		"guest of a standalone": {
 			flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good),

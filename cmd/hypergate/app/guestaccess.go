@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/model"
 
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
@@ -78,13 +78,13 @@ func (a *guestAccess) fromSecret(ctx context.Context, timeout time.Duration) (*r
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	kubeconfig, key, err := mgmt.ReadGuestKubeconfig(ctx, client, types.NamespacedName{Namespace: a.namespace, Name: a.secret})
+	content, key, err := mgmt.ReadGuestKubeconfig(ctx, client, types.NamespacedName{Namespace: a.namespace, Name: a.secret})
 	if err != nil {
 		return nil, fmt.Errorf("--guest-kubeconfig-secret: %w", err)
 	}
-	guest, err := guestconn.Parse(kubeconfig)
+	guest, err := kubeconfig.ParseSecret(a.secret, key, content)
 	if err != nil {
-		return nil, fmt.Errorf("--guest-kubeconfig-secret: Secret %s, key %s: %w", a.secret, key, err)
+		return nil, fmt.Errorf("--guest-kubeconfig-secret: %w", err)
 	}
 	return guest, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/model"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -162,9 +163,13 @@ func (o *runOptions) reporting() controller.Reporting {
 
 // mgmtConfig returns a client configuration for the management cluster: from a kubeconfig, or from the pod's service
 // account.
-func mgmtConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		return loadKubeconfig("--management-kubeconfig", kubeconfig)
+func mgmtConfig(path string) (*rest.Config, error) {
+	if path != "" {
+		config, err := kubeconfig.LoadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--management-kubeconfig: %w", err)
+		}
+		return config, nil
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {

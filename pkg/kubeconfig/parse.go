@@ -1,4 +1,4 @@
-package guestconn
+package kubeconfig
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func Parse(data []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is no kubeconfig: %w", err)
 	}
-	if err := CheckContext(raw); err != nil {
+	if err := checkContext(raw); err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
 	context := raw.Contexts[raw.CurrentContext]
@@ -60,8 +60,8 @@ func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) e
 	return nil
 }
 
-// CheckContext rejects kubeconfigs that client-go treats as a request for anonymous access or as empty.
-func CheckContext(raw *clientcmdapi.Config) error {
+// checkContext rejects kubeconfigs that client-go treats as a request for anonymous access or as empty.
+func checkContext(raw *clientcmdapi.Config) error {
 	context := raw.Contexts[raw.CurrentContext]
 	switch {
 	case context == nil:

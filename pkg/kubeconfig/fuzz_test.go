@@ -1,4 +1,4 @@
-package guestconn
+package kubeconfig
 
 import (
 	"testing"

@@ -1,0 +1,111 @@
+package kubeconfig
+
+import (
+	"strings"
+	"testing"
+)
+
+const selfContainedKubeconfig = `{apiVersion: v1, kind: Config, current-context: x,
+  clusters: [{name: c, cluster: {server: "https://guest.example.com:6443", certificate-authority-data: Y2E=}}],
+  contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
+
+func TestParse(t *testing.T) {
+	config, err := Parse([]byte(selfContainedKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != "https://guest.example.com:6443" || config.BearerToken != "t" || string(config.CAData) != "ca" {
+		t.Errorf("%+v", config)
+	}
+	with := func(old, replacement string) string {
+		if !strings.Contains(selfContainedKubeconfig, old) {
+			t.Fatalf("the kubeconfig does not contain %q", old)
+		}
+		return strings.Replace(selfContainedKubeconfig, old, replacement, 1)
+	}
+	withProxy := func(proxy string) string {
+		return with("certificate-authority-data: Y2E=", `certificate-authority-data: Y2E=, proxy-url: "`+proxy+`"`)
+	}
+	for _, good := range []string{
+		withProxy("http://me:hunter2@proxy.example.com:3128"), withProxy("socks5://[fd00::1]:1080"),
+		with("https://guest.example.com:6443", "guest.example.com:6443"),
+		with("https://guest.example.com:6443", "[fd00::1]:6443"),
+		with("https://guest.example.com:6443", "https://guest.example.com/clusters/a/"),
+	} {
+		if _, err := Parse([]byte(good)); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"no YAML":          {"{", []string{"it is no kubeconfig"}},
+		"another object":   {"{apiVersion: v1, kind: Secret, data: {}}", []string{"it is no kubeconfig"}},
+		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is no kubeconfig"}},
+		"no context":       {"{apiVersion: v1, kind: Config}", []string{`current-context is ""`}},
+		"another context":  {with("current-context: x", "current-context: z"), []string{`current-context is "z"`}},
+		"another cluster":  {with("cluster: c,", "cluster: d,"), []string{`names the cluster "d"`}},
+		"another user":     {with("user: u}", "user: v}"), []string{`names the user "v"`}},
+		"no server":        {with("https://guest.example.com:6443", ""), []string{"has no server"}},
+		"no CA": {
+			with("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
+			[]string{"certificate-authority-data", "istiod could not verify"},
+		},
+		"a CA that is a file": {
+			with("certificate-authority-data: Y2E=", "certificate-authority: /var/run/ca.crt"),
+			[]string{"certificate-authority is the file /var/run/ca.crt", "certificate-authority-data"},
+		},
+		"a token that is a file": {
+			with("token: t", "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"),
+			[]string{"tokenFile is /var/run/secrets", "put the content into token"},
+		},
+		"a certificate in files": {
+			with("token: t", "client-certificate: a.crt, client-key: a.key"),
+			[]string{"client-certificate is the file a.crt", "client-certificate-data"},
+		},
+		"a key that is a file": {
+			with("token: t", "client-certificate-data: Y2E=, client-key: a.key"),
+			[]string{"client-key is the file a.key", "client-key-data"},
+		},
+		"a program": {
+			with("token: t", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws-iam-authenticator, interactiveMode: Never}"),
+			[]string{"the program aws-iam-authenticator (exec)", "give it a client certificate, or a token"},
+		},
+		"a server that is none": {
+			with("https://guest.example.com:6443", "https://hunter2 guest:6443"),
+			[]string{"its server is no URL"},
+		},
+		"a server without TLS":     {with("https://guest", "http://guest"), []string{"its server does not begin with https://"}},
+		"a server with a user":     {with("https://guest", "https://hunter2@guest"), []string{"its server has a user in it"}},
+		"a server with a password": {with("https://guest", "https://me:hunter2@guest"), []string{"its server has a user in it"}},
+		"the same without a scheme": {
+			with("https://guest.example.com:6443", "me:hunter2@guest:6443"),
+			[]string{"its server has a user in it"},
+		},
+		"a password with a percent sign": {
+			withProxy("http://me:hunter2%@proxy:3128"),
+			[]string{"its proxy-url is no URL of a proxy", "%XX"},
+		},
+		"a password with a slash":  {withProxy("http://me:hunter2/3@proxy:3128"), []string{"its proxy-url is no URL of a proxy"}},
+		"a proxy without a scheme": {withProxy("hunter2:me@proxy:3128"), []string{"its proxy-url is no URL of a proxy"}},
+		"a proxy of another kind":  {withProxy("ftp://me:hunter2@proxy"), []string{"its proxy-url is no URL of a proxy"}},
+		"a token that is none":     {with("token: t", "token: [hunter2]"), []string{"it is no kubeconfig"}},
+		"a key that is none":       {with("token: t", "client-key-data: hunter2"), []string{"it is no kubeconfig"}},
+		"an auth provider":         {with("token: t", "auth-provider: {name: oidc}"), []string{"the auth-provider oidc"}},
+	} {
+		config, err := Parse([]byte(tc.text))
+		if err == nil {
+			t.Errorf("%s: accepted: %+v", name, config)
+			continue
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error contains the password: %v", name, err)
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: the error does not contain %q: %v", name, w, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package kubeconfig
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// Keys returns the keys of a Secret that can have a kubeconfig: HyperShift's, and Cluster API's. The first one with
+// content is used.
+func Keys() []string { return []string{"kubeconfig", "value"} }
+
+// InSecret returns the kubeconfig in the data of a Secret, and its key.
+func InSecret(data map[string][]byte) (kubeconfig []byte, key string, err error) {
+	empty := ""
+	for _, key := range Keys() {
+		kubeconfig, exists := data[key]
+		switch {
+		case len(bytes.TrimSpace(kubeconfig)) > 0:
+			return kubeconfig, key, nil
+		case exists && empty == "":
+			empty = key
+		}
+	}
+	if empty != "" {
+		return nil, "", fmt.Errorf("its key %s is empty: put the guest's kubeconfig there", empty)
+	}
+	return nil, "", fmt.Errorf("it has neither the key value (Cluster API) nor kubeconfig (HyperShift), but %s: "+
+		"put the guest's kubeconfig under value, or name the Secret that has it with --guest-kubeconfig-secret", keysOf(data))
+}
+
+// keysOf returns the keys of a Secret, for a message.
+func keysOf(data map[string][]byte) string {
+	if len(data) == 0 {
+		return "none at all"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(data)), ", ")
+}
+
+// ParseSecret is Parse for the content of a key of a Secret, which its error names.
+func ParseSecret(secret, key string, kubeconfig []byte) (*rest.Config, error) {
+	config, err := Parse(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s, key %s: %w", secret, key, err) //nolint:staticcheck // a kind keeps its capital letter
+	}
+	return config, nil
+}
