@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // meshCA reads the Secret in which hypergate stores the mesh CA.

@@ -11,14 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,11 +22,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/hack/internal/istiod"
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 

@@ -19,11 +19,9 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/world"
 )

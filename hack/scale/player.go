@@ -7,19 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-
 	toolswatch "k8s.io/client-go/tools/watch"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // play simulates the Deployment controller, istiod's pods, and the cloud that allocates the addresses of load

@@ -25,8 +25,10 @@ import (
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	deployments := Kind{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}
-	bindings := Kind{GVK: schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
-		Resource: "rolebindings"}
+	bindings := Kind{
+		GVK:      schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+		Resource: "rolebindings",
+	}
 	gr := deployments.resource()
 	forbidden := func(format string, args ...any) error {
 		return apierrors.NewForbidden(gr, "secret-name", fmt.Errorf(format, args...))
@@ -57,8 +59,10 @@ func TestClassify(t *testing.T) {
 		"a bound": {
 			err: &watch.LimitError{Resource: "x", Bound: "b"}, class: Oversized, want: "the API server sends too much of x: b",
 		},
-		"pod security": {err: forbidden("violates PodSecurity"), class: Denied, want: "denied by admission",
-			detail: "violates PodSecurity"},
+		"pod security": {
+			err: forbidden("violates PodSecurity"), class: Denied, want: "denied by admission",
+			detail: "violates PodSecurity",
+		},
 		"namespace terminating": {err: terminating, class: NamespaceTerminating, want: "the namespace is being deleted"},
 		"namespace missing": {
 			err:   apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "secret-ns"),
@@ -88,8 +92,10 @@ func TestClassify(t *testing.T) {
 		"too large": {err: apierrors.NewRequestEntityTooLargeError("limit is 3145728"), class: Invalid, want: "rejected as invalid"},
 		"conflict": {
 			err: apierrors.NewApplyConflict([]metav1.StatusCause{
-				{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.b",
-					Message: `conflict with "kubectl \"x\"" using apps/v1 at 2020-01-01T00:00:00Z`},
+				{
+					Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.b",
+					Message: `conflict with "kubectl \"x\"" using apps/v1 at 2020-01-01T00:00:00Z`,
+				},
 				{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.a", Message: `conflict with "argo"`},
 			}, "Apply failed with 2 conflicts"),
 			class: Conflict, want: `.spec.a, .spec.b is managed by argo, kubectl \"x\"`,

@@ -100,12 +100,16 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 func TestLittleIsKeptOfAFailure(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long\n\u202e ", 8<<10)
-	status := metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: long,
-		Details: &metav1.StatusDetails{}}
+	status := metav1.Status{
+		Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: long,
+		Details: &metav1.StatusDetails{},
+	}
 	for range 1000 {
 		status.Details.Causes = append(status.Details.Causes,
-			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict,
-				Field: long[:1000], Message: `conflict with "` + long[:1000] + `"`})
+			metav1.StatusCause{
+				Type:  metav1.CauseTypeFieldManagerConflict,
+				Field: long[:1000], Message: `conflict with "` + long[:1000] + `"`,
+			})
 	}
 	webhook := status
 	webhook.Code, webhook.Message = 403, `admission webhook "`+long+`" denied the request: `+long

@@ -124,8 +124,10 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		want   string
 	}{
 		"good": {func(*apply.Options) {}, ""},
-		"no manager": {func(o *apply.Options) { o.FieldManager = "" },
-			"the field manager and the owner label must be given"},
+		"no manager": {
+			func(o *apply.Options) { o.FieldManager = "" },
+			"the field manager and the owner label must be given",
+		},
 		"no owner":     {func(o *apply.Options) { o.OwnerValue = "" }, "the field manager and the owner label must be given"},
 		"no namespace": {func(o *apply.Options) { o.NamespacedOnly, o.Kinds = true, nil }, "needs a namespace"},
 		"cluster-scoped kind": {

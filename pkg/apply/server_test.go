@@ -77,8 +77,10 @@ func TestRealCauses(t *testing.T) {
 		},
 		"policy": {
 			prepare: func(w *world) {
-				policies := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
-					Resource: "validatingadmissionpolicies"}
+				policies := schema.GroupVersionResource{
+					Group: "admissionregistration.k8s.io", Version: "v1",
+					Resource: "validatingadmissionpolicies",
+				}
 				for resource, text := range map[string]string{
 					"validatingadmissionpolicies": `{apiVersion: admissionregistration.k8s.io/v1, ` +
 						`kind: ValidatingAdmissionPolicy, metadata: {name: NS-guard}, spec: {validations: [{expression: "false"}],
@@ -115,8 +117,10 @@ func TestRealCauses(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(w)
 			}
-			thing := apply.Kind{GVK: schema.FromAPIVersionAndKind("example.com/v1", "Thing"),
-				Resource: "things", Namespaced: true, Prune: true}
+			thing := apply.Kind{
+				GVK:      schema.FromAPIVersionAndKind("example.com/v1", "Thing"),
+				Resource: "things", Namespaced: true, Prune: true,
+			}
 			other := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: other, namespace: NS}}`)
 			objs := []object{w.object(test.object), other}
 			want := strings.ReplaceAll(test.want, "NS", w.namespace)

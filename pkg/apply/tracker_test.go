@@ -488,8 +488,10 @@ func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := metav1.ManagedFieldsEntry{Manager: "them", Operation: metav1.ManagedFieldsOperationApply,
-				FieldsV1: metav1.NewFieldsV1(`{}`)}
+			other := metav1.ManagedFieldsEntry{
+				Manager: "them", Operation: metav1.ManagedFieldsOperationApply,
+				FieldsV1: metav1.NewFieldsV1(`{}`),
+			}
 			if got := ours.hash([]metav1.ManagedFieldsEntry{other, entry(test.change)}); !test.want(got) {
 				t.Errorf("hash = %d, where the plain entry has %d", got, want)
 			}

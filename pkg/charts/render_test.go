@@ -176,23 +176,27 @@ func TestBadValues(t *testing.T) {
 		{"text for a table below pilot", map[string]any{"pilot": map[string]any{"env": "x"}}, []string{"value pilot.env must be a table"}},
 		{"text for pilot", map[string]any{"pilot": "x"}, []string{"templates/zzy_descope_legacy.yaml:3", "got string"}},
 		{
-			"list for a table", map[string]any{"global": map[string]any{"proxy": list}},
+			"list for a table",
+			map[string]any{"global": map[string]any{"proxy": list}},
 			[]string{"value global.proxy must be a table", "not a list"},
 		},
 		{"table for a list", map[string]any{"volumes": map[string]any{}}, []string{"value volumes must be a list", "not a table"}},
 		{"number for a list", map[string]any{"volumes": 1}, []string{"value volumes must be a list", "not a int"}},
 		{
-			"Go type in a list", map[string]any{"volumes": []any{map[string]string{}}},
+			"Go type in a list",
+			map[string]any{"volumes": []any{map[string]string{}}},
 			[]string{"value volumes[0] is a Go map[string]string"},
 		},
 		{"Go type in a table", map[string]any{"env": map[string]any{"a": []string{}}}, []string{"value env.a is a Go []string"}},
 		{
-			"number for text", map[string]any{"revision": 7},
+			"number for text",
+			map[string]any{"revision": 7},
 			[]string{"templates/validatingwebhookconfiguration.yaml:8", "incompatible types"},
 		},
 		{"unknown profile", map[string]any{"profile": "nope"}, []string{"templates/zzz_profile.yaml:", "unknown profile nope"}},
 		{
-			"null for a table", map[string]any{"global": map[string]any{"proxy": nil}},
+			"null for a table",
+			map[string]any{"global": map[string]any{"proxy": nil}},
 			[]string{"templates/", "at <.Values.global.proxy.", "nil pointer"},
 		},
 	} {

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )

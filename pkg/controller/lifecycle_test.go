@@ -10,12 +10,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestTheHostedControlPlaneHoldsUp checks which states of the HostedControlPlane put reconciliation on hold, when the

@@ -140,8 +140,10 @@ const maxFieldBytes = 256 << 10
 func fixed(have, want spec) []string {
 	var out []string
 	for _, part := range []struct{ what, have, want string }{
-		{"group", have.group, want.group}, {"kind", have.kind, want.kind},
-		{"plural name", have.plural, want.plural}, {"scope", have.scope, want.scope},
+		{"group", have.group, want.group},
+		{"kind", have.kind, want.kind},
+		{"plural name", have.plural, want.plural},
+		{"scope", have.scope, want.scope},
 	} {
 		if part.have != part.want {
 			out = append(out, fmt.Sprintf("its %s is %s, and ours is %s", part.what, part.have, part.want))

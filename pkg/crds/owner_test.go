@@ -43,7 +43,8 @@ func TestMarksOf(t *testing.T) {
 	}{
 		{"nothing", metav1.ObjectMeta{}, crds.Metadata{}},
 		{
-			"our label", metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}},
+			"our label",
+			metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}},
 			crds.Metadata{Membership: crds.Member},
 		},
 		{"another revision's label, and its fields", metav1.ObjectMeta{
@@ -99,11 +100,13 @@ func TestMarksOf(t *testing.T) {
 		},
 		{
 			"a label of OLM's that is no package",
-			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}}, crds.Metadata{},
+			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}},
+			crds.Metadata{},
 		},
 		{
 			"installed by OLM for nobody knows whom",
-			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}}, crds.Metadata{OLM: crds.Nameless},
+			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}},
+			crds.Metadata{OLM: crds.Nameless},
 		},
 		{"OLM has put its own in the place of ours", metav1.ObjectMeta{
 			Labels: map[string]string{"olm.managed": "true"},
@@ -165,18 +168,26 @@ func TestOwnerOf(t *testing.T) {
 	}{
 		{"nobody's in particular", crds.Metadata{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
 		{
-			"a third party's", crds.Metadata{Writers: []string{"helm", "kubectl"}}, nil,
-			crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"}, "third party: helm, kubectl",
+			"a third party's",
+			crds.Metadata{Writers: []string{"helm", "kubectl"}},
+			nil,
+			crds.Owner{Kind: crds.ThirdParty, Name: "helm, kubectl"},
+			"third party: helm, kubectl",
 		},
 		{"ours", crds.Metadata{Membership: crds.Member, Writers: []string{"hypergate"}}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
 		{
 			"ours, and kubectl has touched it",
-			crds.Metadata{Membership: crds.Member, Writers: []string{"kubectl"}}, nil, crds.Owner{Kind: crds.Ours},
+			crds.Metadata{Membership: crds.Member, Writers: []string{"kubectl"}},
+			nil,
+			crds.Owner{Kind: crds.Ours},
 			"hypergate",
 		},
 		{
-			"the ingress operator's", crds.Metadata{Writers: []string{"ingress-operator"}}, nil,
-			crds.Owner{Kind: crds.IngressOperator}, "ingress-operator",
+			"the ingress operator's",
+			crds.Metadata{Writers: []string{"ingress-operator"}},
+			nil,
+			crds.Owner{Kind: crds.IngressOperator},
+			"ingress-operator",
 		},
 		{
 			"a live operator's",
@@ -228,8 +239,11 @@ func TestOwnerOf(t *testing.T) {
 			"unknown: whether OLM's a.ns is installed: forbidden",
 		},
 		{
-			"OLM's, for nobody knows whom", crds.Metadata{OLM: crds.Nameless}, nil,
-			crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"}, "",
+			"OLM's, for nobody knows whom",
+			crds.Metadata{OLM: crds.Nameless},
+			nil,
+			crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"},
+			"",
 		},
 		{"adopted from OLM", crds.Metadata{OLM: crds.Nameless, Membership: crds.Member}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
 	} {

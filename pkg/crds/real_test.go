@@ -14,7 +14,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
-
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 

@@ -8,18 +8,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/watch"
 )

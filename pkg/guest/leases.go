@@ -10,23 +10,17 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
-
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 

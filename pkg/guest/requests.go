@@ -8,24 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/pki"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
-
 	gatewayapply "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
 )
 
 // IstiodAccount returns the UID of istiod's service account in the guest, or "" if the account does not exist.

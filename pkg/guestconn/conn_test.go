@@ -93,10 +93,14 @@ func TestABadKubeconfigChangesNothing(t *testing.T) {
 		err, refusal error
 		want         string
 	}{
-		"unreadable": {nil, errors.New("there is no file kubeconfig"), nil,
-			"cannot be read any more, and goes on to be used as it was: there is no file kubeconfig"},
-		"without a CA": {noCA, nil, nil,
-			"one that is not used, the one before stays in use: its kubeconfig has no certificate-authority"},
+		"unreadable": {
+			nil, errors.New("there is no file kubeconfig"), nil,
+			"cannot be read any more, and goes on to be used as it was: there is no file kubeconfig",
+		},
+		"without a CA": {
+			noCA, nil, nil,
+			"one that is not used, the one before stays in use: its kubeconfig has no certificate-authority",
+		},
 		"a key of another":       {mixed, nil, nil, "private key does not match"},
 		"nobody knows it":        {server.config(), nil, nil, "401"},
 		"another server's CA":    {wrongCA, nil, nil, "x509"},

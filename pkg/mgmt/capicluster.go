@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // Names of the Cluster API contract (kubernetes-sigs/cluster-api api/core/v1beta2, util/secret, util/annotations).

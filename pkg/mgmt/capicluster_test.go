@@ -8,18 +8,15 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -286,7 +283,8 @@ func TestTheKubeconfigOfASecret(t *testing.T) {
 		"HyperShift's":  {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", nil},
 		"both":          {[]string{withData("kubeconfig: '', value: a3ViZWNvbmZpZw==")}, "value", nil},
 		"another key": {
-			[]string{withData("admin.conf: a3ViZWNvbmZpZw==, ca.crt: ''")}, "",
+			[]string{withData("admin.conf: a3ViZWNvbmZpZw==, ca.crt: ''")},
+			"",
 			[]string{"neither the key value", "nor kubeconfig", "but admin.conf, ca.crt", "put the guest's kubeconfig under value"},
 		},
 		"empty":  {[]string{withData("value: IAo=")}, "", []string{"key value is empty", "put the guest's kubeconfig there"}},

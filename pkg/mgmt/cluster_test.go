@@ -13,14 +13,12 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/fakeapi"
 	"github.com/hypergate/hypergate/test/hang"
@@ -108,22 +106,28 @@ func TestAvailability(t *testing.T) {
 	}{
 		"no Deployment": {nil, model.Absent, time.Time{}, model.RolledOut},
 		"another's Deployment": {
-			[]string{deployment("kube-apiserver", "", 2, 1, available)}, model.Absent, time.Time{},
+			[]string{deployment("kube-apiserver", "", 2, 1, available)},
+			model.Absent,
+			time.Time{},
 			model.RolledOut,
 		},
 		"just created":         {[]string{deployment(istiod, "", 0, 0)}, model.Unavailable, time.Time{}, model.Rolling},
 		"not ready":            {[]string{deployment(istiod, "", 2, 0, available)}, model.Unavailable, time.Time{}, model.Rolling},
 		"changed a moment ago": {[]string{deployment(istiod, "", 1, 1, available)}, model.Available, at(10), model.Rolling},
 		"ready and not available": {
-			[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")}, model.Unavailable,
-			time.Time{}, model.RolledOut,
+			[]string{deployment(istiod, "", 2, 1, "{type: Available, status: 'False'}")},
+			model.Unavailable,
+			time.Time{},
+			model.RolledOut,
 		},
 		"available": {
-			[]string{deployment(istiod, "", 2, 1, available, rolledFirst)}, model.Available, at(10),
+			[]string{deployment(istiod, "", 2, 1, available, rolledFirst)},
+			model.Available, at(10),
 			model.RolledOut,
 		},
 		"available, rolled since": {
-			[]string{deployment(istiod, "", 2, 1, available, rolledOut)}, model.Available, at(11),
+			[]string{deployment(istiod, "", 2, 1, available, rolledOut)},
+			model.Available, at(11),
 			model.RolledOut,
 		},
 		"available, still rolling": {
@@ -133,11 +137,15 @@ func TestAvailability(t *testing.T) {
 		"available, gave up": {[]string{deployment(istiod, "", 2, 1, available, stuck)}, model.Available, at(10), model.Stuck},
 		"no pods may be made": {
 			[]string{deployment(istiod, "", 2, 0, "{type: ReplicaFailure, status: 'True', reason: FailedCreate}")},
-			model.Unavailable, time.Time{}, model.Stuck,
+			model.Unavailable,
+			time.Time{},
+			model.Stuck,
 		},
 		"going": {
 			[]string{deployment(istiod, ", deletionTimestamp: 2026-11-21T12:00:00Z, finalizers: [foregroundDeletion]", 2, 1, available)},
-			model.Absent, time.Time{}, model.RolledOut,
+			model.Absent,
+			time.Time{},
+			model.RolledOut,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,14 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // defaultUserAnnotation is set on the control plane namespace if the management cluster does not assign a user to its

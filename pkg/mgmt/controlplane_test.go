@@ -8,14 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	hypershiftv1beta1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // hcp returns a HostedControlPlane as HyperShift creates it. metadata, spec and status are YAML that is merged into

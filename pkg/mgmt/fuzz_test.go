@@ -5,10 +5,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/hypergate/hypergate/pkg/model"
-
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // FuzzControlPlane checks that any HostedControlPlane or Cluster is either read, with the same result each time, or

@@ -8,21 +8,17 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/hypergate/hypergate/pkg/kubeconfig"
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 

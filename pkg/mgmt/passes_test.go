@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/publish"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 

@@ -1,9 +1,9 @@
 package status
 
 import (
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 func (r Result) available() metav1.Condition {

@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // Reasons of CRDsReady, in addition to ReasonUnmanaged. See precedence.

@@ -7,11 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -53,23 +51,31 @@ func read(f crds.Fact) crds.Fact {
 func absent() crds.Fact { return crds.Fact{} }
 
 func own() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member, Version: "v1.4.1",
-		Channel: "standard"}})
+	return read(crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{
+		Membership: crds.Member, Version: "v1.4.1",
+		Channel: "standard",
+	}})
 }
 
 func ownUnread() crds.Fact {
-	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member,
-		Writers: []string{"hypergate", "kubectl"}}}
+	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{
+		Membership: crds.Member,
+		Writers:    []string{"hypergate", "kubectl"},
+	}}
 }
 
 func olm() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
-		Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{
+		Owner:    crds.Owner{Kind: crds.LiveOLM, Name: "Subscription mesh", Namespace: "operators"},
+		Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"},
+	})
 }
 
 func theirs() crds.Fact {
-	return read(crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"},
-		Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"}})
+	return read(crds.Fact{
+		Owner:    crds.Owner{Kind: crds.ThirdParty, Name: "helm"},
+		Metadata: crds.Metadata{Version: "v1.4.1", Channel: "standard"},
+	})
 }
 
 func another(f crds.Fact) crds.Fact {
@@ -119,8 +125,10 @@ func decided(mode crds.Mode, facts map[string]crds.Fact) desired.Plan {
 		if name == filters {
 			wanted = crds.Wanted{Version: "1.20.3"}
 		}
-		state.Decisions = append(state.Decisions, crds.CRD{Name: name, Fact: fact, Wanted: wanted,
-			Decision: crds.Decide(fact, wanted, crds.Policy{Mode: mode})})
+		state.Decisions = append(state.Decisions, crds.CRD{
+			Name: name, Fact: fact, Wanted: wanted,
+			Decision: crds.Decide(fact, wanted, crds.Policy{Mode: mode}),
+		})
 	}
 	return state
 }
@@ -159,8 +167,10 @@ func policyDenied(name string) error {
 
 func crdConflict() error {
 	err := apierrors.NewConflict(crdResource, routes, errors.New("conflict"))
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.versions",
-		Message: `conflict with "argocd"`}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.versions",
+		Message: `conflict with "argocd"`,
+	}}
 	return err
 }
 
@@ -429,8 +439,10 @@ func TestSettling(t *testing.T) {
 	}{
 		"ours":               {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()})), false},
 		"ours, just written": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: ownUnread()})), false},
-		"not served yet": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})),
-			true},
+		"not served yet": {
+			resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Installing, "")})),
+			true,
+		},
 		"not read yet":            {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
 		"its owner is looked for": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
 		"somebody must act":       {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
@@ -443,8 +455,10 @@ func TestSettling(t *testing.T) {
 			crdFailed(routes, policyDenied(routes))), false},
 		// Plan.Waiting reports it.
 		"it is to be made anew": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false},
-		"not tried": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))),
-			true},
+		"not tried": {
+			resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))),
+			true,
+		},
 		"no CRD is asked for":      {resultOf(decided(crds.Managed, nil)), false},
 		"the operator has arrived": {resultOf(decided(crds.Managed, map[string]crds.Fact{filters: unread(olm())})), false},
 	} {
@@ -575,8 +589,10 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})
 	}
-	got := find(t, status.Conditions(model.GatewayClass{}, status.Result{InUse: many[:100],
-		InUseTotals: map[string]int{routes: 700, gateways: 300}}, nil, now), status.UnsupportedFieldsInUse)
+	got := find(t, status.Conditions(model.GatewayClass{}, status.Result{
+		InUse:       many[:100],
+		InUseTotals: map[string]int{routes: 700, gateways: 300},
+	}, nil, now), status.UnsupportedFieldsInUse)
 	if !strings.HasSuffix(got.Message, "; and 990 more objects (hypergate crds lists them)") {
 		t.Errorf("a thousand objects: %s", got.Message)
 	}

@@ -6,10 +6,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/ownership"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // KeepForeignConditions leaves another controller's conditions unchanged while the plan is rejected in favor of that

@@ -9,22 +9,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
 var (
 	taken = ownership.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: ownership.OwnedByOther{
-		By: []ownership.LeaseOfOther{{Claim: ownership.Lease{Name: "the-lease", Purpose: "the revision r"},
-			HeldLease: model.HeldLease{Holder: "hosted/r/abc"}}},
+		By: []ownership.LeaseOfOther{{
+			Claim:     ownership.Lease{Name: "the-lease", Purpose: "the revision r"},
+			HeldLease: model.HeldLease{Holder: "hosted/r/abc"},
+		}},
 	}}
 	rival = ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: "Deployment a/b"}}}
 )
@@ -41,29 +40,45 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 		reason  string
 		parts   []string
 	}{
-		"taken": {taken, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
-			[]string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"}},
-		"taken while serves": {taken, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"}},
-		"rival": {rival, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
-			[]string{"nothing was changed", "Deployment a/b", "--revision"}},
-		"rival while serves": {rival, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{"hypergate changes nothing until this is resolved", "Deployment a/b"}},
+		"taken": {
+			taken, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+			[]string{"nothing was changed", "hosted/r/abc", "kubectl -n openshift-ingress delete lease the-lease"},
+		},
+		"taken while serves": {
+			taken, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"},
+		},
+		"rival": {
+			rival, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+			[]string{"nothing was changed", "Deployment a/b", "--revision"},
+		},
+		"rival while serves": {
+			rival, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
+			[]string{"hypergate changes nothing until this is resolved", "Deployment a/b"},
+		},
 		"taken away": {
-			ownership.ContestedError{Missing: []ownership.Lease{{Name: "the-lease"}}, Namespace: "openshift-ingress",
-				Every: 10 * time.Second},
+			ownership.ContestedError{
+				Missing: []ownership.Lease{{Name: "the-lease"}}, Namespace: "openshift-ingress",
+				Every: 10 * time.Second,
+			},
 			model.Available,
 			metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)",
-				"once in 10s"},
+			[]string{
+				"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)",
+				"once in 10s",
+			},
 		},
 		"forbidden": {
-			ownership.CheckError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io",
-				Resource: "leases"}, "x",
+			ownership.CheckError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{
+				Group:    "coordination.k8s.io",
+				Resource: "leases",
+			}, "x",
 				errors.New(`User "u" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))},
 			model.Absent, metav1.ConditionFalse, status.ReasonInstallFailed,
-			[]string{"guest side: not allowed to create leases.coordination.k8s.io (RBAC)", "belongs to another hypergate",
-				"nothing was changed"},
+			[]string{
+				"guest side: not allowed to create leases.coordination.k8s.io (RBAC)", "belongs to another hypergate",
+				"nothing was changed",
+			},
 		},
 	} {
 		got := installedOf(status.Result{PlanProblem: fmt.Errorf("wrapped: %w", test.refused), Istiod: test.istiod})
@@ -98,15 +113,26 @@ func TestConditionsOfOthersAreLeftToThem(t *testing.T) {
 		"refused for another cause": {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all},
 		"taken, nothing said":       {nil, taken, nil, []string{"ControllerInstalled"}},
 		"taken, the holder says":    {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil},
-		"taken, who stands by has said": {conditions("ControllerInstalled/OwnedByAnother"), taken, nil,
-			[]string{"ControllerInstalled"}},
+		"taken, who stands by has said": {
+			conditions("ControllerInstalled/OwnedByAnother"), taken, nil,
+			[]string{"ControllerInstalled"},
+		},
 		"taken, istiod says": {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}},
-		"rival who says nothing": {conditions("Accepted/Accepted"), rival, map[string]string{"Accepted": "pilot-discovery"},
-			all},
-		"rival who says that it serves": {conditions("ControllerInstalled/Installed"), rival,
-			map[string]string{"ControllerInstalled": "ingress-operator"}, []string{"CRDsReady", "SupportedVersion"}},
-		"rival who says all that we do, too": {conditions(all...), rival,
-			map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"}, nil},
+		"rival who says nothing": {
+			conditions("Accepted/Accepted"), rival,
+			map[string]string{"Accepted": "pilot-discovery"},
+			all,
+		},
+		"rival who says that it serves": {
+			conditions("ControllerInstalled/Installed"), rival,
+			map[string]string{"ControllerInstalled": "ingress-operator"},
+			[]string{"CRDsReady", "SupportedVersion"},
+		},
+		"rival who says all that we do, too": {
+			conditions(all...), rival,
+			map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"},
+			nil,
+		},
 	} {
 		ours, write := status.KeepForeignConditions(test.previous, slices.Clone(wanted), test.refused, test.writers)
 		var got []string

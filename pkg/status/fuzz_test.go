@@ -10,14 +10,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -61,11 +59,15 @@ func errorOf(message string, code int, kind uint8) error {
 	case 1:
 		return apierrors.NewGenericServerResponse(code, "patch", deployments, "x", message, 0, true)
 	case 2:
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Reason: metav1.StatusReason(message), Message: message,
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: int32(code), Reason: metav1.StatusReason(message), Message: message,
 			Details: &metav1.StatusDetails{
-				Name: message, Kind: message, Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: message,
-					Message: message}, {Message: message}},
-			}}}
+				Name: message, Kind: message, Causes: []metav1.StatusCause{{
+					Type: metav1.CauseTypeFieldManagerConflict, Field: message,
+					Message: message,
+				}, {Message: message}},
+			},
+		}}
 	case 3:
 		return fmt.Errorf("patch: %w", apierrors.NewGenericServerResponse(http.StatusUnauthorized, "list", deployments, message, message,
 			code, false))

@@ -10,11 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
@@ -93,8 +90,10 @@ func conflict() error {
 
 func invalid() error {
 	err := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "secret-object", nil)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "spec.template.spec.containers[secret-container].image",
-		Message: "secret-image"}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Field:   "spec.template.spec.containers[secret-container].image",
+		Message: "secret-image",
+	}}
 	return err
 }
 
@@ -129,14 +128,18 @@ func TestControllerInstalled(t *testing.T) {
 				"replacement, version 1.20.3, is not becoming ready (management side)"},
 		},
 		"refused while istiod serves": {
-			status.Result{PlanProblem: errors.New("secret-object is not allowed"), Istiod: model.Available, Since: since,
-				Rollout: model.RolledOut},
+			status.Result{
+				PlanProblem: errors.New("secret-object is not allowed"), Istiod: model.Available, Since: since,
+				Rollout: model.RolledOut,
+			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
 				"plan was rejected and nothing was changed; see hypergate's log for the reason"},
 		},
 		"somebody undoes what we write": {
-			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done,
-				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second))},
+			status.Result{
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done,
+				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second)),
+			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another " +
 				"client keeps reverting it, so hypergate restores it at a limited rate"},
 		},
@@ -170,20 +173,26 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but it waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {
-			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
-				Endpoint: status.EndpointUnreached("no answer")},
+			status.Result{
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
+				Endpoint: status.EndpointUnreached("no answer"),
+			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address " +
 				"(management side: no answer)"},
 		},
 		"the same, and something else fails": {
-			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done,
-				Endpoint: status.EndpointUnreached("no answer")},
+			status.Result{
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done,
+				Endpoint: status.EndpointUnreached("no answer"),
+			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to " +
 				"patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},
 		},
 		"that is being found out": {
-			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
-				Endpoint: status.EndpointProbing()},
+			status.Result{
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
+				Endpoint: status.EndpointProbing(),
+			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address yet"},
 		},
 		"an object is being deleted": {
@@ -261,8 +270,10 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: rejected as invalid"},
 		},
 		"both sides": {
-			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())),
-				Guest: forbiddenReport},
+			status.Result{
+				Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())),
+				Guest: forbiddenReport,
+			},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no " +
 				"connection; guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
@@ -275,8 +286,10 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("in progress")},
 		},
 		"somebody else is to look after it, and istiod may not be removed": {
-			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: forbiddenReport,
-				Guest: done},
+			status.Result{
+				Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: forbiddenReport,
+				Guest: done,
+			},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("not complete: management side: not allowed to patch " +
 				"deployments.apps (RBAC)")},
 		},

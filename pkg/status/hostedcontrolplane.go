@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // Condition types of a HostedControlPlane. Their meaning is that of the conditions of OpenShift's operators.

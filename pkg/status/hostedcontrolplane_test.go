@@ -9,18 +9,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -264,8 +261,10 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest has not shown everything yet": {
-			status.Result{ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"),
-				ObservationSide: model.SideGuest},
+			status.Result{
+				ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"),
+				ObservationSide:    model.SideGuest,
+			},
 			but(func(t *reported) {
 				const text = "observing the guest: the guest is not known yet (waiting for namespaces)"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text},
@@ -377,8 +376,10 @@ func TestControlPlane(t *testing.T) {
 			with(serving(), func(r *status.Result) {
 				r.InUse = []crds.InUse{
 					{CRD: "listenersets.gateway.networking.k8s.io", Namespace: "demo", Name: "kind-only"},
-					{CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "route",
-						Fields: []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}}},
+					{
+						CRD: "httproutes.gateway.networking.k8s.io", Namespace: "demo", Name: "route",
+						Fields: []crds.Field{{Path: "spec.retry", Versions: []string{"v1"}}},
+					},
 				}
 			}),
 			but(func(t *reported) {

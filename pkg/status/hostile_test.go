@@ -10,18 +10,16 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
-	"github.com/hypergate/hypergate/pkg/publish"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -65,8 +63,10 @@ func (h hostile) fill(v reflect.Value) {
 
 func (h hostile) text(t reflect.Type) string {
 	known := map[reflect.Type][]string{
-		reflect.TypeFor[crds.OwnerKind](): {"", string(crds.Ours), string(crds.LiveOLM), string(crds.OrphanedOLM),
-			string(crds.ThirdParty), string(crds.Unknown)},
+		reflect.TypeFor[crds.OwnerKind](): {
+			"", string(crds.Ours), string(crds.LiveOLM), string(crds.OrphanedOLM),
+			string(crds.ThirdParty), string(crds.Unknown),
+		},
 		reflect.TypeFor[crds.Verdict](): {
 			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked),
 			string(crds.Undetermined),
@@ -100,8 +100,10 @@ func (h hostile) err() error {
 		`failed calling webhook "[EVIL"`, `policy '[EVIL' with binding 'x' denied request: ` + evil,
 		`cannot [EVIL resource "[EVIL]" in API group "[EVIL"`,
 	}
-	s := metav1.Status{Status: metav1.StatusFailure, Code: int32(codes[h.IntN(len(codes))]), Message: messages[h.IntN(len(messages))],
-		Details: &metav1.StatusDetails{Name: evil}}
+	s := metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(codes[h.IntN(len(codes))]), Message: messages[h.IntN(len(messages))],
+		Details: &metav1.StatusDetails{Name: evil},
+	}
 	for range h.IntN(3) {
 		s.Details.Causes = append(s.Details.Causes,
 			metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: evil, Message: `conflict with "[EVIL] ` + "\u202e" + `"`},
@@ -128,8 +130,10 @@ func (h hostile) report() apply.Report {
 	var out []apply.Outcome
 	for range h.IntN(4) {
 		kind := []string{"CustomResourceDefinition", "ConfigMap"}[h.IntN(2)]
-		id := apply.ID{GVK: schema.GroupVersionKind{Version: "v1", Kind: kind},
-			Key: types.NamespacedName{Name: []string{"a.example.com", evil}[h.IntN(2)]}}
+		id := apply.ID{
+			GVK: schema.GroupVersionKind{Version: "v1", Kind: kind},
+			Key: types.NamespacedName{Name: []string{"a.example.com", evil}[h.IntN(2)]},
+		}
 		if h.maybe() {
 			out = append(out, apply.RateLimited(id, 1).By(evil))
 		} else {

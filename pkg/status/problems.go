@@ -6,14 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
-	"github.com/hypergate/hypergate/pkg/publish"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
 
 // problem is one problem: its text says in which phase, why, and what to do.
@@ -63,10 +62,10 @@ func (r Result) problems() []problem {
 	}
 	out = append(out, r.failedProblems()...)
 	if r.TokenProblem != nil {
-		out = append(out, requestProblem("requesting istiod's token from the guest", tokens, r.TokenProblem))
+		out = append(out, requestProblem("requesting istiod's token from the guest", tokens(), r.TokenProblem))
 	}
 	if r.WebhookProbe != nil && r.PlanProblem == nil {
-		out = append(out, requestProblem("probing istiod's webhook in the guest", webhookProbes, r.WebhookProbe))
+		out = append(out, requestProblem("probing istiod's webhook in the guest", webhookProbes(), r.WebhookProbe))
 	}
 	out = append(out, r.istiodProblems()...)
 	if r.PlanProblem != nil {
@@ -166,11 +165,13 @@ func (r Result) planNeedsObservation() bool {
 	return claiming && r.GuestUnseen() && refusalOf(r.PlanProblem).problem.waits != ""
 }
 
-// The resources that hypergate creates in the guest for istiod's token and for a webhook probe.
-var (
-	tokens        = schema.GroupResource{Resource: "serviceaccounts/token"}
-	webhookProbes = schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"}
-)
+// tokens is the resource that hypergate creates in the guest for istiod's token.
+func tokens() schema.GroupResource { return schema.GroupResource{Resource: "serviceaccounts/token"} }
+
+// webhookProbes is the resource that hypergate creates in the guest, as a dry run, to probe the webhook.
+func webhookProbes() schema.GroupResource {
+	return schema.GroupResource{Group: "networking.istio.io", Resource: "destinationrules"}
+}
 
 // requestProblem returns the problem with a create request in the guest. The object that the request needs can still
 // be missing, so only a missing permission needs an action at once.

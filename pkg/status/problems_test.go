@@ -9,27 +9,26 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
-	"github.com/hypergate/hypergate/pkg/publish"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
 func mayNotClaim() error {
-	return fmt.Errorf("wrapped: %w", ownership.CheckError{Verb: "patch",
+	return fmt.Errorf("wrapped: %w", ownership.CheckError{
+		Verb: "patch",
 		Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
-			errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`))})
+			errors.New(`User "u" cannot patch resource "leases" in API group "coordination.k8s.io" in the namespace "n"`)),
+	})
 }
 
 // refusing returns the result of an installation whose plan is rejected.
@@ -171,8 +170,10 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 		"it is none":           {errors.New("it is no kubeconfig"), false},
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
-		report := status.Result{ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: model.SideGuest,
-			KubeconfigProblem: c.err}
+		report := status.Result{
+			ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: model.SideGuest,
+			KubeconfigProblem: c.err,
+		}
 		degradedSince, again := status.DegradedSince{}.Observe(report, now)
 		degraded := func(at time.Time) metav1.ConditionStatus {
 			return meta.FindStatusCondition(status.ControlPlane(report, degradedSince, nil, at), status.ControlPlaneDegraded).Status

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -18,22 +17,28 @@ import (
 // for them.
 func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
 	secrets := func(err error) error { return fmt.Errorf("applying secret-object to secret-host: %w", err) }
-	raw := []func() error{forbidden, denied, unreachable, conflict, invalid,
-		func() error { return errors.New("secret-host: secret-object") }}
+	raw := []func() error{
+		forbidden, denied, unreachable, conflict, invalid,
+		func() error { return errors.New("secret-host: secret-object") },
+	}
 	for i := range 1 << len(raw) {
 		var outcomes []apply.Outcome
 		var watches []apply.WatchProblem
 		for bit, newError := range raw {
 			if i>>bit&1 == 1 {
 				outcomes = append(outcomes, failed(deployment, secrets(newError())))
-				watches = append(watches, apply.WatchProblem{GVK: deployment.GVK,
-					Cause: apply.Classify(secrets(newError()), "watch", deployments)})
+				watches = append(watches, apply.WatchProblem{
+					GVK:   deployment.GVK,
+					Cause: apply.Classify(secrets(newError()), "watch", deployments),
+				})
 			}
 		}
 		for _, istiod := range []model.Availability{model.Absent, model.Unavailable, model.Available} {
 			for _, refused := range []error{nil, errors.New("secret-object"), secrets(forbidden()), secrets(unreachable())} {
-				o := status.Result{PlanProblem: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...),
-					MgmtWatches: watches, InsecureSettings: i % 3}
+				o := status.Result{
+					PlanProblem: refused, Istiod: istiod, Since: since, Mgmt: apply.ReportOf(outcomes...),
+					MgmtWatches: watches, InsecureSettings: i % 3,
+				}
 				checkPublic(t, status.Conditions(model.GatewayClass{Generation: 1}, o, nil, now))
 			}
 		}
@@ -64,8 +69,10 @@ func TestAllErrorsAreSecret(t *testing.T) {
 			t.Errorf("%v has nothing secret in it", err)
 		}
 	}
-	for _, cause := range []apply.Cause{apply.Classify(denied(), "patch", deployments), apply.Classify(conflict(), "patch", deployments),
-		apply.Classify(invalid(), "patch", deployments)} {
+	for _, cause := range []apply.Cause{
+		apply.Classify(denied(), "patch", deployments), apply.Classify(conflict(), "patch", deployments),
+		apply.Classify(invalid(), "patch", deployments),
+	} {
 		if !strings.Contains(cause.String(), "secret") {
 			t.Errorf("the cause %q names nothing, so that leaving it out proves nothing", cause)
 		}

@@ -11,7 +11,7 @@ import (
 // WaitingForToken returns what an installation waits for if istiod gets no token in the guest. The text stays the
 // same from try to try.
 func WaitingForToken(err error) string {
-	return "a token for istiod's service account in the guest (" + onSide(model.SideGuest, apply.Classify(err, "create", tokens)) + ")"
+	return "a token for istiod's service account in the guest (" + onSide(model.SideGuest, apply.Classify(err, "create", tokens())) + ")"
 }
 
 // WaitingForLongerToken returns what an installation waits for if the guest grants tokens that are valid only for
@@ -26,7 +26,7 @@ func WaitingForLongerToken(life time.Duration) string {
 func WaitingForWebhook(err error) string {
 	why := "a test object was accepted"
 	if err != nil {
-		why = onSide(model.SideGuest, apply.Classify(err, "create", webhookProbes))
+		why = onSide(model.SideGuest, apply.Classify(err, "create", webhookProbes()))
 	}
 	return "the guest's kube-apiserver to reach istiod's validating webhook; failurePolicy stays Ignore until then (" + why + ")"
 }

@@ -4,12 +4,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -23,8 +22,10 @@ func TestWeakened(t *testing.T) {
 		want   want
 	}{
 		"it serves": {
-			status.Result{Plan: desired.Plan{Installed: true}, Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
-				InsecureSettings: 1},
+			status.Result{
+				Plan: desired.Plan{Installed: true}, Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
+				InsecureSettings: 1,
+			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + one},
 		},
 		"it waits": {

@@ -62,9 +62,9 @@ func TestBackoff(t *testing.T) {
 	if b.Wait(start) != 0 || b.Failures() != 0 {
 		t.Fatal("the zero value waits")
 	}
-	for i, want := range []time.Duration{1, 2, 4, 5, 5} {
-		if got := b.Failed(start, time.Second, 5*time.Second); got != want*time.Second || b.Failures() != i+1 {
-			t.Errorf("failure %d: %s, want %s", i+1, got, want*time.Second)
+	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+		if got := b.Failed(start, time.Second, 5*time.Second); got != want || b.Failures() != i+1 {
+			t.Errorf("failure %d: %s, want %s", i+1, got, want)
 		}
 	}
 	if wait := b.Wait(at(2)); wait != 3*time.Second {

@@ -44,7 +44,9 @@ func TestWhatIsResumed(t *testing.T) {
 			{0, "stream", false, "sent"}, {seconds(timeout), "watch", true, "fails"}, {0, "watch", false, "refused"},
 		},
 		"a list after it was refused": {
-			{0, "stream", false, "sent"}, {0, "watch", false, "refused"}, {0, "stream", false, "sent"},
+			{0, "stream", false, "sent"},
+			{0, "watch", false, "refused"},
+			{0, "stream", false, "sent"},
 			{seconds(timeout), "watch", false, "sent"},
 		},
 	} {

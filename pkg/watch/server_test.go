@@ -111,8 +111,10 @@ func (s *server) change(name, data string, seen bool) {
 	s.version++
 	_, exists := s.objects[name]
 	o := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: strconv.Itoa(s.version),
-			Labels: map[string]string{"big": "label"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, ResourceVersion: strconv.Itoa(s.version),
+			Labels: map[string]string{"big": "label"},
+		},
 		Data: map[string]string{"data": data},
 	}
 	s.objects[name] = o

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
-
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/test/adversary"
 )
 

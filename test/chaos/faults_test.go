@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // fault is a row of the table.

@@ -13,11 +13,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/hang"

@@ -12,14 +12,11 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/world"
 )

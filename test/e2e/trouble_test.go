@@ -4,17 +4,13 @@ import (
 	"context"
 
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/world"
 )
 

@@ -9,20 +9,16 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-
 	clocktesting "k8s.io/utils/clock/testing"
-
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestAGuestThatUndoesEachRepairIsDamped has a guest administrator who undoes each repair as fast as hypergate makes

@@ -6,18 +6,13 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
-	corev1 "k8s.io/api/core/v1"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 func TestAGatewayClassInstallsBothSides(t *testing.T) {

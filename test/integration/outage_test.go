@@ -9,14 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/model"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // TestTheGuestsAPIIsAwayForTwentyMinutes stops the guest's API until istiod's token is due. hypergate still manages

@@ -8,17 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	rbacv1 "k8s.io/api/rbac/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-
 	clocktesting "k8s.io/utils/clock/testing"
-
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestARenewalCostsOneTokenAndOneWrite checks that a renewal does not change istiod's pod, and occurs after four

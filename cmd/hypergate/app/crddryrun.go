@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // askAPIServer sends a dry-run request for each CRD that hypergate would take over, and records the response of the

@@ -8,14 +8,12 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/hypergate/hypergate/pkg/kubeconfig"
-	"github.com/hypergate/hypergate/pkg/model"
-
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // crdsUserAgent identifies the command crds in the audit logs of both clusters.

@@ -8,18 +8,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // rotateOptions holds the flags of the command rotate-ca.

@@ -14,16 +14,14 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-
-	"github.com/hypergate/hypergate/pkg/kubeconfig"
-	"github.com/hypergate/hypergate/pkg/model"
-
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/logs"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // runOptions holds the flags of the command run.
