@@ -161,6 +161,8 @@ race: ## Run all tests of unit and adversary under the race detector. Charts ren
 adversary: ## Run hypergate against API servers that return false responses. Only needs Go.
 	go test -timeout 30m -skip '^($(RACES))$$' ./test/adversary
 	go test -race -count=1 -timeout 30m -run '^($(RACES))$$' ./test/adversary
+	@# A guest that lies, for half a minute. The seed is fixed, so that CI repeats the same moves.
+	go test -race -count=1 -timeout 20m -run '^TestHostile$$' ./test/hostile -seed=1 -duration=30s
 
 .PHONY: core
 core: servers build ## Run a selection of the stories of integration and e2e, and the tests of their tools. Needs root.
