@@ -299,8 +299,8 @@ func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 	}
 }
 
-// setUnreadable records that a CRD cannot be read, and reports whether that is new for this generation of it. The caller
-// holds r.mu.
+// setUnreadable records that a CRD cannot be read, and reports whether that is new for this generation of it. The
+// caller holds r.mu.
 func (r *crdReader) setUnreadable(item crdItem, why string) bool {
 	known := r.readings[item.Name]
 	if known.content == crds.Unreadable && known.uid == item.UID && known.generation == item.Generation && known.why == why {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// HasCAs says whether a CA bundle has all the certificates of another.
+// HasCAs reports whether a CA bundle has all the certificates of another.
 func HasCAs(bundle, wanted []byte) bool {
 	if bytes.Equal(bundle, wanted) {
 		return true
@@ -17,8 +17,9 @@ func HasCAs(bundle, wanted []byte) bool {
 	return len(want) > 0 && !slices.ContainsFunc(want, func(der []byte) bool { return !contains(have, der) })
 }
 
-// OverlapCAs is the CA bundle for istiod where before stood the one and now holds the other. While a CA is replaced, the guest's API server may
-// still serve a certificate of the old one, so what is not expired of it is kept; the next renewal, which finds all that is wanted, drops it.
+// OverlapCAs returns the CA bundle for istiod while wanted replaces before. The guest's API server can still serve a
+// certificate of the old CA then, so the bundle keeps what is not expired of before. The next renewal finds all of wanted
+// and drops the rest.
 func OverlapCAs(before, wanted []byte, now time.Time) []byte {
 	if HasCAs(before, wanted) {
 		return wanted
@@ -38,9 +39,10 @@ func OverlapCAs(before, wanted []byte, now time.Time) []byte {
 	return out
 }
 
+// CertificateBlock is the type of a certificate's PEM block.
 const CertificateBlock = "CERTIFICATE"
 
-// Certificates are what a PEM bundle holds of them.
+// Certificates returns the certificates of a PEM bundle, as DER.
 func Certificates(bundle []byte) [][]byte {
 	var out [][]byte
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
@@ -51,7 +53,8 @@ func Certificates(bundle []byte) [][]byte {
 	return out
 }
 
-// CanonicalCAs is the same for all bundles of the same certificates. One without any is left as it is.
+// CanonicalCAs returns the same bytes for all bundles with the same certificates. A bundle without any is returned as it
+// is.
 func CanonicalCAs(bundle []byte) []byte {
 	all := Certificates(bundle)
 	if len(all) == 0 {
