@@ -18,8 +18,8 @@ func HasCAs(bundle, wanted []byte) bool {
 }
 
 // OverlapCAs returns the CA bundle for istiod while wanted replaces before. The guest's API server can still serve a
-// certificate of the old CA then, so the bundle keeps what is not expired of before. The next renewal finds all of wanted
-// and drops the rest.
+// certificate of the old CA then, so the bundle keeps what is not expired of before. The next renewal finds all of
+// wanted and drops the rest.
 func OverlapCAs(before, wanted []byte, now time.Time) []byte {
 	if HasCAs(before, wanted) {
 		return wanted
@@ -53,8 +53,8 @@ func Certificates(bundle []byte) [][]byte {
 	return out
 }
 
-// CanonicalCAs returns the same bytes for all bundles with the same certificates. A bundle without any is returned as it
-// is.
+// CanonicalCAs returns the same bytes for all bundles with the same certificates. A bundle without any is returned
+// unchanged.
 func CanonicalCAs(bundle []byte) []byte {
 	all := Certificates(bundle)
 	if len(all) == 0 {
