@@ -14,18 +14,27 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-const auditLines = `{"stage":"ResponseStarted","verb":"watch","userAgent":"hypergate/v1","requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}
-{"stage":"ResponseComplete","verb":"watch","userAgent":"hypergate/v1","requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}
-{"stage":"ResponseComplete","verb":"get","userAgent":"hypergate/v1","requestURI":"/api/v1/namespaces/a/secrets/b","objectRef":{"resource":"secrets","namespace":"a","name":"b"}}
-{"stage":"ResponseComplete","verb":"get","userAgent":"hypergate/v1","requestURI":"/version"}
-{"stage":"ResponseComplete","verb":"update","userAgent":"hypergate/v1/leader-election","requestURI":"/apis","objectRef":{"resource":"leases","namespace":"a","name":"c"}}
-{"stage":"ResponseComplete","verb":"create","userAgent":"hypergate/v1","requestURI":"/apis?dryRun=All","objectRef":{"resource":"destinationrules","namespace":"a","name":"d"}}
-{"stage":"ResponseComplete","verb":"create","userAgent":"hypergate/v1","requestURI":"/api","objectRef":{"resource":"serviceaccounts","subresource":"token","namespace":"a","name":"e"}}
-{"stage":"ResponseComplete","verb":"patch","userAgent":"hypergate/v1","requestURI":"/apis","objectRef":{"resource":"gatewayclasses","subresource":"status","name":"f"}}
-{"stage":"ResponseComplete","verb":"patch","userAgent":"Go-http-client/2.0","requestURI":"/api","objectRef":{"resource":"configmaps","namespace":"a","name":"g"}}
-{"stage":"ResponseComplete","verb":"patch","userAgent":"bench","requestURI":"/api","objectRef":{"resource":"configmaps","namespace":"a","name":"g"}}
-{"stage":"ResponseComplete","verb":"update","userAgent":"kube-apiserver/v1","requestURI":"/apis","objectRef":{"resource":"customresourcedefinitions","name":"h"}}
-`
+const auditLines = `{"stage":"ResponseStarted","verb":"watch","userAgent":"hypergate/v1",` +
+	`"requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"watch","userAgent":"hypergate/v1",` +
+	`"requestURI":"/api/v1/secrets?watch=true","objectRef":{"resource":"secrets"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"get","userAgent":"hypergate/v1",` +
+	`"requestURI":"/api/v1/namespaces/a/secrets/b","objectRef":{"resource":"secrets","namespace":"a","name":"b"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"get","userAgent":"hypergate/v1","requestURI":"/version"}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"update","userAgent":"hypergate/v1/leader-election",` +
+	`"requestURI":"/apis","objectRef":{"resource":"leases","namespace":"a","name":"c"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"create","userAgent":"hypergate/v1",` +
+	`"requestURI":"/apis?dryRun=All","objectRef":{"resource":"destinationrules","namespace":"a","name":"d"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"create","userAgent":"hypergate/v1",` +
+	`"requestURI":"/api","objectRef":{"resource":"serviceaccounts","subresource":"token","namespace":"a","name":"e"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"patch","userAgent":"hypergate/v1",` +
+	`"requestURI":"/apis","objectRef":{"resource":"gatewayclasses","subresource":"status","name":"f"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"patch","userAgent":"Go-http-client/2.0",` +
+	`"requestURI":"/api","objectRef":{"resource":"configmaps","namespace":"a","name":"g"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"patch","userAgent":"bench",` +
+	`"requestURI":"/api","objectRef":{"resource":"configmaps","namespace":"a","name":"g"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"update","userAgent":"kube-apiserver/v1",` +
+	`"requestURI":"/apis","objectRef":{"resource":"customresourcedefinitions","name":"h"}}` + "\n"
 
 // TestAuditLog checks that every request has one kind. It also checks that all requests of the controller count as the
 // controller's, with any user agent.

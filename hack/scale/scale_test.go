@@ -12,16 +12,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const auditLines = `{"stage":"ResponseStarted","verb":"watch","user":{"username":"hosted-001"},"objectRef":{"resource":"secrets"}}
-{"stage":"ResponseComplete","verb":"watch","user":{"username":"hosted-001"},"objectRef":{"resource":"secrets"}}
-{"stage":"ResponseComplete","verb":"update","user":{"username":"hosted-001"},"objectRef":{"resource":"leases","name":"hypergate"}}
-{"stage":"ResponseComplete","verb":"get","user":{"username":"hosted-001"},"objectRef":{"resource":"leases","name":"hypergate"}}
-{"stage":"ResponseComplete","verb":"create","user":{"username":"hosted-001"},"objectRef":{"resource":"leases","name":"hypergate"}}
-{"stage":"ResponseComplete","verb":"patch","user":{"username":"hosted-001"},"objectRef":{"resource":"gatewayclasses","subresource":"status","name":"a"}}
-{"stage":"ResponseComplete","verb":"list","user":{"username":"hosted-002"},"objectRef":{"resource":"services"},"stageTimestamp":"2026-01-02T03:04:05Z"}
-{"stage":"ResponseComplete","verb":"get","user":{"username":"hosted-002"},"requestURI":"/version"}
-{"stage":"ResponseComplete","verb":"patch","user":{"username":"admin"},"objectRef":{"resource":"deployments","namespace":"a","name":"b"}}
-`
+const auditLines = `{"stage":"ResponseStarted","verb":"watch","user":{"username":"hosted-001"},"objectRef":{"resource":"secrets"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"watch","user":{"username":"hosted-001"},` +
+	`"objectRef":{"resource":"secrets"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"update","user":{"username":"hosted-001"},` +
+	`"objectRef":{"resource":"leases","name":"hypergate"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"get","user":{"username":"hosted-001"},` +
+	`"objectRef":{"resource":"leases","name":"hypergate"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"create","user":{"username":"hosted-001"},` +
+	`"objectRef":{"resource":"leases","name":"hypergate"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"patch","user":{"username":"hosted-001"},` +
+	`"objectRef":{"resource":"gatewayclasses","subresource":"status","name":"a"}}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"list","user":{"username":"hosted-002"},` +
+	`"objectRef":{"resource":"services"},"stageTimestamp":"2026-01-02T03:04:05Z"}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"get","user":{"username":"hosted-002"},"requestURI":"/version"}` + "\n" +
+	`{"stage":"ResponseComplete","verb":"patch","user":{"username":"admin"},` +
+	`"objectRef":{"resource":"deployments","namespace":"a","name":"b"}}` + "\n"
 
 // TestTallies checks that each request counts for its hypergate and for one kind. For Leases, only renewals are
 // allowed at rest.

@@ -49,7 +49,8 @@ func TestClassify(t *testing.T) {
 			class: Forbidden, want: "not allowed to create deployments.apps (RBAC)",
 		},
 		"rbac with the authorizer's reason": {
-			err:   forbidden(`User "u" cannot patch resource "deployments" in API group "apps" in the namespace "n": RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`),
+			err: forbidden(`User "u" cannot patch resource "deployments" in API group "apps" in the namespace "n": ` +
+				`RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`),
 			class: Forbidden, want: "not allowed to patch deployments.apps (RBAC)",
 		},
 		"escalation": {
@@ -86,7 +87,8 @@ func TestClassify(t *testing.T) {
 			class: Invalid, want: "rejected as invalid: a, b, c and 1 more", detail: "secret-value",
 		},
 		"unknown field": {
-			err:   apierrors.NewInternalError(errors.New("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec.what: field not declared in schema")),
+			err: apierrors.NewInternalError(errors.New("failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): " +
+				".spec.what: field not declared in schema")),
 			class: Invalid, want: "rejected as invalid", detail: ".spec.what",
 		},
 		"too large": {err: apierrors.NewRequestEntityTooLargeError("limit is 3145728"), class: Invalid, want: "rejected as invalid"},
@@ -122,7 +124,10 @@ func TestClassify(t *testing.T) {
 			}),
 			class: Denied, want: "denied by the admission policy guard",
 		},
-		"busy": {err: apierrors.NewTooManyRequests("no", 1), class: Unreachable, want: "the API server is unavailable: it answered 429 too many requests"},
+		"busy": {
+			err:   apierrors.NewTooManyRequests("no", 1),
+			class: Unreachable, want: "the API server is unavailable: it answered 429 too many requests",
+		},
 		"etcd is gone": {
 			err:   apierrors.NewInternalError(errors.New("etcdserver: leader changed at secret-host")),
 			class: Unreachable, want: "the API server is unavailable: it answered 500 internal server error",
@@ -131,15 +136,30 @@ func TestClassify(t *testing.T) {
 			err:   get(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}),
 			class: Unreachable, want: "the API server cannot be reached: connection refused", detail: "secret-host",
 		},
-		"reset":         {err: get(&net.OpError{Op: "read", Err: syscall.ECONNRESET}), class: Unreachable, want: "the API server cannot be reached: connection closed"},
-		"cut off":       {err: fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), class: Unreachable, want: "the API server cannot be reached: connection closed"},
-		"slow":          {err: get(context.DeadlineExceeded), class: Unreachable, want: "the API server cannot be reached: timed out"},
-		"unknown name":  {err: get(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "secret-host"}}), class: Unreachable, want: "the API server cannot be reached: its host name does not resolve"},
-		"untrusted":     {err: get(&tls.CertificateVerificationError{Err: errors.New("x509: secret-host")}), class: Unreachable, want: "the API server cannot be reached: its certificate is not trusted"},
-		"other network": {err: get(errors.New("http2: client connection lost")), class: Unreachable, want: "the API server cannot be reached: no connection"},
-		"cancelled":     {err: get(context.Canceled), class: Cancelled, want: "cancelled before the API server answered"},
-		"other status":  {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
-		"other":         {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
+		"reset": {
+			err:   get(&net.OpError{Op: "read", Err: syscall.ECONNRESET}),
+			class: Unreachable, want: "the API server cannot be reached: connection closed",
+		},
+		"cut off": {
+			err:   fmt.Errorf("reading: %w", io.ErrUnexpectedEOF),
+			class: Unreachable, want: "the API server cannot be reached: connection closed",
+		},
+		"slow": {err: get(context.DeadlineExceeded), class: Unreachable, want: "the API server cannot be reached: timed out"},
+		"unknown name": {
+			err:   get(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "secret-host"}}),
+			class: Unreachable, want: "the API server cannot be reached: its host name does not resolve",
+		},
+		"untrusted": {
+			err:   get(&tls.CertificateVerificationError{Err: errors.New("x509: secret-host")}),
+			class: Unreachable, want: "the API server cannot be reached: its certificate is not trusted",
+		},
+		"other network": {
+			err:   get(errors.New("http2: client connection lost")),
+			class: Unreachable, want: "the API server cannot be reached: no connection",
+		},
+		"cancelled":    {err: get(context.Canceled), class: Cancelled, want: "cancelled before the API server answered"},
+		"other status": {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
+		"other":        {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -126,7 +126,8 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 
 	w.Eventually(c.WatchProblems).ShouldNot(gomega.BeEmpty())
 	problem := c.WatchProblems()[0]
-	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" || problem.Cause.String() != "not allowed to list secrets (RBAC)" || problem.Err() == nil {
+	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" ||
+		problem.Cause.String() != "not allowed to list secrets (RBAC)" || problem.Err() == nil {
 		t.Errorf("watch problems = %+v, want that secrets may not be listed", c.WatchProblems())
 	}
 	if c.Synced() {

@@ -112,7 +112,8 @@ func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
 	c := w.cluster(w.secrets("one", "two"))
 	w.start(c)
 	w.Eventually(c.Known).Should(gomega.BeTrue())
-	if problems := c.WatchProblems(); len(problems) != 1 || problems[0].GVK.Kind != "Secret" || problems[0].Cause.String() != "not allowed to list secrets (RBAC)" || c.Synced() {
+	if problems := c.WatchProblems(); len(problems) != 1 || problems[0].GVK.Kind != "Secret" ||
+		problems[0].Cause.String() != "not allowed to list secrets (RBAC)" || c.Synced() {
 		t.Errorf("synced %t; watch problems = %+v, want one, that secrets may not be listed", c.Synced(), problems)
 	}
 	o := w.object(w.secret("one"))

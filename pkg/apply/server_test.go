@@ -101,8 +101,9 @@ func TestRealCauses(t *testing.T) {
 		},
 		"role beyond our own permissions": {
 			prepare: func(w *world) { w.limit("nothing") },
-			object:  `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
-			class:   apply.Forbidden, want: "not allowed to escalate roles.rbac.authorization.k8s.io (RBAC)",
+			object: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, ` +
+				`rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
+			class: apply.Forbidden, want: "not allowed to escalate roles.rbac.authorization.k8s.io (RBAC)",
 		},
 		"no permission to create": {
 			prepare: func(w *world) { w.limit("configmaps", "get", "patch") },
@@ -149,9 +150,18 @@ func TestNoAnswer(t *testing.T) {
 		class  apply.ErrorClass
 		want   string
 	}{
-		"nobody listens": {func(c *rest.Config) { c.Host = "https://127.0.0.1:1" }, apply.Unreachable, "the API server cannot be reached: connection refused"},
-		"no such name":   {func(c *rest.Config) { c.Host = "https://secret-host.invalid" }, apply.Unreachable, "the API server cannot be reached: its host name does not resolve"},
-		"not trusted":    {func(c *rest.Config) { c.CAData = nil }, apply.Unreachable, "the API server cannot be reached: its certificate is not trusted"},
+		"nobody listens": {
+			func(c *rest.Config) { c.Host = "https://127.0.0.1:1" },
+			apply.Unreachable, "the API server cannot be reached: connection refused",
+		},
+		"no such name": {
+			func(c *rest.Config) { c.Host = "https://secret-host.invalid" },
+			apply.Unreachable, "the API server cannot be reached: its host name does not resolve",
+		},
+		"not trusted": {
+			func(c *rest.Config) { c.CAData = nil },
+			apply.Unreachable, "the API server cannot be reached: its certificate is not trusted",
+		},
 		"expired token": {
 			func(c *rest.Config) { c.CertData, c.KeyData, c.BearerToken = nil, nil, "expired" },
 			apply.Unauthorized, "the API server does not accept the credentials",

@@ -225,8 +225,14 @@ func TestDifferenceInWords(t *testing.T) {
 			crds.Difference{Lost: v1("spec.a"), Gained: v1("spec.b"), Changed: v1("", "spec.c", "spec.d", "spec.e", "spec.f")},
 			"it also has: spec.a (v1); it lacks: spec.b (v1); it has other rules for: all of v1, spec.c (v1), spec.d (v1), and 2 more",
 		},
-		{crds.Difference{Other: []string{"names", "storage version"}, Unkept: []string{"v1alpha1"}}, "it differs in names and in storage version; it can have objects stored in v1alpha1"},
-		{crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}, Lost: v1("spec.a")}, "its scope is Cluster, and ours is Namespaced; it also has: spec.a (v1)"},
+		{
+			crds.Difference{Other: []string{"names", "storage version"}, Unkept: []string{"v1alpha1"}},
+			"it differs in names and in storage version; it can have objects stored in v1alpha1",
+		},
+		{
+			crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}, Lost: v1("spec.a")},
+			"its scope is Cluster, and ours is Namespaced; it also has: spec.a (v1)",
+		},
 	} {
 		if got := tc.difference.String(); got != tc.want {
 			t.Errorf("%+v has the text\n%s, want\n%s", tc.difference, got, tc.want)

@@ -270,7 +270,9 @@ func TestACRDThatMayNotBeReadIsToldAndTriedAgain(t *testing.T) {
 		api.Put(theCRDs, wholeCRD(t, routeCRD))
 		api.Fail(fakeapi.Collection{Path: "/refused"}, forbidden("customresourcedefinitions.apiextensions.k8s.io"))
 	}, func(next http.RoundTripper) http.RoundTripper { return refusing{next, refused} })
-	f.Expect(f.eventuallyFact(routeCRD, crds.Unreadable).Why).To(gomega.Equal("not allowed to list customresourcedefinitions.apiextensions.k8s.io (RBAC)"))
+	f.Expect(f.eventuallyFact(routeCRD, crds.Unreadable).Why).To(
+		gomega.Equal("not allowed to list customresourcedefinitions.apiextensions.k8s.io (RBAC)"),
+	)
 	refused.Store(false)
 	f.eventuallyFact(routeCRD, crds.Read)
 }

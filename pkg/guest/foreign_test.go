@@ -165,7 +165,9 @@ func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
 			out = append(out, p.GVK.Kind+": "+p.Cause.String())
 		}
 		return out
-	}).Should(gomega.ContainElements("Deployment: not allowed to list deployments.apps (RBAC)", "Istio: not allowed to list istios.sailoperator.io (RBAC)"))
+	}).Should(gomega.ContainElements(
+		"Deployment: not allowed to list deployments.apps (RBAC)", "Istio: not allowed to list istios.sailoperator.io (RBAC)",
+	))
 }
 
 func TestWhoElseWroteACondition(t *testing.T) {

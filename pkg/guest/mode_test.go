@@ -89,7 +89,11 @@ func TestAModeThatCannotBeRead(t *testing.T) {
 		f.Expect(f.guest.Check()).To(gomega.MatchError(gomega.ContainSubstring("watching ingresses: ")))
 		f.Expect(f.guest.WatchProblems()).To(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "Ingress"),
-			gomega.WithTransform(func(p apply.WatchProblem) string { return p.Cause.String() }, gomega.Equal("not allowed to list ingresses.operator.openshift.io (RBAC)")))))
+			gomega.WithTransform(
+				func(p apply.WatchProblem) string { return p.Cause.String() },
+				gomega.Equal("not allowed to list ingresses.operator.openshift.io (RBAC)"),
+			),
+		)))
 		f.api.Put(theModes, modeObject("{gatewayAPI: {managementMode: Unmanaged}}"))
 		f.api.Fail(theModes, nil)
 		f.Eventually(func() crds.Mode { return f.observed().Mode }).Should(gomega.Equal(crds.Unmanaged))

@@ -68,7 +68,9 @@ func LoadFile(path string) (*rest.Config, error) {
 	case err != nil:
 		return nil, err
 	case len(bytes.TrimSpace(data)) == 0:
-		return nil, fmt.Errorf("%s is empty: check the key of the mounted Secret (HyperShift uses kubeconfig, Cluster API uses value)", path)
+		return nil, fmt.Errorf(
+			"%s is empty: check the key of the mounted Secret (HyperShift uses kubeconfig, Cluster API uses value)", path,
+		)
 	}
 	raw, err := clientcmd.LoadFromFile(path)
 	if err != nil {

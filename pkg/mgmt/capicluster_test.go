@@ -252,7 +252,10 @@ func TestWithoutClusterAPI(t *testing.T) {
 		f.Expect(f.observeError()).To(gomega.HaveOccurred(), "it may be paused")
 		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "Cluster"),
-			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("not allowed to list clusters.cluster.x-k8s.io (RBAC)"))))))
+			gomega.HaveField("Cause", gomega.WithTransform(
+				apply.Cause.String, gomega.Equal("not allowed to list clusters.cluster.x-k8s.io (RBAC)"),
+			)),
+		)))
 	})
 	t.Run("it may not be looked at, and a HostedControlPlane decides", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) {

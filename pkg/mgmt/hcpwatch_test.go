@@ -163,7 +163,10 @@ func TestWithoutPermission(t *testing.T) {
 		f.Expect(f.observeError()).To(gomega.MatchError("the management side is not known yet"))
 		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "HostedControlPlane"),
-			gomega.HaveField("Cause", gomega.WithTransform(apply.Cause.String, gomega.Equal("not allowed to list hostedcontrolplanes.hypershift.openshift.io (RBAC)"))))))
+			gomega.HaveField("Cause", gomega.WithTransform(
+				apply.Cause.String, gomega.Equal("not allowed to list hostedcontrolplanes.hypershift.openshift.io (RBAC)"),
+			)),
+		)))
 		f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.Equal(4))
 	})
 	t.Run("an API server that starts", func(t *testing.T) {

@@ -233,7 +233,8 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("forbidden", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
-		gomega.HaveField("Message", gomega.ContainSubstring("guest side: not allowed to patch leases.coordination.k8s.io (RBAC); it is unknown whether this cluster belongs to another hypergate"))))
+		gomega.HaveField("Message", gomega.ContainSubstring("guest side: not allowed to patch leases.coordination.k8s.io (RBAC); "+
+			"it is unknown whether this cluster belongs to another hypergate"))))
 	w.Expect(w.istiod()).To(gomega.BeNil())
 	w.leavesAlone(0, 0, "/leases/", "/gatewayclasses/forbidden/status", "PATCH /api/v1/namespaces/"+w.cfg.GuestNamespace+"?")
 	w.allowInGuest(user, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}})
@@ -292,13 +293,17 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	before := w.versions()
 	w.createIstiod()
 	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved: an istiod of the revision"))))
+		haveStatus(metav1.ConditionTrue, "Installed"),
+		gomega.HaveField("Message", gomega.ContainSubstring(
+			"but hypergate changes nothing until this is resolved: an istiod of the revision",
+		))))
 	w.writesNothing("beside a rival")
 	if diff := cmp.Diff(before, w.versions()); diff != "" {
 		t.Error(diff)
 	}
 	w.deleteIstiod()
-	w.Eventually(func() string { return w.condition("rival", "ControllerInstalled").Message }).ShouldNot(gomega.ContainSubstring("changes nothing"))
+	w.Eventually(func() string { return w.condition("rival", "ControllerInstalled").Message }).
+		ShouldNot(gomega.ContainSubstring("changes nothing"))
 }
 
 // TestOpenShiftsIngressOperator checks that hypergate leaves the ingress operator's finalizer and conditions
@@ -342,7 +347,8 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	t.Log("the operator releases the class")
 	patch(`{"metadata":{"finalizers":null}}`, "")
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).Should(gomega.ContainSubstring("has been serving since"))
+	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).
+		Should(gomega.ContainSubstring("has been serving since"))
 }
 
 // TestASecondWriterOfTheStatusIsNamed checks a third party that repeatedly overwrites hypergate's conditions.

@@ -216,7 +216,8 @@ func forbiddenOLMIsUnknown(w *crdWorld) {
 	w.guestConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
 	stop := w.run()
 	w.Eventually(func() string { return w.seen().CRDs[ruleCRD].Owner.String() }).
-		Should(gomega.Equal("unknown: whether OLM's mesh.operators is installed: not allowed to list subscriptions.operators.coreos.com (RBAC)"))
+		Should(gomega.Equal("unknown: whether OLM's mesh.operators is installed: " +
+			"not allowed to list subscriptions.operators.coreos.com (RBAC)"))
 	w.Eventually(w.decision(ruleCRD)).Should(decided(crds.Undetermined, crds.IsUnknown))
 	w.createClass("demo")
 	w.Eventually(w.istiod).ShouldNot(gomega.BeNil())

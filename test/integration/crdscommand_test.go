@@ -133,7 +133,8 @@ func TestTheCRDsCommand(t *testing.T) {
 	code, takeovers = w.takeovers("--guest-kubeconfig=" + w.lookingOn(true))
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(takeovers[sameCRD].APIServer.Result).To(gomega.Equal("NotAsked"))
-	w.Expect(takeovers[sameCRD].APIServer.Message).To(gomega.ContainSubstring("not allowed to patch customresourcedefinitions.apiextensions.k8s.io (RBAC)"))
+	w.Expect(takeovers[sameCRD].APIServer.Message).
+		To(gomega.ContainSubstring("not allowed to patch customresourcedefinitions.apiextensions.k8s.io (RBAC)"))
 	code, out, errOut = w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=3s")
 	w.Expect(code).To(gomega.Equal(1))
 	w.Expect(out).To(gomega.BeEmpty())

@@ -70,7 +70,8 @@ func TestCRDsAreToldOf(t *testing.T) {
 			metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "MixedOwnership"), gomega.HaveField("Message", gomega.ContainSubstring(alteredCRD+": left unchanged"))))
+		haveStatus(metav1.ConditionTrue, "MixedOwnership"),
+		gomega.HaveField("Message", gomega.ContainSubstring(alteredCRD+": left unchanged"))))
 }
 
 // shownMetrics returns hypergate's metrics, one per line.

@@ -67,10 +67,13 @@ func writesThatAreRefusedForEver(w *crdWorld) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "NotReady"), gomega.HaveField("Message", gomega.And(
-			gomega.ContainSubstring(refCRD+": cannot be written: not allowed to patch customresourcedefinitions.apiextensions.k8s.io (RBAC)"),
+			gomega.ContainSubstring(
+				refCRD+": cannot be written: not allowed to patch customresourcedefinitions.apiextensions.k8s.io (RBAC)",
+			),
 			gomega.ContainSubstring(httpCRD+": cannot be written: rejected as invalid: metadata.annotations"),
 			gomega.ContainSubstring(grpcCRD+": the API server rejects its names: ")))))
-	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(haveStatus(metav1.ConditionTrue, "Installed"))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	tried := len(writes(w.guestRequests.since(0)))
 	w.Consistently(func() int { return len(writes(w.guestRequests.since(0))) - tried }, "2s").Should(gomega.BeNumerically("<=", 6))
 

@@ -136,7 +136,8 @@ func TestAHostedControlPlaneIsTold(t *testing.T) {
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
 	w.install("demo2")
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" has been serving since"))
+	w.tells("guest1", status.ControlPlaneAvailable,
+		saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" has been serving since"))
 	w.tells("guest1", status.ControlPlaneProgressing, provingWebhook())
 	w.isWell("guest1")
 	w.settle()
@@ -218,7 +219,8 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 	w.createControlPlane("guest2", "")
 	for _, name := range []string{"guest1", "guest2"} {
 		w.tells(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected",
-			"planning: refusing the plan, nothing was changed: the management namespace has more than one HostedControlPlane, and hypergate is for one: delete the one that does not belong there"))
+			"planning: refusing the plan, nothing was changed: the management namespace has more than one HostedControlPlane, "+
+				"and hypergate is for one: delete the one that does not belong there"))
 	}
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionTrue, "AsExpected"), "istiod serves on")
 	w.Expect(w.controlPlanes().Delete(t.Context(), "guest2", metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -236,7 +238,8 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 
 	t.Log("istiod does not become available, for example because of its image")
 	w.playStuck()
-	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck", "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe"))
+	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck",
+		"rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.Equal("no action required"))
@@ -317,7 +320,8 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.isWell("guest1")
 	w.createClass("demo")
 	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "Forbidden",
-		"and 1 more on the management side: not allowed to patch services (RBAC) [grant this permission to hypergate's service account (deploy/hosted/management)]"))
+		"and 1 more on the management side: not allowed to patch services (RBAC) "+
+			"[grant this permission to hypergate's service account (deploy/hosted/management)]"))
 
 	t.Log("the permission to report is gone and the missing one is granted: hypergate uses it")
 	all := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"*"}}
@@ -338,7 +342,8 @@ func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
 	w.guestConfig.BearerToken = "expired"
 	w.run()
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized", "the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"))
+	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized",
+		"the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)

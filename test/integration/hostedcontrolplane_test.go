@@ -236,7 +236,8 @@ func TestTwoHostedControlPlanes(t *testing.T) {
 	generation := w.istiod().Generation
 	w.createControlPlane("guest2", "")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("hypergate changes nothing until this is resolved"))))
+		haveStatus(metav1.ConditionTrue, "Installed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("hypergate changes nothing until this is resolved"))))
 	w.spoil()
 	w.Consistently(w.repaired, "2s").Should(gomega.BeFalse())
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))

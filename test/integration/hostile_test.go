@@ -42,7 +42,8 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	makePeace := w.fight(harms)
 	// An empty list is not a field, so its writer owns nothing and cannot be named.
 	for kind, who := range map[string]string{
-		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "another client", "RoleBinding": "another client", "ValidatingWebhookConfiguration": "another client",
+		"ClusterRole": "vandal (rules)", "ClusterRoleBinding": "another client", "RoleBinding": "another client",
+		"ValidatingWebhookConfiguration": "another client",
 	} {
 		w.Eventually(func() string { return w.installedMessage("demo") }).
 			Should(gomega.ContainSubstring("guest side: " + kind + ": " + who + " keeps reverting it"))
@@ -76,7 +77,8 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.IstiodName(), ""}
 	began, generation, mgmt, guest := time.Now(), w.istiod().Generation, w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight([]harm{account})
-	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("guest side: ServiceAccount: another client keeps reverting it"))
+	w.Eventually(func() string { return w.installedMessage("demo") }).
+		Should(gomega.ContainSubstring("guest side: ServiceAccount: another client keeps reverting it"))
 	makePeace()
 	t.Log("after the fight, istiod gets a valid token")
 	w.Eventually(func() bool {

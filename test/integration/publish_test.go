@@ -144,7 +144,9 @@ func TestPublishedByNodePort(t *testing.T) {
 
 	t.Log("the HostedControlPlane cannot change its publish strategy while hypergate runs")
 	w.publishAPIServer(`{"type":"LoadBalancer"}`)
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring(
+		"istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate",
+	))
 	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " has been serving"))
 	again()
 }
@@ -214,10 +216,12 @@ func TestPublishedByRoute(t *testing.T) {
 
 	t.Log("a router reports that the host is already claimed")
 	w.settle()
-	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
+	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default",`+
+		`"conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
 	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("HostAlreadyClaimed"))
-	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default","conditions":[{"type":"Admitted","status":"True"}]}]}}`)
+	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default",`+
+		`"conditions":[{"type":"Admitted","status":"True"}]}]}}`)
 	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("hypergate changes nothing"))
 
 	t.Log("the control plane operator publishes istiod itself")

@@ -33,7 +33,8 @@ func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 	w.run()
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionTrue, "Installed"), gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))))
+		haveStatus(metav1.ConditionTrue, "Installed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))))
 	damaged, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(t.Context(), model.CASecretName, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(damaged.Data).NotTo(gomega.HaveKey("ca-key.pem"), "it is not replaced")
@@ -99,7 +100,9 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 	w.createClass("demo")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "InstallFailed"),
-		gomega.HaveField("Message", gomega.ContainSubstring("guest side: not allowed to patch rolebindings.rbac.authorization.k8s.io (RBAC)"))))
+		gomega.HaveField("Message", gomega.ContainSubstring(
+			"guest side: not allowed to patch rolebindings.rbac.authorization.k8s.io (RBAC)",
+		))))
 	_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred(), "the rest converges")
 	w.Expect(w.istiod()).To(gomega.BeNil())

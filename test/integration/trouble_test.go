@@ -131,7 +131,8 @@ func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
 	w.run()
 	w.createClass("demo")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
-		haveStatus(metav1.ConditionFalse, "InstallFailed"), gomega.HaveField("Message", gomega.ContainSubstring("managed by another client"))))
+		haveStatus(metav1.ConditionFalse, "InstallFailed"),
+		gomega.HaveField("Message", gomega.ContainSubstring("managed by another client"))))
 	now, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), theirs.Name, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(now.ResourceVersion).To(gomega.Equal(created.ResourceVersion))
