@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -151,11 +151,7 @@ func (w *world) in(tb testing.TB) *world {
 // NS is a prefix that is unique to the test.
 func (w *world) parse(text string) *unstructured.Unstructured {
 	w.t.Helper()
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "NS", w.namespace)), &u.Object); err != nil {
-		w.t.Fatalf("parsing %s: %v", text, err)
-	}
-	return u
+	return fromyaml.Object(w.t, strings.ReplaceAll(text, "NS", w.namespace))
 }
 
 // object makes an object with the owner label.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // v1 returns fields of version v1.
@@ -179,7 +180,7 @@ func TestWhatIsEmptyAndSaysSomething(t *testing.T) {
 
 // TestCompareWhatTheServerHolds checks the results that have no opposite direction.
 func TestCompareWhatTheServerHolds(t *testing.T) {
-	stored := parse(t, small+"status: {storedVersions: [v1beta1, v1, v1alpha1]}")
+	stored := fromyaml.Object(t, small+"status: {storedVersions: [v1beta1, v1, v1alpha1]}")
 	if diff := cmp.Diff([]string{"v1alpha1"}, compare(t, stored, edited(t)).Unkept); diff != "" {
 		t.Errorf("versions that are stored and not there, -want +got:\n%s", diff)
 	}

@@ -6,24 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
-
-// parse returns a CRD from YAML.
-func parse(tb testing.TB, text string) *unstructured.Unstructured {
-	tb.Helper()
-	data, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		tb.Fatal(err)
-	}
-	return u
-}
 
 // small is a CRD with everything that is compared. The test tables replace parts of it.
 const small = `
@@ -67,7 +53,7 @@ func edited(tb testing.TB, replacements ...string) *unstructured.Unstructured {
 			tb.Fatalf("there is no %q", replacements[i])
 		}
 	}
-	return parse(tb, strings.NewReplacer(replacements...).Replace(small))
+	return fromyaml.Object(tb, strings.NewReplacer(replacements...).Replace(small))
 }
 
 // cutOff returns small up to the given text.
@@ -77,7 +63,7 @@ func cutOff(tb testing.TB, from string) *unstructured.Unstructured {
 	if !found {
 		tb.Fatalf("there is no %q", from)
 	}
-	return parse(tb, head)
+	return fromyaml.Object(tb, head)
 }
 
 func hash(tb testing.TB, crd *unstructured.Unstructured) string {
@@ -117,12 +103,12 @@ func TestDefinitionOf(t *testing.T) {
 		{"conditions that are none", `status: {conditions: {type: Established}}`, crds.Definition{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := crds.DefinitionOf(parse(t, small+tc.status))
+			got, err := crds.DefinitionOf(fromyaml.Object(t, small+tc.status))
 			if err != nil {
 				t.Fatal(err)
 			}
 			tc.want.Group, tc.want.Kind, tc.want.Plural, tc.want.Served = "example.com", "Thing", "things", []string{"v1"}
-			tc.want.Hash = hash(t, parse(t, small)) // the hash ignores the status
+			tc.want.Hash = hash(t, fromyaml.Object(t, small)) // the hash ignores the status
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -132,7 +118,7 @@ func TestDefinitionOf(t *testing.T) {
 		t, "scope: Namespaced",
 		"scope: Namespaced\n  conversion: {strategy: Webhook, webhook: {clientConfig: {url: https://x}}}",
 	))
-	if err != nil || webhook.Converts != crds.ConvertsByWebhook || webhook.Hash != hash(t, parse(t, small)) {
+	if err != nil || webhook.Converts != crds.ConvertsByWebhook || webhook.Hash != hash(t, fromyaml.Object(t, small)) {
 		t.Errorf("a conversion webhook: %+v, %v", webhook, err)
 	}
 }
@@ -149,7 +135,7 @@ func TestUnreadable(t *testing.T) {
 		{"nothing", &unstructured.Unstructured{}, "it has no spec"},
 		{
 			"a spec that is none",
-			parse(t, "{apiVersion: v1, kind: X, metadata: {name: things.example.com}, spec: [1]}"),
+			fromyaml.Object(t, "{apiVersion: v1, kind: X, metadata: {name: things.example.com}, spec: [1]}"),
 			"things.example.com: it has no spec",
 		},
 		{"cut off in the names", edited(t, "kind: Thing, ", ""), "its group, scope, kind or plural name is missing"},
@@ -174,19 +160,22 @@ func TestUnreadable(t *testing.T) {
 			"a bottomless rule", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+listed+"}"),
 			"nested more than 200 levels deep",
 		},
-		{"stored versions that are none", parse(t, small+"status: {storedVersions: v1}"), "its status.storedVersions is no list"},
-		{"a stored version that is none", parse(t, small+"status: {storedVersions: [v1, 7]}"), "its status.storedVersions[1] is no text"},
+		{"stored versions that are none", fromyaml.Object(t, small+"status: {storedVersions: v1}"), "its status.storedVersions is no list"},
+		{
+			"a stored version that is none", fromyaml.Object(t, small+"status: {storedVersions: [v1, 7]}"),
+			"its status.storedVersions[1] is no text",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := crds.DefinitionOf(tc.crd)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want one that says %q", err, tc.want)
 			}
-			if _, err := crds.Compare(tc.crd, parse(t, small)); err == nil ||
+			if _, err := crds.Compare(tc.crd, fromyaml.Object(t, small)); err == nil ||
 				!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "installed") {
 				t.Errorf("compared as what is installed, the error is %v", err)
 			}
-			if _, err := crds.Compare(parse(t, small), tc.crd); err == nil && !strings.Contains(tc.want, "storedVersions") {
+			if _, err := crds.Compare(fromyaml.Object(t, small), tc.crd); err == nil && !strings.Contains(tc.want, "storedVersions") {
 				t.Error("compared as what is wanted, there is no error")
 			}
 		})
@@ -196,7 +185,7 @@ func TestUnreadable(t *testing.T) {
 // TestASchemaThatContainsItself checks that a cyclic schema does not crash the process. Such a schema cannot come
 // from JSON.
 func TestASchemaThatContainsItself(t *testing.T) {
-	crd := parse(t, small)
+	crd := fromyaml.Object(t, small)
 	versions, _ := crd.Object["spec"].(map[string]any)["versions"].([]any)
 	schema, _ := versions[1].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
 	schema["items"] = schema
@@ -222,7 +211,7 @@ func TestSameHash(t *testing.T) {
 			"additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]\n    subresources:",
 		),
 		"a deprecation": edited(t, "subresources:", "deprecated: true\n    deprecationWarning: Use v2.\n    subresources:"),
-		"the status":    parse(t, small+"status: {storedVersions: [v1]}"),
+		"the status":    fromyaml.Object(t, small+"status: {storedVersions: [v1]}"),
 		"what all objects have": edited(
 			t, "properties:\n          spec:",
 			"properties:\n          apiVersion: {type: string, description: x}\n          kind: {type: "+

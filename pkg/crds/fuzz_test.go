@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // FuzzCompare checks that reading any two objects succeeds or returns an error, and that comparing them follows the
 // rules.
 func FuzzCompare(f *testing.F) {
-	whole, err := json.Marshal(parse(f, small).Object)
+	whole, err := json.Marshal(fromyaml.Object(f, small).Object)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func FuzzCompare(f *testing.F) {
 		}
 		for _, u := range []*unstructured.Unstructured{&a, &b} {
 			if _, err := crds.DefinitionOf(u); err != nil {
-				if _, err := crds.Compare(u, parse(t, small)); err == nil {
+				if _, err := crds.Compare(u, fromyaml.Object(t, small)); err == nil {
 					t.Errorf("what cannot be read can be compared: %s", first)
 				}
 				return

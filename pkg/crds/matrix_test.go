@@ -3,15 +3,13 @@ package crds_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // cell is the input of one decision, by name. The order of the dimensions is the order of the questions in the golden
@@ -138,7 +136,7 @@ func TestMatrix(t *testing.T) {
 			if want := 3 * 7 * 2 * 4 * 8 * 5 * 3 * 3 * 3; cells != want {
 				t.Errorf("decided %d cells, want %d", cells, want)
 			}
-			checkGolden(t, filepath.Join("testdata", "decisions-"+name+".txt"), strings.Join(lines, "\n")+"\n")
+			golden.Equal(t, filepath.Join("testdata", "decisions-"+name+".txt"), strings.Join(lines, "\n")+"\n")
 		})
 	}
 }
@@ -244,27 +242,4 @@ func brokenWords(crd crds.CRD) []string {
 		broken = append(broken, "nobody is told what to do")
 	}
 	return broken
-}
-
-// checkGolden compares a text with a golden file.
-func checkGolden(t *testing.T, path, got string) {
-	t.Helper()
-	if os.Getenv("UPDATE") != "" {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(golden), got); diff != "" {
-		t.Errorf(
-			"%s differs (-golden +decided); if that is meant, run UPDATE=1 go test ./pkg/crds -run TestMatrix and read the diff:\n%s",
-			path, diff,
-		)
-	}
 }

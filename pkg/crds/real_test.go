@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
 	testcharts "github.com/hypergate/hypergate/test/charts"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // istioCRDs returns all Istio CRDs that can be requested, from the previous release and from the embedded one.
@@ -68,7 +69,7 @@ func experimental(tb testing.TB, name string) *unstructured.Unstructured {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	u := parse(tb, string(data))
+	u := fromyaml.Object(tb, data)
 	if got := u.GetAnnotations()["gateway.networking.k8s.io/bundle-version"]; got != crds.GatewayAPI().Version() {
 		tb.Fatalf("the experimental channel is of %s, want %s", got, crds.GatewayAPI().Version())
 	}
@@ -175,7 +176,7 @@ spec:
 `
 	lost := compare(t, experimental(t, routes), gatewayAPI(t)[4]).Lost
 	want := in([]string{"v1", "v1beta1"}, "spec.rules[].filters[].externalAuth", "spec.rules[].retry")
-	if diff := cmp.Diff(want, crds.Uses(parse(t, route).Object, lost)); diff != "" {
+	if diff := cmp.Diff(want, crds.Uses(fromyaml.Object(t, route).Object, lost)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 func TestUses(t *testing.T) {
@@ -65,13 +66,13 @@ spec:
 		`spec.""{}`:                       false,
 	} {
 		fields := v1(path)
-		got := crds.Uses(parse(t, object).Object, fields)
+		got := crds.Uses(fromyaml.Object(t, object).Object, fields)
 		if (len(got) == 1) != want {
 			t.Errorf("%q is used: %v, want %v", path, got, want)
 		}
 	}
 	fields := v1("spec.missing", "spec.retry", "spec.none", "spec.zero")
-	if diff := cmp.Diff(v1("spec.retry", "spec.zero"), crds.Uses(parse(t, object).Object, fields)); diff != "" {
+	if diff := cmp.Diff(v1("spec.retry", "spec.zero"), crds.Uses(fromyaml.Object(t, object).Object, fields)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(v1("spec.missing", "spec.retry", "spec.none", "spec.zero"), fields); diff != "" {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // hcp returns a HostedControlPlane as HyperShift creates it. metadata, spec and status are YAML that is merged into
@@ -43,11 +44,7 @@ func hcp(t *testing.T, metadata, spec, status string) *unstructured.Unstructured
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := &unstructured.Unstructured{}
-	if err := fresh.UnmarshalJSON(data); err != nil {
-		t.Fatal(err)
-	}
-	return fresh
+	return fromyaml.Object(t, data)
 }
 
 // plain returns the expected result of reading hcp without additions.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // TestGoldens checks what is applied on the management side for a HostedControlPlane of each platform.
@@ -79,7 +79,7 @@ func TestGoldens(t *testing.T) {
 			if warnings := plane.Warnings(); len(warnings) > 0 {
 				t.Errorf("it is not followed in all: %q", warnings)
 			}
-			checkGolden(t, path, applied(t, plane))
+			golden.Equal(t, path, applied(t, plane))
 		})
 	}
 	found, err := filepath.Glob(filepath.Join(folder, "*"))
@@ -126,7 +126,7 @@ func asked(t *testing.T) (model.Config, *charts.Source, pki.CA, model.GuestObser
 }
 
 // applied returns the content of a golden file.
-func applied(t *testing.T, plane model.ControlPlane) map[string]any {
+func applied(t *testing.T, plane model.ControlPlane) []byte {
 	t.Helper()
 	cfg, source, ca, guest := asked(t)
 	// istiod is published like the parts of the HostedControlPlane. If that is impossible, an external endpoint is
@@ -177,31 +177,9 @@ func applied(t *testing.T, plane model.ControlPlane) map[string]any {
 	if err := unstructured.SetNestedSlice(deployment, containers, "spec", "template", "spec", "containers"); err != nil {
 		t.Fatal(err)
 	}
-	return map[string]any{"publication": publication, "objects": identities, "deployment": deployment}
-}
-
-func checkGolden(t *testing.T, path string, want map[string]any) {
-	t.Helper()
-	data, err := yaml.Marshal(want)
+	data, err := yaml.Marshal(map[string]any{"publication": publication, "objects": identities, "deployment": deployment})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("UPDATE") != "" {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(golden), string(data)); diff != "" {
-		t.Errorf(
-			"%s differs (-golden +computed); if that is meant, run UPDATE=1 go test ./pkg/mgmt -run TestGoldens and read the diff:\n%s",
-			path, diff,
-		)
-	}
+	return data
 }

@@ -5,10 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/webhookurl"
+	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // TestGolden rewrites testdata/rewrite/in and compares with testdata/rewrite/out. The files "istio-1.29-*" are the
@@ -19,7 +20,7 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("got inputs %v, error %v", inputs, err)
 	}
 	outputs, err := filepath.Glob("testdata/rewrite/out/*.yaml")
-	if err != nil || len(outputs) != len(inputs) && os.Getenv("UPDATE") == "" {
+	if err != nil || len(outputs) != len(inputs) && !golden.Updating() {
 		t.Errorf("got %d goldens for %d inputs, error %v", len(outputs), len(inputs), err)
 	}
 	for _, input := range inputs {
@@ -28,7 +29,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := parse(t, string(text))
+			in := fromyaml.Object(t, text)
 			out, err := webhookurl.Rewrite(in, newEndpoint(t, base))
 			if err != nil {
 				t.Fatal(err)
@@ -37,19 +38,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata/rewrite/out", filepath.Base(input))
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("-want +got (run with UPDATE=1 to accept):\n%s", diff)
-			}
+			golden.Equal(t, filepath.Join("testdata/rewrite/out", filepath.Base(input)), got)
 			wantSound(t, in, out, newEndpoint(t, base))
 		})
 	}

@@ -14,9 +14,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/webhookurl"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 const base = "https://istiod-openshift-gateway:443"
@@ -69,25 +69,11 @@ func newCertificate(tb testing.TB, isCA bool) (certificate, key []byte) {
 	})
 }
 
-// parse decodes YAML as apimachinery does, with integers as int64.
-func parse(tb testing.TB, text string) *unstructured.Unstructured {
-	tb.Helper()
-	data, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	obj := &unstructured.Unstructured{}
-	if err := obj.UnmarshalJSON(data); err != nil {
-		tb.Fatal(err)
-	}
-	return obj
-}
-
 // validating returns a ValidatingWebhookConfiguration "config" with one webhook "first". clientConfig is YAML.
 func validating(tb testing.TB, clientConfig string) *unstructured.Unstructured {
 	tb.Helper()
-	return parse(tb, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: config},
-  webhooks: [{name: first, clientConfig: `+clientConfig+`}]}`)
+	return fromyaml.Object(tb, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+  metadata: {name: config}, webhooks: [{name: first, clientConfig: `+clientConfig+`}]}`)
 }
 
 // wantRefused checks that err is a RefusedError about this object, and returns its problems.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/webhookurl"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 const ours = "namespace: openshift-ingress, name: istiod-openshift-gateway"
@@ -200,7 +201,7 @@ func TestRewriteRefusesOneClientConfig(t *testing.T) {
 
 // TestErrorListsAllProblems checks a whole error text.
 func TestErrorListsAllProblems(t *testing.T) {
-	in := parse(t, `
+	in := fromyaml.Object(t, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata: {name: injector}
@@ -280,16 +281,16 @@ func TestObjectsWithoutWebhooks(t *testing.T) {
 		"kind ending in List": `{apiVersion: example.test/v1, kind: AllowList, spec: {items: []}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := parse(t, text)
+			in := fromyaml.Object(t, text)
 			out, err := webhookurl.Rewrite(in, newEndpoint(t, base))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(parse(t, text), out); diff != "" {
+			if diff := cmp.Diff(fromyaml.Object(t, text), out); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			out.SetLabels(map[string]string{"a": "b"})
-			if diff := cmp.Diff(parse(t, text), in); diff != "" {
+			if diff := cmp.Diff(fromyaml.Object(t, text), in); diff != "" {
 				t.Errorf("the result shares data with the input:\n%s", diff)
 			}
 		})
@@ -359,7 +360,8 @@ func TestRefusedObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// UnmarshalJSON refuses some of these objects itself, and decodes lists as another type.
-			in := &unstructured.Unstructured{Object: parse(t, `{kind: Wrapper, object: `+test.text+`}`).Object["object"].(map[string]any)}
+			wrapper := fromyaml.Object(t, `{kind: Wrapper, object: `+test.text+`}`)
+			in := &unstructured.Unstructured{Object: wrapper.Object["object"].(map[string]any)}
 			out, err := webhookurl.Rewrite(in, newEndpoint(t, base))
 			wantRefused(t, err, in.GetKind(), "")
 			if out != nil || !errors.Is(err, test.want) {
@@ -383,7 +385,7 @@ func TestNothingToWorkWith(t *testing.T) {
 	}
 	for name, in := range map[string]*unstructured.Unstructured{
 		"webhook":        validating(t, `{url: "https://a/"}`),
-		"other kind":     parse(t, `{apiVersion: v1, kind: Service, metadata: {name: config}}`),
+		"other kind":     fromyaml.Object(t, `{apiVersion: v1, kind: Service, metadata: {name: config}}`),
 		"zero's service": validating(t, `{service: {}}`),
 	} {
 		if out, err := webhookurl.Rewrite(in, webhookurl.Endpoint{}); out != nil || !errors.Is(err, webhookurl.ErrEndpoint) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/world"
 	"github.com/hypergate/hypergate/test/xds"
 )
@@ -41,7 +42,7 @@ spec:
 // servePlatform makes the guest serve a resource of the platform until the story ends.
 func (t *teller) servePlatform(group, resource, kind, scope string) dynamic.NamespaceableResourceInterface {
 	t.Helper()
-	t.Expect(t.ApplyObject(t.step(), decode(t, fmt.Sprintf(platformCRD, resource, group, kind, scope))[0])).To(gomega.Succeed())
+	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, fmt.Sprintf(platformCRD, resource, group, kind, scope)))).To(gomega.Succeed())
 	t.Cleanup(func() { _ = t.crds().Delete(context.Background(), resource+"."+group, metav1.DeleteOptions{}) })
 	return t.GuestDynamic.Resource(world.Resource(group, "v1alpha1", resource))
 }
@@ -129,8 +130,8 @@ func unmanaged(t *teller) {
 	root := t.trustBundle()
 	ingresses := t.servePlatform("operator.openshift.io", "ingresses", "Ingress", "Cluster")
 	mode := func(m string) *unstructured.Unstructured {
-		return decode(t, "{apiVersion: operator.openshift.io/v1alpha1, kind: Ingress, metadata: {name: cluster}, spec: "+
-			"{gatewayAPI: {managementMode: "+m+"}}}")[0]
+		return fromyaml.Object(t.T, "{apiVersion: operator.openshift.io/v1alpha1, kind: Ingress, metadata: {name: cluster}, spec: "+
+			"{gatewayAPI: {managementMode: "+m+"}}}")
 	}
 
 	t.Log("Unmanaged: istiod is removed, and the gateways stay")
@@ -182,10 +183,10 @@ func olm(t *teller) {
 	subscriptions := t.servePlatform("operators.coreos.com", "subscriptions", "Subscription", "Namespaced")
 	t.servePlatform("operators.coreos.com", "installplans", "InstallPlan", "Namespaced")
 	t.servePlatform("operators.coreos.com", "clusterserviceversions", "ClusterServiceVersion", "Namespaced")
-	t.Expect(t.ApplyObject(t.step(), decode(t, "{apiVersion: v1, kind: Namespace, metadata: {name: openshift-operators}}")[0])).
+	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, "{apiVersion: v1, kind: Namespace, metadata: {name: openshift-operators}}"))).
 		To(gomega.Succeed())
-	t.Expect(t.ApplyObject(t.step(), decode(t, `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription,
-  metadata: {name: servicemesh, namespace: openshift-operators, labels: {`+label+`: ""}}}`)[0])).To(gomega.Succeed())
+	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription,
+  metadata: {name: servicemesh, namespace: openshift-operators, labels: {`+label+`: ""}}}`))).To(gomega.Succeed())
 
 	t.Log("OLM labels the CRD, and hypergate yields")
 	t.Expect(t.patchCRD(destinationRules, `{"metadata":{"labels":{"`+label+`":"","olm.managed":"true"}}}`)).To(gomega.Succeed())

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -130,7 +130,7 @@ spec:
 func dialsNobody(t *teller) {
 	t.gatewayIsThere()
 	t.allowRequestAuthentications()
-	t.Expect(t.ApplyObject(t.step(), decode(t, serviceEntryCRD)[0])).To(gomega.Succeed())
+	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, serviceEntryCRD))).To(gomega.Succeed())
 	for _, name := range []string{"serviceentries.networking.istio.io", "requestauthentications.security.istio.io"} {
 		t.Cleanup(func() {
 			_, _ = t.crds().Patch(context.Background(), name, types.MergePatchType,
@@ -262,7 +262,8 @@ func (t *teller) setBaits() (all baits, release func()) {
 	for name, text := range lures() {
 		b := t.setBait(name)
 		all[name] = b
-		made = append(made, decode(t, strings.NewReplacer("ADDRESS", b.address, "HOST", b.host(), "PORT", b.port()).Replace(text))...)
+		text = strings.NewReplacer("ADDRESS", b.address, "HOST", b.host(), "PORT", b.port()).Replace(text)
+		made = append(made, fromyaml.Objects(t.T, text)...)
 	}
 	release = func() { t.Expect(deploy.Delete(t.step(), t.GuestConfig, made)).To(gomega.Succeed()) }
 	t.Cleanup(func() { _ = deploy.Delete(context.Background(), t.GuestConfig, made) })
@@ -275,7 +276,7 @@ func (t *teller) setBaits() (all baits, release func()) {
 // allowRequestAuthentications gives hypergate the permissions for withJWT until the end of the story.
 func (t *teller) allowRequestAuthentications() {
 	t.Helper()
-	objects := decode(t, moreIstioResources)
+	objects := fromyaml.Objects(t.T, moreIstioResources)
 	roles, err := audit.RolesOf(objects)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(deploy.Apply(t.step(), t.GuestConfig, objects)).To(gomega.Succeed())
@@ -292,15 +293,4 @@ func (t *teller) istiodLog() (string, error) {
 	}
 	text, err := os.ReadFile(files[len(files)-1])
 	return string(text), err
-}
-
-// decode reads objects from YAML documents.
-func decode(t *teller, text string) (out []*unstructured.Unstructured) {
-	t.Helper()
-	for document := range strings.SplitSeq(text, "\n---\n") {
-		u := &unstructured.Unstructured{}
-		t.Expect(yaml.Unmarshal([]byte(document), &u.Object)).To(gomega.Succeed())
-		out = append(out, u)
-	}
-	return out
 }

@@ -1,7 +1,6 @@
 package hypershift_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/golden"
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
@@ -51,7 +51,7 @@ func only(t *testing.T, objects []*unstructured.Unstructured, kind string) *unst
 // TestComponent compares the framework's objects with golden files: all objects for one control plane, and the
 // Deployment for other ones.
 func TestComponent(t *testing.T) {
-	golden := func(t *testing.T, name string, objects ...*unstructured.Unstructured) {
+	check := func(t *testing.T, name string, objects ...*unstructured.Unstructured) {
 		t.Helper()
 		var got []byte
 		for _, u := range objects {
@@ -61,23 +61,11 @@ func TestComponent(t *testing.T) {
 			}
 			got = append(append(got, "---\n"...), data...)
 		}
-		file := filepath.Join("testdata", "cpo", strings.ReplaceAll(name, " ", "-")+".yaml")
-		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(file, got, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("UPDATE=1 accepts it (-want +got):\n%s", diff)
-		}
+		golden.Equal(t, filepath.Join("testdata", "cpo", strings.ReplaceAll(name, " ", "-")+".yaml"), got)
 	}
-	golden(t, "single replica", component(t, variants()["single replica"].rules)...)
+	check(t, "single replica", component(t, variants()["single replica"].rules)...)
 	for _, name := range []string{"highly available", "dedicated nodes", "custom", "all at once"} {
-		golden(t, name, only(t, component(t, variants()[name].rules), "Deployment"))
+		check(t, name, only(t, component(t, variants()[name].rules), "Deployment"))
 	}
 }
 

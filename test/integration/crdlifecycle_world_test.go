@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -32,6 +31,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 const (
@@ -291,9 +291,7 @@ func (w *crdWorld) experimental(name string) *unstructured.Unstructured {
 	plural, group, _ := strings.Cut(name, ".")
 	data, err := os.ReadFile(filepath.Join(module.Dir, "config/crd/experimental", group+"_"+plural+".yaml"))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	u := &unstructured.Unstructured{}
-	w.Expect(yaml.Unmarshal(data, &u.Object)).To(gomega.Succeed())
-	return u
+	return fromyaml.Object(w, data)
 }
 
 // ensureClass creates a class unless it exists. A class is deleted with its CRD.

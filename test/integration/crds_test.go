@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -23,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -112,7 +112,7 @@ func (h crdHashes) mustKeep(what string, list ...*unstructured.Unstructured) {
 // awkwardCRD returns a CRD with all content that the API server is known to store in another form.
 func awkwardCRD(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	return parseCRD(t, []byte(`
+	return fromyaml.Object(t, `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: awkwards.example.com}
@@ -165,7 +165,7 @@ spec:
               raw: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
               rule: {type: object, not: {required: [b]}, oneOf: [{required: [a]}, {}],
                 properties: {a: {type: string}, b: {type: string}}, allOf: []}
-`))
+`)
 }
 
 // experimentalCRDs returns the CRDs of the experimental channel: those that the standard channel also has, and the
@@ -186,22 +186,9 @@ func experimentalCRDs(t *testing.T) []*unstructured.Unstructured {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, parseCRD(t, data))
+		out = append(out, fromyaml.Object(t, data))
 	}
 	return out
-}
-
-func parseCRD(t *testing.T, data []byte) *unstructured.Unstructured {
-	t.Helper()
-	asJSON, err := yaml.YAMLToJSON(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(asJSON); err != nil {
-		t.Fatal(err)
-	}
-	return u
 }
 
 // istioCRDs returns all CRDs of Istio's API, as hypergate installs them.
@@ -233,7 +220,7 @@ func (h crdHashes) createIstioObjects() []*unstructured.Unstructured {
 		`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {hosts: [a], http: ` +
 			`[{directResponse: {status: 200, body: {string: x}}}]}}`,
 	} {
-		u := parseCRD(h.T, []byte(strings.ReplaceAll(text, "\t", " ")))
+		u := fromyaml.Object(h.T, strings.ReplaceAll(text, "\t", " "))
 		var created *unstructured.Unstructured
 		h.Eventually(func() (err error) {
 			created, err = h.client.Resource(resourceOf(u)).Namespace("default").

@@ -22,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/hypershift"
 )
@@ -155,8 +156,7 @@ func serveRoutesOn(t *testing.T, config *rest.Config) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	crd := &unstructured.Unstructured{}
-	g.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
+	crd := fromyaml.Object(t, data)
 	client := dynamic.NewForConfigOrDie(config)
 	_, err = client.Resource(crdResource).Create(t.Context(), crd, metav1.CreateOptions{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())

@@ -1,10 +1,6 @@
 package integration_test
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -21,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -29,6 +24,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 const deployDir = "../../deploy"
@@ -195,15 +191,10 @@ func written(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
-		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-			u := &unstructured.Unstructured{}
-			if err := decoder.Decode(u); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
+		for _, u := range fromyaml.Objects(t, data) {
 			out[u.GetKind()+" "+u.GetName()] = true
 		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,14 +12,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
@@ -55,7 +54,6 @@ func (w *world) mgmtAdmin() *rest.Config {
 // createControlPlane creates a HostedControlPlane. more adds fields to its spec.
 func (w *world) createControlPlane(name, more string) {
 	w.Helper()
-	u := &unstructured.Unstructured{}
 	text := `{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: ` + name + `},
 		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc",
 		pullSecret: {name: pull-secret}, sshKey: {name: ssh-key},
@@ -66,8 +64,7 @@ func (w *world) createControlPlane(name, more string) {
 			{service: OAuthServer, servicePublishingStrategy: {type: Route}},
 			{service: Konnectivity, servicePublishingStrategy: {type: Route}},
 			{service: Ignition, servicePublishingStrategy: {type: Route}}]` + more + `}}`
-	w.Expect(yaml.Unmarshal([]byte(text), &u.Object)).To(gomega.Succeed())
-	_, err := w.controlPlanes().Create(w.Context(), u, metav1.CreateOptions{})
+	_, err := w.controlPlanes().Create(w.Context(), fromyaml.Object(w, text), metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Cleanup(func() {
 		_, _ = w.controlPlanes().

@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // serveOn installs a CRD of a Go module on the management cluster until the end of the test.
@@ -31,9 +31,7 @@ func (w *world) serveOn(module string, path ...string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	data, err := os.ReadFile(filepath.Join(append([]string{strings.TrimSpace(string(dir))}, path...)...))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	crd := &unstructured.Unstructured{}
-	w.Expect(yaml.Unmarshal(data, &crd.Object)).To(gomega.Succeed())
-	w.serve(crd)
+	w.serve(fromyaml.Object(w, data))
 }
 
 // serve installs a CRD on the management cluster until the end of the test.
@@ -225,10 +223,9 @@ func TestPublishedByRoute(t *testing.T) {
 	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("hypergate changes nothing"))
 
 	t.Log("the control plane operator publishes istiod itself")
-	u := &unstructured.Unstructured{}
-	w.Expect(yaml.Unmarshal([]byte(
+	u := fromyaml.Object(w,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: istiod}, spec: {host: `+
-			`istiod.apps.guest1.hypershift.local, to: {kind: Service, name: istiod}}}`), &u.Object)).To(gomega.Succeed())
+			`istiod.apps.guest1.hypershift.local, to: {kind: Service, name: istiod}}}`)
 	_, err = w.routes().Create(w.Context(), u, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(w.publishedAt("istiod.apps.guest1.hypershift.local", 443)).Should(gomega.BeTrue())

@@ -8,9 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -26,8 +24,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -35,6 +31,7 @@ import (
 
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/xds"
 )
@@ -96,14 +93,7 @@ func (g *guest) createObjects(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, object := range fromyaml.Objects(t, file) {
 		status := object.Object["status"]
 		if err := g.client.Create(ctx, object); err != nil {
 			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)

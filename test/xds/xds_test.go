@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hypergate/hypergate/test/golden"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/xds"
 )
@@ -49,7 +48,7 @@ func TestGatewayIsServed(t *testing.T) {
 		config := waitFor(ctx, t, proxy, func(c *xds.Config) error {
 			return errors.Join(reaches(c, 80, "10.128.0.7:8080"), reaches(c, 443, "10.128.0.7:8080"))
 		})
-		golden(t, "testdata/config.txt", config.String())
+		golden.Equal(t, "testdata/config.txt", config.String())
 		if cluster := "outbound|8080||echo.demo.svc.cluster.local"; !slices.Contains(config.Clusters, cluster) {
 			t.Errorf("clusters = %q, want %q among them", config.Clusters, cluster)
 		}
@@ -178,20 +177,4 @@ func reaches(c *xds.Config, port uint32, want ...string) error {
 		err = fmt.Errorf("port %d leads to %v, want %v", port, got, want)
 	}
 	return err
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("differs from %s (-want +got); if that is right, run the test with UPDATE=1:\n%s", file, diff)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // findings returns the findings of a guest in which almost everything is wrong.
@@ -115,27 +115,9 @@ func TestCRDReports(t *testing.T) {
 				if (err != nil) != (tc.code != 0) || int(code) != tc.code {
 					t.Errorf("it ends with %v, want code %d", err, tc.code)
 				}
-				golden(t, "crds-"+name+"."+format, out.String())
+				golden.Equal(t, filepath.Join("testdata", "crds-"+name+"."+format), out.String())
 			})
 		}
-	}
-}
-
-// golden compares a text with a file in testdata. With UPDATE=1, it writes the file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got (run with UPDATE=1 to accept):\n%s", diff)
 	}
 }
 

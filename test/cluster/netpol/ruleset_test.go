@@ -1,10 +1,7 @@
 package netpol_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,9 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/hypergate/hypergate/test/cluster/netpol"
+	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // TestRuleset compares the translation of each testdata/CASE.yaml with CASE.nft. The policies apply to the objects in
@@ -40,19 +38,7 @@ func TestRuleset(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".nft")
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatalf("%v; run the test with UPDATE=1 and read what it wrote", err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("the translation differs (-%s +now); run the test with UPDATE=1 if it should:\n%s", golden, diff)
-			}
+			golden.Equal(t, filepath.Join("testdata", name+".nft"), got)
 			shuffle(c)
 			again, err := netpol.Ruleset(c)
 			if diff := cmp.Diff(got, again); err != nil || diff != "" {
@@ -92,14 +78,8 @@ func read(t *testing.T, files ...string) netpol.Cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-			object := map[string]any{}
-			if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if err := add(&c, &unstructured.Unstructured{Object: object}); err != nil {
+		for _, u := range fromyaml.Objects(t, data) {
+			if err := add(&c, u); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
 		}
@@ -110,8 +90,6 @@ func read(t *testing.T, files ...string) netpol.Cluster {
 func add(c *netpol.Cluster, u *unstructured.Unstructured) error {
 	var into any
 	switch u.GetKind() {
-	case "":
-		return nil // a file with only comments
 	case "Namespace":
 		c.Namespaces = append(c.Namespaces, &corev1.Namespace{})
 		into = c.Namespaces[len(c.Namespaces)-1]
