@@ -238,7 +238,7 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		{
-			name: "Leases are deleted again and again", want: "no plan, renew true, again 10s", problem: "taken away",
+			name: "Leases are deleted again and again", want: "no plan, renew true, again 10s", problem: "deleted or released",
 			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
 			decider: func(d *decider) {
 				d.acquiring = throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})

@@ -9,40 +9,47 @@ import (
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// OpenShift's ingress operator serves GatewayClasses of this controller name, by an Istio resource, or an istiod, of this name
-// (cluster-ingress-operator pkg/operator/controller/names.go). Where it installs istiod itself, without OLM, it puts this finalizer on each of them before
-// anything else (pkg/operator/controller/gatewayclass/controller.go).
+// OpenShift's ingress operator serves GatewayClasses of this controller name, with an Istio resource or an istiod of
+// this name (cluster-ingress-operator pkg/operator/controller/names.go).
+//
+// If it installs istiod without OLM, it first adds model.IngressOperatorFinalizer to each of these GatewayClasses
+// (pkg/operator/controller/gatewayclass/controller.go).
 const (
 	ingressOperatorController = "openshift.io/gateway-controller/v1"
 	ingressOperatorIstio      = "openshift-gateway"
 )
 
-// ConflictingController is somebody else who serves what an installation would: an IngressOperator, or an OtherIstiod.
+// ConflictingController is another controller that serves what an installation would serve. It is an IngressOperator
+// or a ForeignIstiod.
 type ConflictingController interface {
-	// describe say who it is, by what it was recognised, and what ends it.
+	// describe returns a text that names the controller, how it was recognized, and how to end the conflict.
 	describe(model.Config) string
 }
 
-// IngressOperator is OpenShift's.
+// IngressOperator is OpenShift's ingress operator. Seen is how it was recognized.
 type IngressOperator struct{ Seen string }
 
-// ForeignIstiod is an istiod of the same revision that is not ours.
+// ForeignIstiod is an istiod of the same revision that this hypergate did not install. Seen is how it was recognized.
 type ForeignIstiod struct{ Seen string }
 
-func (r IngressOperator) describe(cfg model.Config) string {
-	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s): to hand over, give hypergate another --controller-name and another --revision, "+
-		"and make GatewayClasses of that name; or have the ingress operator clear its installation away, by spec.gatewayAPI.managementMode: Unmanaged in "+
-		"ingresses.operator.openshift.io cluster where its release knows that. hypergate follows that mode, too: set it back to Managed only once the ingress operator looks after "+
-		"the Gateway API no longer", cfg.ControllerName, r.Seen)
+func (c IngressOperator) describe(cfg model.Config) string {
+	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s): to hand over, set another "+
+		"--controller-name and another --revision, and create GatewayClasses with that controller name; or let the ingress operator remove "+
+		"its installation: set spec.gatewayAPI.managementMode: Unmanaged in ingresses.operator.openshift.io cluster, if its release "+
+		"supports that mode. hypergate follows that mode too: set it back to Managed only when the ingress operator no longer manages the "+
+		"Gateway API", cfg.ControllerName, c.Seen)
 }
 
-func (r ForeignIstiod) describe(cfg model.Config) string {
-	return fmt.Sprintf("an istiod of the revision %s that is not hypergate's runs in this cluster (%s): to hand over, remove it; or give hypergate another --revision and another --controller-name",
-		cfg.Revision, r.Seen)
+func (c ForeignIstiod) describe(cfg model.Config) string {
+	return fmt.Sprintf("an istiod of the revision %s that this hypergate did not install runs in this cluster (%s): to hand over, remove it; "+
+		"or set another --revision and another --controller-name", cfg.Revision, c.Seen)
 }
 
-// Conflicts are those who serve what an installation would. An Istio resource that is there counts, whatever becomes of it: the Sail operator works at it. The
-// Subscription that the ingress operator makes does not: it never takes it back, and others use that operator, too.
+// Conflicts returns the controllers that serve what an installation would serve.
+//
+// An Istio resource counts as soon as it exists, whatever its state, because the Sail operator works on it. The
+// Subscription that the ingress operator creates does not count: the ingress operator never removes it, and others use
+// the Sail operator too.
 func Conflicts(cfg model.Config, seen model.ForeignInstallations) []ConflictingController {
 	var out []ConflictingController
 	if len(seen.Finalized) > 0 {
@@ -57,36 +64,39 @@ func Conflicts(cfg model.Config, seen model.ForeignInstallations) []ConflictingC
 		}
 	}
 	for _, d := range seen.Istiods {
-		// Standalone our own istiod is in this cluster.
-		if ours := d.Owner == cfg.OwnerValue(model.SideMgmt) || d.Owner == model.Unlabelled; cfg.Topology != model.TopologyStandalone || !ours {
+		// In the standalone topology, hypergate's own istiod runs in this cluster.
+		ours := d.Owner == cfg.OwnerValue(model.SideMgmt) || d.Owner == model.Unlabelled
+		if cfg.Topology != model.TopologyStandalone || !ours {
 			out = append(out, ForeignIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, text.Plain(d.Name, longestName))})
 		}
 	}
 	return out
 }
 
-// ConflictError refuses a plan because somebody else serves what it would. Its text is fit for the guest.
+// ConflictError is the error of a plan that is rejected because another controller serves what the plan would install.
+// Its text is safe to show in the guest.
 type ConflictError struct {
 	Config model.Config
-	// Controllers are not none.
+	// Controllers has at least one element.
 	Controllers []ConflictingController
 }
 
-// Fingerprint says which kinds of rivals there are, without what they were recognised by: a guest can change that as often as it likes, and it is one trouble.
+// Fingerprint returns the kinds of conflicting controllers, without how they were recognized. A guest can change the
+// latter at will, and it is still the same problem.
 func (e ConflictError) Fingerprint() string {
 	out := make([]string, 0, len(e.Controllers))
-	for _, r := range e.Controllers {
-		out = append(out, fmt.Sprintf("%T", r))
+	for _, c := range e.Controllers {
+		out = append(out, fmt.Sprintf("%T", c))
 	}
 	slices.Sort(out)
-	return "rivals in the guest: " + strings.Join(slices.Compact(out), ", ")
+	return "conflicting controllers in the guest: " + strings.Join(slices.Compact(out), ", ")
 }
 
-// Error says who that is, and how to hand over.
+// Error returns the conflicting controllers and how to hand over.
 func (e ConflictError) Error() string {
 	out := make([]string, 0, len(e.Controllers))
-	for _, r := range e.Controllers {
-		out = append(out, r.describe(e.Config))
+	for _, c := range e.Controllers {
+		out = append(out, c.describe(e.Config))
 	}
 	return strings.Join(out, "; ")
 }

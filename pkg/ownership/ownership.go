@@ -12,14 +12,17 @@ import (
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
-// Lease is something of a guest that one hypergate alone can have.
+// Lease is an ownership Lease. It represents something of a guest that only one hypergate can use.
 type Lease struct {
-	// Name is the name of the Lease in Config.GuestNamespace that stands for it, What is what it is, in words.
+	// Name is the name of the Lease in Config.GuestNamespace. Purpose describes what it represents.
 	Name, Purpose string
 }
 
-// Leases returns what an installation needs for itself, in the order in which it is taken, so that two that want the same never wait for each other:
-// the controller name, since two would serve the same GatewayClasses, and the revision, which is in the names of all that hypergate makes.
+// Leases returns the Leases that an installation needs, in the order in which it acquires them. The fixed order
+// ensures that two installations that need the same Leases never wait for each other.
+//
+// The Leases represent the controller name, because two installations would serve the same GatewayClasses, and the
+// revision, which is in the names of everything that hypergate creates.
 func Leases(c model.Config) []Lease {
 	return []Lease{
 		{Name: "hypergate-claim-controller-" + digest(8, c.ControllerName), Purpose: "the controller name " + c.ControllerName},
@@ -27,19 +30,22 @@ func Leases(c model.Config) []Lease {
 	}
 }
 
-// digest are so many hexadecimal digits of a hash of some parts.
+// digest returns the first hexadecimal digits of a SHA-256 hash of the parts.
 func digest(digits int, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-// holderDigits are 128 bits.
+// holderDigits is the length of the hash in the name of a holder: 128 bits.
 const holderDigits = 32
 
-// Holders are the names under which this installation holds claims; it takes new ones by the first. They say nothing of the management side that
-// the guest could not say itself: what is hashed is random, or the guest's own. The cluster ID goes before the namespace's UID, since a hosted cluster that is moved or
-// restored brings the claims in its etcd along; both count, since the HostedControlPlane may be there, or readable, only later.
-func Holders(cfg model.Config, h model.ManagementObservation) []string {
+// Holders returns the names under which this installation holds Leases. It acquires new Leases under the first name.
+//
+// The names reveal nothing about the management side that the guest does not know already: the hashed value is random,
+// or the guest's own. The cluster ID comes before the namespace's UID, because a hosted cluster that is moved or
+// restored brings the Leases in its etcd along. Both names count, because the HostedControlPlane can appear, or become
+// readable, later.
+func Holders(cfg model.Config, mgmt model.ManagementObservation) []string {
 	var out []string
 	add := func(kind, id string) {
 		if id != "" {
@@ -47,31 +53,32 @@ func Holders(cfg model.Config, h model.ManagementObservation) []string {
 		}
 	}
 	if cfg.Topology == model.TopologyHosted {
-		add("cluster", h.ControlPlane.ClusterID)
+		add("cluster", mgmt.ControlPlane.ClusterID)
 	}
-	add("namespace", string(h.NamespaceUID))
+	add("namespace", string(mgmt.NamespaceUID))
 	return out
 }
 
-// State is to whom belongs what an installation needs of a guest: Vacant, Held, Taken or Unclear.
+// State is who owns a guest: exactly one of Unclaimed, Owned, OwnedByOther and Unknown. The interface is sealed.
 type State interface{ isState() }
 
-// Unclaimed says that nobody else has anything of it, and this is what we do not have yet.
+// Unclaimed means that no other hypergate holds one of the Leases, and that this one does not hold all of them.
+// Missing are the Leases that it does not hold yet.
 type Unclaimed struct{ Missing []Lease }
 
-// Owned says that all is ours.
+// Owned means that this hypergate holds all Leases.
 type Owned struct{}
 
-// OwnedByOther says that somebody else has some of it.
+// OwnedByOther means that other hypergates hold the Leases By, at least one.
 type OwnedByOther struct{ By []LeaseOfOther }
 
-// LeaseOfOther is a claim that somebody else has.
+// LeaseOfOther is a Lease that another hypergate holds.
 type LeaseOfOther struct {
 	Claim Lease
 	model.HeldLease
 }
 
-// Unknown says that there is no telling.
+// Unknown means that the Leases could not be observed, because of Err.
 type Unknown struct{ Err error }
 
 func (Unclaimed) isState()    {}
@@ -79,26 +86,26 @@ func (Owned) isState()        {}
 func (OwnedByOther) isState() {}
 func (Unknown) isState()      {}
 
-// Of decides to whom a guest belongs. A Lease without a holder is free.
-func Of(cfg model.Config, hosted model.ManagementObservation, seen model.ObservedLeases) State {
+// Of returns who owns a guest. A Lease without a holder is free.
+func Of(cfg model.Config, mgmt model.ManagementObservation, seen model.ObservedLeases) State {
 	if seen.Unknown != nil {
 		return Unknown{seen.Unknown}
 	}
-	holders := Holders(cfg, hosted)
+	holders := Holders(cfg, mgmt)
 	var missing []Lease
-	var taken []LeaseOfOther
-	for _, claim := range Leases(cfg) {
-		i := slices.IndexFunc(seen.Held, func(h model.HeldLease) bool { return h.Name == claim.Name && h.Holder != "" })
+	var ofOthers []LeaseOfOther
+	for _, lease := range Leases(cfg) {
+		i := slices.IndexFunc(seen.Held, func(h model.HeldLease) bool { return h.Name == lease.Name && h.Holder != "" })
 		switch {
 		case i < 0:
-			missing = append(missing, claim)
+			missing = append(missing, lease)
 		case !slices.Contains(holders, seen.Held[i].Holder):
-			taken = append(taken, LeaseOfOther{claim, seen.Held[i]})
+			ofOthers = append(ofOthers, LeaseOfOther{lease, seen.Held[i]})
 		}
 	}
 	switch {
-	case len(taken) > 0:
-		return OwnedByOther{taken}
+	case len(ofOthers) > 0:
+		return OwnedByOther{ofOthers}
 	case len(missing) > 0:
 		return Unclaimed{missing}
 	default:
@@ -106,89 +113,101 @@ func Of(cfg model.Config, hosted model.ManagementObservation, seen model.Observe
 	}
 }
 
-// OwnLeases are the claims of a guest that this installation has.
-func OwnLeases(cfg model.Config, hosted model.ManagementObservation, seen model.ObservedLeases) []model.HeldLease {
-	holders := Holders(cfg, hosted)
+// OwnLeases returns the Leases of a guest that this installation holds.
+func OwnLeases(cfg model.Config, mgmt model.ManagementObservation, seen model.ObservedLeases) []model.HeldLease {
+	holders := Holders(cfg, mgmt)
 	return slices.DeleteFunc(slices.Clone(seen.Held), func(h model.HeldLease) bool {
-		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(Leases(cfg), func(c Lease) bool { return c.Name == h.Name })
+		return !slices.Contains(holders, h.Holder) || !slices.ContainsFunc(Leases(cfg), func(l Lease) bool { return l.Name == h.Name })
 	})
 }
 
-// OwnedByOtherError refuses a plan because the guest belongs to another hypergate. Its text is fit for the guest.
+// OwnedByOtherError is the error of a plan that is rejected because another hypergate owns the guest. Its text is safe
+// to show in the guest.
 type OwnedByOtherError struct {
 	OwnedByOther
-	// Namespace is where the Lease is.
+	// Namespace is the namespace of the Leases.
 	Namespace string
 }
 
-// Error says who has the guest, and how to hand it over.
+// Error returns who owns the guest, and how to hand it over.
 func (e OwnedByOtherError) Error() string {
-	var who []string
-	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
+	var holders []string
 	for _, by := range e.By {
-		what, leases = append(what, by.Claim.Purpose), append(leases, by.Claim.Name)
 		holder := "another hypergate (" + quoted(by.Holder)
 		if !by.Since.IsZero() {
 			holder += ", since " + by.Since.UTC().Format(time.RFC3339)
 		}
-		if holder += ")"; !slices.Contains(who, holder) {
-			who = append(who, holder)
+		if holder += ")"; !slices.Contains(holders, holder) {
+			holders = append(holders, holder)
 		}
 	}
-	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then, in this cluster, kubectl -n %s delete lease %s; "+
-		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(who, " and "), e.Namespace, strings.Join(leases, " "))
+	purposes, names := e.claimed()
+	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then run in this cluster: "+
+		"kubectl -n %s delete lease %s; or set another --controller-name and another --revision on this hypergate",
+		strings.Join(purposes, " and "), strings.Join(holders, " and "), e.Namespace, strings.Join(names, " "))
 }
 
-// Fingerprint says the same without who, and since when: a guest can change those as often as it likes, and it is one trouble.
+// Fingerprint returns the same as Error, but without the holders and their times. A guest can change these at will,
+// and it is still the same problem.
 func (e OwnedByOtherError) Fingerprint() string {
-	what, leases := make([]string, 0, len(e.By)), make([]string, 0, len(e.By))
-	for _, by := range e.By {
-		what, leases = append(what, by.Claim.Purpose), append(leases, by.Claim.Name)
-	}
-	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, stop that hypergate and its istiod, and then delete these Leases; "+
-		"or give this one another --controller-name and another --revision", strings.Join(what, " and "), strings.Join(leases, " "), e.Namespace)
+	purposes, names := e.claimed()
+	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, stop "+
+		"that hypergate and its istiod, and then delete these Leases; or set another --controller-name and another --revision on this "+
+		"hypergate", strings.Join(purposes, " and "), strings.Join(names, " "), e.Namespace)
 }
 
-// quoted is a printable text of the guest's in quotation marks, so that it cannot pass for ours.
-func quoted(theirs string) string {
-	if theirs == "" {
+// claimed returns the purposes and the names of the Leases that others hold.
+func (e OwnedByOtherError) claimed() (purposes, names []string) {
+	for _, by := range e.By {
+		purposes, names = append(purposes, by.Claim.Purpose), append(names, by.Claim.Name)
+	}
+	return purposes, names
+}
+
+// quoted returns a name from the guest as printable text in quotation marks, so that it cannot pass for hypergate's
+// own words.
+func quoted(name string) string {
+	if name == "" {
 		return "unknown"
 	}
-	return text.Quoted(theirs, longestName)
+	return text.Quoted(name, longestName)
 }
 
-// ContestedError refuses a plan because what is claimed of the guest is taken away again and again. Its text is fit for the guest.
+// ContestedError is the error of a plan that is rejected because the ownership Leases of this hypergate disappear
+// repeatedly. Its text is safe to show in the guest.
 type ContestedError struct {
 	Missing []Lease
-	// Namespace is where the Leases are, Every how often they are made anew.
+	// Namespace is the namespace of the Leases. Every is how often they are created again.
 	Namespace string
 	Every     time.Duration
 }
 
-// Error says what is taken away, and what to do.
+// Error returns which Leases disappear, and what to do.
 func (e ContestedError) Error() string {
-	leases := make([]string, 0, len(e.Missing))
-	for _, claim := range e.Missing {
-		leases = append(leases, claim.Name)
+	names := make([]string, 0, len(e.Missing))
+	for _, lease := range e.Missing {
+		names = append(names, lease.Name)
 	}
-	return fmt.Sprintf("in this cluster, the claim by which it belongs to this hypergate is taken away again and again (Lease %s in the namespace %s); it is made anew once in %s, "+
-		"and nothing else is done meanwhile: find out who deletes it, in the API server's audit log for example", strings.Join(leases, " and "), e.Namespace, e.Every)
+	return fmt.Sprintf("in this cluster, the ownership Leases of this hypergate are deleted or released repeatedly (Lease %s in "+
+		"namespace %s): hypergate acquires them again once in %s, and applies nothing meanwhile; find out who changes them, for example in "+
+		"the API server's audit log", strings.Join(names, " and "), e.Namespace, e.Every)
 }
 
-// longestName is how much of a name of the guest's a message shows, in bytes.
+// longestName is how many bytes of a name from the guest a message shows.
 const longestName = 100
 
-// CheckError refuses a plan because whether the guest belongs to another hypergate cannot be found out, or it cannot be claimed.
+// CheckError is the error of a plan that is rejected because the owner of the guest cannot be determined, or the guest
+// cannot be acquired.
 type CheckError struct {
-	// Verb is what was tried of Leases, or of the namespace that they are to be in.
+	// Verb is what failed on the Leases, or on the namespace for them.
 	Verb string
 	Err  error
 }
 
-// Error is for the log.
+// Error returns a text for the log.
 func (e CheckError) Error() string {
-	return fmt.Sprintf("making sure that this guest belongs to no other hypergate (%s leases.coordination.k8s.io in it): %v", e.Verb, e.Err)
+	return fmt.Sprintf("making sure that no other hypergate owns this guest (%s leases.coordination.k8s.io in the guest): %v", e.Verb, e.Err)
 }
 
-// Unwrap is why.
+// Unwrap returns the cause.
 func (e CheckError) Unwrap() error { return e.Err }

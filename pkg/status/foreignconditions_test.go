@@ -63,10 +63,8 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 			},
 			model.Available,
 			metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{
-				"has been serving since", "taken away again and again (Lease the-lease in the namespace openshift-ingress)",
-				"once in 10s",
-			},
+			[]string{"has been serving since", "deleted or released repeatedly (Lease the-lease in namespace openshift-ingress)",
+				"once in 10s"},
 		},
 		"forbidden": {
 			ownership.CheckError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{

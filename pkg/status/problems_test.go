@@ -43,8 +43,8 @@ const (
 		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
 	inUse = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the " +
 		"Leases the-lease in its namespace openshift-ingress: " +
-		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or give this one another --controller-name " +
-		"and another --revision"
+		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or set another --controller-name " +
+		"and another --revision on this hypergate"
 )
 
 // TestWhatElseIsWrong: a rejected plan hides no unrelated problem, and each problem names the side that it is on.

@@ -67,7 +67,7 @@ func TestWhoStandsByNobodyIsDamped(t *testing.T) {
 	w.Eventually(func() string {
 		_ = w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(t.Context(), lease, metav1.DeleteOptions{})
 		return w.log.String()
-	}).Should(gomega.ContainSubstring("taken away again and again"))
+	}).Should(gomega.ContainSubstring("deleted or released repeatedly"))
 	w.Expect(strings.Count(w.log.String(), "Acquired this guest")).To(gomega.BeNumerically("<", 20))
 	w.Eventually(w.holders).Should(gomega.HaveLen(2))
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
