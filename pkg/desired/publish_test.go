@@ -59,10 +59,10 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"a Route without a host to derive from": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = published("APIServer Route"), "guest1-x7k2p" },
-			want: "impossible: HostedControlPlane guest1 names no host",
+			want: "impossible: HostedControlPlane guest1 has no infrastructure ID or no host",
 		},
 		"a Route without an infrastructure's name": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 names no host",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 has no infrastructure ID or no host",
 		},
 		"a Route whose host is given": {
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
@@ -70,7 +70,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		"a router refuses the Route": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 			exposure: model.ObservedEndpoints{Refused: model.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
-			want:     "impossible: the router refuses Route xds-openshift-gateway for x.example.com (HostAlreadyClaimed): give another --publish-host",
+			want:     "impossible: the router rejects Route xds-openshift-gateway with host x.example.com (HostAlreadyClaimed): set another --publish-host",
 		},
 		"it refused the host that it had before": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "y.example.com"}},
@@ -84,7 +84,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		"the control plane operator's Route names the namespace": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byRoute },
 			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
-			want:     "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, names the management namespace",
+			want:     "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, contains the name of the management namespace",
 		},
 		"the control plane operator's Route": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
@@ -98,17 +98,17 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"a private link without that Route": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
-			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
+			want: "impossible: the guest's nodes reach their control plane over a private link, behind which HyperShift's own router",
 		},
 		"a private link goes before a load balancer": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.EndpointAccess = published("APIServer LoadBalancer"), "Private"
 			},
-			want: "impossible: the guest's nodes reach their control plane by a private link, behind which HyperShift's own router",
+			want: "impossible: the guest's nodes reach their control plane over a private link, behind which HyperShift's own router",
 		},
 		"a load balancer that leads nowhere": {
 			publish: model.Publish{Strategy: model.PublishLoadBalancer}, plane: func(p *model.ControlPlane) { p.EndpointAccess = "Private" },
-			want: "impossible: the guest's nodes reach their control plane by a private link, which no load balancer",
+			want: "impossible: the guest's nodes reach their control plane over a private link, and hypergate's load balancer",
 		},
 		"a load balancer": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
@@ -128,33 +128,33 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		"a node's port that is not handed out yet": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") }, want: "waits for a port",
 		},
-		"nobody names a node": {publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512}, want: "impossible: nobody says at which address"},
+		"nobody names a node": {publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512}, want: "impossible: the address of the management cluster's nodes is not known"},
 		"a TLSRoute": {
 			publish:  model.Publish{Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"}, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}},
 			exposure: model.ObservedEndpoints{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
 		},
 		"a TLSRoute of which nobody knows the version": {
 			publish: model.Publish{Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"}, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}},
-			want:    "waits for TLSRoutes",
+			want:    "waits for the version of TLSRoutes",
 		},
 		"a platform with a way of its own": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto knows no way on platform IBMCloud",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto has no strategy for platform IBMCloud",
 		},
 		"a way that nobody knows": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") }, want: `impossible: --publish=auto follows the guest's API server, and how that is published ("S3"`,
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") }, want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy ("S3"`,
 		},
-		"nothing is said": {publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil }, want: `impossible: --publish=auto follows the guest's API server, and how that is published (""`},
+		"nothing is said": {publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil }, want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy (""`},
 		"a host that gives the namespace away": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
 			},
-			want: "impossible: \"istiod-x.clusters-guest1.example.com\", under which istiod would be published, names the management namespace",
+			want: "impossible: \"istiod-x.clusters-guest1.example.com\", the host under which istiod would be published, contains the name of the management namespace",
 		},
 		"a host that is none": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.exa_mple.com"), "x"
 			},
-			want: "impossible: \"istiod-x.exa_mple.com\", under which istiod would be published, is no host name",
+			want: "impossible: \"istiod-x.exa_mple.com\", the host under which istiod would be published, is not a host name",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{
 			name:     "AWS public by load balancer, by Route if asked, with nothing to derive a host from",
 			platform: `type: AWS, aws: {endpointAccess: Public}`,
-			services: onlyLoadBalancer, publish: model.Publish{Strategy: model.PublishRoute}, want: "give --publish-host",
+			services: onlyLoadBalancer, publish: model.Publish{Strategy: model.PublishRoute}, want: "set --publish-host",
 		},
 		{
 			name: "ARO HCP, by somebody's router", platform: aro + `}`, services: byRoute,
@@ -93,7 +93,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			name: "ARO HCP, Swift, whose router knows istiod", platform: aro + `, topology: PublicAndPrivate}`,
 			services: byRoute, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}",
 		},
-		{name: "IBM Cloud", platform: `type: IBMCloud`, services: byRoute, want: "knows no way on platform IBMCloud"},
+		{name: "IBM Cloud", platform: `type: IBMCloud`, services: byRoute, want: "has no strategy for platform IBMCloud"},
 		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: "policy virt-launcher"},
 		{
 			name: "KubeVirt by load balancer, if asked", platform: `type: KubeVirt`, services: byLoadBalancer,
@@ -134,7 +134,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			rows = append(rows,
 				row{
 					name: platform + " Private, asked for", platform: fmt.Sprintf(access, "Private"), services: services,
-					publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: "which no load balancer of ours is behind",
+					publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: "hypergate's load balancer is not behind that link",
 				},
 				row{
 					name: platform + " PublicAndPrivate, asked for", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,

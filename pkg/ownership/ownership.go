@@ -142,8 +142,8 @@ func (e OwnedByOtherError) Error() string {
 		}
 	}
 	purposes, names := e.claimed()
-	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then run in this cluster: "+
-		"kubectl -n %s delete lease %s; or set another --controller-name and another --revision on this hypergate",
+	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then run in this "+
+		"cluster: kubectl -n %s delete lease %s; or set another --controller-name and another --revision on this hypergate",
 		strings.Join(purposes, " and "), strings.Join(holders, " and "), e.Namespace, strings.Join(names, " "))
 }
 
@@ -151,9 +151,9 @@ func (e OwnedByOtherError) Error() string {
 // and it is still the same problem.
 func (e OwnedByOtherError) Fingerprint() string {
 	purposes, names := e.claimed()
-	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, stop "+
-		"that hypergate and its istiod, and then delete these Leases; or set another --controller-name and another --revision on this "+
-		"hypergate", strings.Join(purposes, " and "), strings.Join(names, " "), e.Namespace)
+	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, "+
+		"stop that hypergate and its istiod, and then delete these Leases; or set another --controller-name and another --revision on "+
+		"this hypergate", strings.Join(purposes, " and "), strings.Join(names, " "), e.Namespace)
 }
 
 // claimed returns the purposes and the names of the Leases that others hold.
@@ -189,8 +189,8 @@ func (e ContestedError) Error() string {
 		names = append(names, lease.Name)
 	}
 	return fmt.Sprintf("in this cluster, the ownership Leases of this hypergate are deleted or released repeatedly (Lease %s in "+
-		"namespace %s): hypergate acquires them again once in %s, and applies nothing meanwhile; find out who changes them, for example in "+
-		"the API server's audit log", strings.Join(names, " and "), e.Namespace, e.Every)
+		"namespace %s): hypergate acquires them again once in %s, and applies nothing meanwhile; find out who changes them, for "+
+		"example in the API server's audit log", strings.Join(names, " and "), e.Namespace, e.Every)
 }
 
 // longestName is how many bytes of a name from the guest a message shows.
@@ -206,7 +206,8 @@ type CheckError struct {
 
 // Error returns a text for the log.
 func (e CheckError) Error() string {
-	return fmt.Sprintf("making sure that no other hypergate owns this guest (%s leases.coordination.k8s.io in the guest): %v", e.Verb, e.Err)
+	return fmt.Sprintf("making sure that no other hypergate owns this guest (%s leases.coordination.k8s.io in the guest): %v",
+		e.Verb, e.Err)
 }
 
 // Unwrap returns the cause.

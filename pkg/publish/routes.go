@@ -7,15 +7,17 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TLSRouteVersions are the versions of the Gateway API's TLSRoute with the fields that are used here, the best first. Which of them a cluster serves depends on
-// the Gateway API that it has: 1.5 has the first, and up to 1.4 the experimental channel the others.
+// TLSRouteVersions returns the versions of the Gateway API's TLSRoute that have the fields used here, the preferred one
+// first. Which versions a cluster serves depends on its Gateway API: 1.5 has the first version, and the experimental
+// channel up to 1.4 has the others.
 func TLSRouteVersions() []string { return []string{"v1", "v1alpha3", "v1alpha2"} }
 
-// externalDNSHostname asks external-dns for a name (hypershift api/hypershift/v1beta1, ExternalDNSHostnameAnnotation).
+// externalDNSHostname is the annotation that requests a DNS name from external-dns (hypershift api/hypershift/v1beta1,
+// ExternalDNSHostnameAnnotation).
 const externalDNSHostname = "external-dns.alpha.kubernetes.io/hostname"
 
-// Service returns the Service that leads to istiod's xDS and to nothing else. HyperShift's label for webhooks is not on it: the guest's admin could aim webhooks of his own
-// at it.
+// Service returns the Service that leads only to istiod's xDS. It does not have HyperShift's label for webhooks,
+// because then the guest's administrator could point other webhooks at it.
 func (s Strategy) Service(cfg model.Config, plane model.ControlPlane) *unstructured.Unstructured {
 	port := map[string]any{"name": xdsPortName, "port": int64(XDSPort), "targetPort": int64(XDSPort), "protocol": "TCP"}
 	spec := map[string]any{"selector": cfg.IstiodPods(), "ports": []any{port}}
@@ -27,10 +29,12 @@ func (s Strategy) Service(cfg model.Config, plane model.ControlPlane) *unstructu
 	return u
 }
 
+// asClusterIP makes the Service reachable within the management cluster, for a route.
 func asClusterIP(_ model.Config, _ model.ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
 	setType(service, "ClusterIP")
 }
 
+// asLoadBalancer makes the Service a load balancer for the clients of the guest's API server.
 func asLoadBalancer(cfg model.Config, plane model.ControlPlane, service *unstructured.Unstructured, _ map[string]any) {
 	spec := setType(service, "LoadBalancer")
 	if len(plane.AllowedCIDRs) > 0 {
@@ -45,6 +49,7 @@ func asLoadBalancer(cfg model.Config, plane model.ControlPlane, service *unstruc
 	}
 }
 
+// asNodePort makes the Service reachable on a port of the nodes.
 func asNodePort(cfg model.Config, _ model.ControlPlane, service *unstructured.Unstructured, port map[string]any) {
 	setType(service, "NodePort")
 	if cfg.Publish.At.Port != 0 {
@@ -59,12 +64,13 @@ func setType(service *unstructured.Unstructured, name string) map[string]any {
 	return spec
 }
 
-// XDSPort is where istiod serves xDS over TLS.
+// XDSPort is the port on which istiod serves xDS over TLS.
 const XDSPort = 15012
 
 const xdsPortName = "tls-xds"
 
-// passthroughRoute hands connections on by the name that they ask for, without ending TLS: istiod's certificate is what a gateway sees.
+// passthroughRoute returns a route that forwards connections by their host name (SNI) without terminating TLS. Gateways
+// see istiod's own certificate.
 func passthroughRoute(cfg model.Config, route routeKind, gvk schema.GroupVersionKind, host string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": route.spec(cfg, host)}}
 	u.SetGroupVersionKind(gvk)
@@ -74,8 +80,8 @@ func passthroughRoute(cfg model.Config, route routeKind, gvk schema.GroupVersion
 	return u
 }
 
-// Route returns the route to the Service, for a host, and its kind in the version that the cluster serves. Nil: the
-// strategy has none.
+// Route returns the route to the Service for a host, and its kind. version is the version of TLSRoutes that the cluster
+// serves. Both results are nil if the strategy has no route.
 func (s Strategy) Route(cfg model.Config, version, host string) (*unstructured.Unstructured, []model.Kind) {
 	kinds := s.kind(cfg, version)
 	if len(kinds) == 0 {
@@ -84,16 +90,16 @@ func (s Strategy) Route(cfg model.Config, version, host string) (*unstructured.U
 	return passthroughRoute(cfg, s.route, kinds[0].GVK, host), kinds
 }
 
-// MakesService reports whether hypergate makes a Service for the strategy. exists reports whether the control plane
-// operator's Route does.
-func (s Strategy) MakesService(exists bool) bool {
-	return s.expose != nil && !(s.evidence == EvidenceRoutes && exists)
+// MakesService reports whether hypergate creates a Service for the strategy. routeExists is whether the control plane
+// operator's Route exists, which makes hypergate's Service unnecessary.
+func (s Strategy) MakesService(routeExists bool) bool {
+	return s.expose != nil && !(s.evidence == EvidenceRoutes && routeExists)
 }
 
-// IsDirect reports whether clients reach istiod's pod without a pod of the cluster in between.
+// IsDirect reports whether clients reach istiod's pod without another pod of the cluster in between.
 func (s Strategy) IsDirect() bool { return s.direct }
 
-// routeSpec is that of an OpenShift Route.
+// routeSpec returns the spec of an OpenShift Route.
 func routeSpec(cfg model.Config, host string) map[string]any {
 	return map[string]any{
 		"host": host,
@@ -103,7 +109,7 @@ func routeSpec(cfg model.Config, host string) map[string]any {
 	}
 }
 
-// tlsRouteSpec is that of the Gateway API's TLSRoute.
+// tlsRouteSpec returns the spec of a TLSRoute of the Gateway API.
 func tlsRouteSpec(cfg model.Config, host string) map[string]any {
 	parent := map[string]any{"namespace": cfg.Publish.Gateway.Namespace, "name": cfg.Publish.Gateway.Name}
 	if cfg.Publish.Gateway.Listener != "" {
@@ -116,8 +122,10 @@ func tlsRouteSpec(cfg model.Config, host string) map[string]any {
 	}
 }
 
-// Clients are the addresses from which istiod may be reached through a load balancer or a node's port: those that may reach the guest's API server, which are all
-// unless the HostedControlPlane says otherwise, as with HyperShift's own policies for such Services (hypershift-operator/controllers/hostedcluster/network_policies.go).
+// Clients returns the addresses that are allowed to reach istiod through a load balancer or a port of the nodes, as
+// peers of a NetworkPolicy. They are the addresses that are allowed to reach the guest's API server: all of them,
+// unless the HostedControlPlane restricts them. HyperShift's own policies for such Services do the same
+// (hypershift-operator/controllers/hostedcluster/network_policies.go).
 func Clients(plane model.ControlPlane) []any {
 	blocks := plane.AllowedCIDRs
 	if len(blocks) == 0 {

@@ -9,58 +9,62 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// Strategy is all that hypergate knows of one way to publish istiod. To add a strategy, add a constant and a row of strategies. Nothing else
-// distinguishes between them: a strategy without a row is refused by Config.Validate, and publishes nothing.
+// Strategy is everything that hypergate knows about one strategy to publish istiod. To add a strategy, add a constant
+// in package model and a row in allStrategies. No other code distinguishes the strategies. ValidateFlags rejects a
+// strategy without a row, and such a strategy publishes nothing.
 type Strategy struct {
 	name model.PublishStrategy
-	// flag: the user can ask for it by --publish. The others follow from something else.
+	// flag is true if --publish can select the strategy. The others follow from something else.
 	flag bool
-	// at is where istiod is published.
+	// at returns the endpoint of istiod.
 	at func(model.Config, model.ManagementObservation) EndpointState
-	// expose makes the Service that leads to istiod's xDS reachable; nil: hypergate makes no such Service. port is the
-	// Service's one port.
+	// expose makes the Service for istiod's xDS reachable. port is the only port of the Service. expose is nil if
+	// hypergate creates no such Service.
 	expose func(cfg model.Config, plane model.ControlPlane, service *unstructured.Unstructured, port map[string]any)
-	// direct: clients reach istiod's pod without a pod of the cluster in between, so that the network policy must admit
-	// their addresses.
+	// direct is true if clients reach istiod's pod without another pod of the cluster in between. Then the network
+	// policy must admit their addresses.
 	direct bool
-	// route is the object that leads to the Service; the zero value: there is none.
+	// route is the kind of route that leads to the Service. The zero value means that there is none.
 	route routeKind
-	// evidence is what of the management cluster at is computed from.
+	// evidence is the part of the management cluster that at depends on.
 	evidence Evidence
-	// host is what --publish-host may and must be.
+	// host is the rule for --publish-host.
 	host hostRule
-	// parent: --publish-gateway names the parent of the route.
+	// parent is true if --publish-gateway names the parent of the route.
 	parent bool
 }
 
-// routeKind is a kind of route, and how an object of it is made.
+// routeKind is a kind of route, with the function that returns the spec of such a route.
 type routeKind struct {
-	gvk      schema.GroupVersionKind // without a version where the cluster decides it
+	gvk      schema.GroupVersionKind // without a version if that depends on the cluster
 	resource string
 	spec     func(cfg model.Config, host string) map[string]any
 }
 
-// hostRule is what --publish-host may and must be.
+// hostRule is the rule for --publish-host: whether it is required, and whether it can be an IP address.
 type hostRule struct{ required, address bool }
 
-// Evidence is what of the management cluster an address of istiod is computed from.
+// Evidence is the part of the management cluster that the endpoint of istiod depends on.
 type Evidence int
 
 const (
-	// EvidenceNone: nothing.
+	// EvidenceNone means that the endpoint depends on nothing in the management cluster.
 	EvidenceNone Evidence = iota
 	// EvidenceService is what the cluster allocates to Service Config.XDSService.
 	EvidenceService
-	// EvidenceRoutes are the Route of the control plane operator and hypergate's own.
+	// EvidenceRoutes is the Route of the control plane operator and hypergate's own Route.
 	EvidenceRoutes
 	// EvidenceTLSRoutes is the version of TLSRoutes that the cluster serves.
 	EvidenceTLSRoutes
 )
 
-// allStrategies are all ways to publish istiod.
+// allStrategies returns the table of all strategies.
 func allStrategies() []Strategy {
 	return []Strategy{
-		{name: model.PublishAddress, at: func(cfg model.Config, _ model.ManagementObservation) EndpointState { return EndpointKnown{cfg.XDS} }},
+		{
+			name: model.PublishAddress,
+			at:   func(cfg model.Config, _ model.ManagementObservation) EndpointState { return EndpointKnown{cfg.XDS} },
+		},
 		{
 			name: model.PublishRoute, flag: true, at: routeEndpoint, expose: asClusterIP, evidence: EvidenceRoutes,
 			route: routeKind{schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}, "routes", routeSpec},
@@ -70,7 +74,10 @@ func allStrategies() []Strategy {
 			route: routeKind{schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}, "tlsroutes", tlsRouteSpec},
 			host:  hostRule{required: true}, parent: true,
 		},
-		{name: model.PublishLoadBalancer, flag: true, at: loadBalancerEndpoint, expose: asLoadBalancer, direct: true, evidence: EvidenceService},
+		{
+			name: model.PublishLoadBalancer, flag: true, at: loadBalancerEndpoint, expose: asLoadBalancer, direct: true,
+			evidence: EvidenceService,
+		},
 		{
 			name: model.PublishNodePort, flag: true, at: nodePortEndpoint, expose: asNodePort, direct: true, evidence: EvidenceService,
 			host: hostRule{address: true},
@@ -78,16 +85,16 @@ func allStrategies() []Strategy {
 	}
 }
 
-// Find is the row of a way; false if there is none. WayAuto has none: it stands for one of the others.
-func Find(way model.PublishStrategy) (Strategy, bool) {
+// Find returns the strategy of a name, and whether it exists. PublishAuto has none: it represents one of the others.
+func Find(name model.PublishStrategy) (Strategy, bool) {
 	all := allStrategies()
-	if i := slices.IndexFunc(all, func(s Strategy) bool { return s.name == way }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s Strategy) bool { return s.name == name }); i >= 0 {
 		return all[i], true
 	}
 	return Strategy{}, false
 }
 
-// Strategies are the values of --publish, the default first.
+// Strategies returns the valid values of --publish, the default first.
 func Strategies() []model.PublishStrategy {
 	out := []model.PublishStrategy{model.PublishAuto}
 	for _, s := range allStrategies() {
@@ -98,13 +105,13 @@ func Strategies() []model.PublishStrategy {
 	return out
 }
 
-// EvidenceOf returns what of the management cluster the address of istiod is computed from.
-func EvidenceOf(w model.PublishStrategy) Evidence {
-	s, _ := Find(w)
+// EvidenceOf returns the part of the management cluster that the endpoint of istiod depends on.
+func EvidenceOf(name model.PublishStrategy) Evidence {
+	s, _ := Find(name)
 	return s.evidence
 }
 
-// kind is that of the route, in the version that the cluster serves where that decides.
+// kind returns the kind of the route, or nil if there is none. version is used if the version depends on the cluster.
 func (s Strategy) kind(cfg model.Config, version string) []model.Kind {
 	if s.route.spec == nil {
 		return nil
@@ -116,19 +123,20 @@ func (s Strategy) kind(cfg model.Config, version string) []model.Kind {
 	return []model.Kind{{GVK: gvk, Resource: s.route.resource, Namespaced: true, Names: []string{cfg.XDSService()}}}
 }
 
-// RouteKinds are the kinds that publish a Service beyond the cluster, in a way; a TLSRoute in the version that the cluster serves. They are not among
-// MgmtKinds: a management cluster that is asked for another way need not serve them.
-func RouteKinds(c model.Config, way model.PublishStrategy, tlsRouteVersion string) []model.Kind {
-	s, _ := Find(way)
+// RouteKinds returns the kinds that publish a Service outside of the cluster with a strategy. A TLSRoute has
+// tlsRouteVersion, the version that the cluster serves. These kinds are not in MgmtKinds, because the management
+// cluster does not have to serve them if another strategy is in use.
+func RouteKinds(c model.Config, strategy model.PublishStrategy, tlsRouteVersion string) []model.Kind {
+	s, _ := Find(strategy)
 	return s.kind(c, tlsRouteVersion)
 }
 
-// OtherRouteKinds are those of all ways but one, in each version that a cluster may serve.
-func OtherRouteKinds(c model.Config, way model.PublishStrategy) []model.Kind {
+// OtherRouteKinds returns the route kinds of all strategies but one, in each version that a cluster can serve.
+func OtherRouteKinds(c model.Config, strategy model.PublishStrategy) []model.Kind {
 	out := []model.Kind{}
 	for _, s := range allStrategies() {
 		switch {
-		case s.name == way:
+		case s.name == strategy:
 		case s.route.gvk.Version != "":
 			out = append(out, s.kind(c, "")...)
 		default:

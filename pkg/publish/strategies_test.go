@@ -10,13 +10,14 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestEachStrategyHasARow: a constant without a row would be accepted as a flag and published nowhere.
+// TestEachStrategyHasARow checks that each constant has a row. A constant without a row would be accepted as a flag,
+// and istiod would not be published.
 func TestEachStrategyHasARow(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "publishing.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../model/publishing.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ways []model.PublishStrategy
+	var names []model.PublishStrategy
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, is := n.(*ast.ValueSpec)
 		if !is || len(spec.Values) != 1 {
@@ -24,24 +25,24 @@ func TestEachStrategyHasARow(t *testing.T) {
 		}
 		if kind, is := spec.Type.(*ast.Ident); is && kind.Name == "PublishStrategy" {
 			value, _ := spec.Values[0].(*ast.BasicLit)
-			ways = append(ways, model.PublishStrategy(value.Value[1:len(value.Value)-1]))
+			names = append(names, model.PublishStrategy(value.Value[1:len(value.Value)-1]))
 		}
 		return true
 	})
-	if len(ways) < 6 || !slices.Contains(ways, model.PublishAuto) {
-		t.Fatalf("these constants were found: %q", ways)
+	if len(names) < 6 || !slices.Contains(names, model.PublishAuto) {
+		t.Fatalf("these constants were found: %q", names)
 	}
-	for _, way := range ways {
-		if _, found := Find(way); found == (way == model.PublishAuto) {
-			t.Errorf("--publish=%q has a row of strategies: %t", way, found)
+	for _, name := range names {
+		if _, found := Find(name); found == (name == model.PublishAuto) {
+			t.Errorf("--publish=%q has a row of strategies: %t", name, found)
 		}
 	}
-	if len(allStrategies()) != len(ways)-1 {
-		t.Errorf("there are %d rows for %d ways", len(allStrategies()), len(ways)-1)
+	if len(allStrategies()) != len(names)-1 {
+		t.Errorf("there are %d rows for %d strategies", len(allStrategies()), len(names)-1)
 	}
 }
 
-// TestEachStrategyIsWhole: each row says where istiod is published, and a route comes with the Service that it leads to.
+// TestEachStrategyIsWhole checks that each row has an endpoint, and that a route has the Service that it leads to.
 func TestEachStrategyIsWhole(t *testing.T) {
 	for _, s := range allStrategies() {
 		if s.at == nil {
@@ -53,16 +54,17 @@ func TestEachStrategyIsWhole(t *testing.T) {
 		if (s.expose == nil) != (s.evidence == EvidenceNone) || s.flag != (s.name != model.PublishAddress) {
 			t.Errorf("--publish=%s publishes by a Service of hypergate's, of which nothing is observed", s.name)
 		}
-		// Of nothing that was observed, no address may follow.
+		// Without an observation there must be no endpoint.
 		if published, is := s.at(model.Config{}, model.ManagementObservation{}).(EndpointKnown); is && s.name != model.PublishAddress {
 			t.Errorf("--publish=%s is published at %v before anything is known", s.name, published.At)
 		}
 	}
 }
 
-// TestAWayWithoutAStrategyIsNoAddress.
+// TestAWayWithoutAStrategyIsNoAddress checks that an unknown strategy has no endpoint.
 func TestAWayWithoutAStrategyIsNoAddress(t *testing.T) {
-	at := EndpointOf(model.Config{Topology: model.TopologyHosted, Publish: model.Publish{Strategy: "pigeon"}}, model.ManagementObservation{})
+	cfg := model.Config{Topology: model.TopologyHosted, Publish: model.Publish{Strategy: "pigeon"}}
+	at := EndpointOf(cfg, model.ManagementObservation{})
 	if _, refused := at.(EndpointUnavailable); !refused {
 		t.Errorf("it is published: %#v", at)
 	}

@@ -9,26 +9,33 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// ValidateFlags checks where istiod is published, or how it is to be.
+// ValidateFlags checks the flags that determine the endpoint of istiod and the publish strategy. It calls add for each
+// rule, with ok false if the flag breaks the rule.
 func ValidateFlags(c model.Config, add func(ok bool, flag, format string, args ...any)) {
-	way, at, parent := c.Publish.Strategy, c.Publish.At, c.Publish.Gateway
-	by, _ := Find(way)
+	name, at, parent := c.Publish.Strategy, c.Publish.At, c.Publish.Gateway
+	strategy, _ := Find(name)
 	if c.Topology == model.TopologyStandalone {
-		add(way == model.PublishAddress, "publish", "%q: a standalone cluster's gateways reach istiod by its Service", way)
+		add(name == model.PublishAddress, "publish",
+			"%q: a standalone cluster's gateways reach istiod at its Service: remove the flag", name)
 	}
-	if way == model.PublishAddress {
-		add(model.IsHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address", "%q is no host:port that the guest's gateways can reach istiod at", c.XDS)
+	if name == model.PublishAddress {
+		add(model.IsHost(c.XDS.Host) && c.XDS.Port != 0, "xds-address",
+			"%q is not a host:port at which the guest's gateways can reach istiod", c.XDS)
 		return
 	}
-	add(slices.Contains(Strategies(), way), "publish", "%q is none of %v", way, Strategies())
-	add(at.Host == "" || model.IsHost(at.Host), "publish-host", "%q is no host name or address", at.Host)
-	add(at.Host != "" || !by.host.required, "publish-host", "a %s needs a host name that leads to its Gateway", by.route.gvk.Kind)
-	add(!leakcheck.NamesNamespace(c, at.Host), "publish-host", "%q names the management namespace, and every gateway of the guest shows this host: take another", at.Host)
+	add(slices.Contains(Strategies(), name), "publish", "%q is not one of %v", name, Strategies())
+	add(at.Host == "" || model.IsHost(at.Host), "publish-host", "%q is not a host name or address", at.Host)
+	add(at.Host != "" || !strategy.host.required, "publish-host",
+		"a %s requires a host name that leads to its Gateway", strategy.route.gvk.Kind)
+	add(!leakcheck.NamesNamespace(c, at.Host), "publish-host",
+		"%q contains the name of the management namespace, and every gateway of the guest would show this host: set another host", at.Host)
 	isAddress := len(validation.IsValidIP(nil, at.Host)) == 0
-	add(!isAddress || by.host.address || way == model.PublishAuto, "publish-host", "%q is an address, and a %s is found by name", at.Host, way)
-	if by.parent {
-		add(model.IsLabel(parent.Namespace) && model.IsHost(parent.Name), "publish-gateway", "\"%s/%s\" is no <namespace>/<name> of a Gateway on the management cluster", parent.Namespace, parent.Name)
+	add(!isAddress || strategy.host.address || name == model.PublishAuto, "publish-host",
+		"%q is an address, but --publish=%s requires a host name", at.Host, name)
+	if strategy.parent {
+		add(model.IsLabel(parent.Namespace) && model.IsHost(parent.Name), "publish-gateway",
+			"\"%s/%s\" is not the <namespace>/<name> of a Gateway on the management cluster", parent.Namespace, parent.Name)
 		return
 	}
-	add(parent == model.ParentGateway{}, "publish-gateway", "is for --publish=%s only", model.PublishTLSRoute)
+	add(parent == model.ParentGateway{}, "publish-gateway", "is allowed only with --publish=%s", model.PublishTLSRoute)
 }

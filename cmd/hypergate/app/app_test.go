@@ -165,7 +165,7 @@ func TestBadFlagsOfRender(t *testing.T) {
 	}{
 		"side":       {flags("--side=left"), []string{"--side", `"left"`, "management, guest, dropped, all"}},
 		"output":     {flags("-o", "xml"), []string{"--output", `"xml"`, "yaml, json"}},
-		"no address": {flags("--xds-address="), []string{"--publish=auto follows the HostedControlPlane", "give --xds-address"}},
+		"no address": {flags("--xds-address="), []string{"--publish=auto follows the HostedControlPlane", "set --xds-address"}},
 		"no address yet": {
 			flags("--xds-address=", "--publish=loadbalancer"),
 			[]string{"depends on the management cluster", "use --xds-address"},
