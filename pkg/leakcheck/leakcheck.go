@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// Object is an object that is looked through.
+// Object is an object to check.
 type Object interface {
 	fmt.Stringer
 	GVK() schema.GroupVersionKind
@@ -24,51 +24,60 @@ type Object interface {
 	JSON() []byte
 }
 
-// secretForms is something that the guest must not be able to read.
-type secretForms struct {
+// secret is something that the guest must not be able to read.
+type secret struct {
 	description string
-	// forms are byte strings that give it away, each alone.
-	forms []string
-	// word is whether a form counts only where it is no part of a longer word.
-	word bool
+	// patterns are byte strings. Each of them reveals the secret.
+	patterns []string
+	// wholeWord is true if a pattern counts only where it is not part of a longer word.
+	wholeWord bool
 }
 
-type Secrets []secretForms
+// Secrets is everything that the guest must not be able to read.
+type Secrets []secret
 
-// ShortestName is how long a name must be to be looked for: a shorter one may be part of anything.
+// ShortestName is the minimum length of a name to search for, in bytes. A shorter name can be part of anything.
 const ShortestName = 8
 
-// SecretsOf lists what must not be readable in the guest. The roots of the mesh CA are public: every gateway has them.
-func SecretsOf(cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) Secrets {
-	roots := slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)
+// SecretsOf returns what must not be readable in the guest. The roots of the mesh CA are public: every gateway has
+// them.
+func SecretsOf(cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) Secrets {
+	roots := slices.Concat(mgmt.CA.Root, []byte("\n"), mgmt.Rotation.Next.Root)
 	all := Secrets{
-		{description: "the private key of the mesh CA", forms: keyForms(hosted.CA.Key)},
-		{description: "the private key of the mesh CA that will issue next", forms: keyForms(hosted.Rotation.Next.Key)},
-		{description: "a certificate of the mesh CA that is no root", forms: certificateForms(nonRoots(hosted.CA), nonRoots(hosted.Rotation.Next))},
-		{description: "the CA of the management API", forms: certificateForms(hosted.API.CABundle)},
-		{description: "the name of the management namespace", forms: []string{cfg.MgmtNamespace}, word: true},
-		{description: "the address of the management API", forms: addressForms(hosted.API.Server, cfg), word: true},
+		{description: "the private key of the mesh CA", patterns: keyPatterns(mgmt.CA.Key)},
+		{description: "the private key of the mesh CA that will issue next", patterns: keyPatterns(mgmt.Rotation.Next.Key)},
+		{
+			description: "a certificate of the mesh CA that is not a root",
+			patterns:    certificatePatterns(nonRoots(mgmt.CA), nonRoots(mgmt.Rotation.Next)),
+		},
+		{description: "the CA of the management API", patterns: certificatePatterns(mgmt.API.CABundle)},
+		{description: "the name of the management namespace", patterns: []string{cfg.MgmtNamespace}, wholeWord: true},
+		{description: "the address of the management API", patterns: addressPatterns(mgmt.API.Server, cfg), wholeWord: true},
 	}
 	public := slices.Collect(unwrapped(string(roots), 2))
 	for i, s := range all {
-		all[i].forms = slices.DeleteFunc(s.forms, func(form string) bool {
-			// Half of an RSA key is in its certificate, and an imported CA may be its own root.
-			inRoot := slices.ContainsFunc(public, func(text string) bool { return strings.Contains(text, form) })
-			return len(form) < ShortestName || inRoot || s.word && knownToGuest(form, cfg, guest)
+		all[i].patterns = slices.DeleteFunc(s.patterns, func(pattern string) bool {
+			// A certificate contains half of its RSA key, and an imported CA can be its own root.
+			inRoot := slices.ContainsFunc(public, func(text string) bool { return strings.Contains(text, pattern) })
+			return len(pattern) < ShortestName || inRoot || s.wholeWord && knownToGuest(pattern, cfg, guest)
 		})
 	}
 	return all
 }
 
+// nonRoots returns the certificates of a CA except for its root.
 func nonRoots(ca pki.CA) []byte { return slices.Concat(ca.Cert, []byte("\n"), ca.Chain) }
 
-// knownToGuest says that the guest's users have said the name themselves, in whatever encoding: it is theirs already, and they must not be able
-// to stop a plan by it.
+// knownToGuest reports whether the guest knows a name already: it is in the flags for the guest, or its users have used
+// it in the name of a GatewayClass, in any encoding. These users must not be able to block a plan with the name.
 func knownToGuest(name string, cfg model.Config, guest model.GuestObservation) bool {
-	says := func(text string) bool { return strings.Contains(text, name) }
-	return says(cfg.GuestNamespace) || says(cfg.ControllerName) || slices.ContainsFunc(guest.Classes, func(c model.GatewayClass) bool {
+	contains := func(text string) bool { return strings.Contains(text, name) }
+	if contains(cfg.GuestNamespace) || contains(cfg.ControllerName) {
+		return true
+	}
+	return slices.ContainsFunc(guest.Classes, func(c model.GatewayClass) bool {
 		for text := range unwrapped(c.Name, maxUnwrappings) {
-			if says(text) {
+			if contains(text) {
 				return true
 			}
 		}
@@ -76,53 +85,58 @@ func knownToGuest(name string, cfg model.Config, guest model.GuestObservation) b
 	})
 }
 
-// addressForms are the API server's host, and host:port; the host alone does not count where istiod is published under it, too.
-func addressForms(server string, cfg model.Config) []string {
+// addressPatterns returns the host of an API server, and its host:port. It leaves the host out if it is a loopback
+// address, or if istiod is published under the same host.
+func addressPatterns(server string, cfg model.Config) []string {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" {
 		return nil
 	}
-	forms := []string{}
+	patterns := []string{}
 	if u.Port() != "" {
-		forms = append(forms, u.Host)
+		patterns = append(patterns, u.Host)
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	if loopback := err == nil && ip.IsLoopback(); !loopback && u.Hostname() != cfg.XDS.Host {
-		forms = append(forms, u.Hostname())
+		patterns = append(patterns, u.Hostname())
 	}
-	return forms
+	return patterns
 }
 
-// Refuse returns an error that says where an object of the guest holds a secret.
+// Refuse returns an error if an object for the guest contains a secret. The error names the kind of secret and where
+// it is.
 func (s Secrets) Refuse(o Object, cfg model.Config) error {
 	for _, name := range []string{o.Key().Namespace, o.Key().Name} {
-		if what := s.Find(name); what != "" {
-			return fmt.Errorf("a %s would tell the guest %s by its name; %s", o.GVK().Kind, what, leakAdvice)
+		if description := s.Find(name); description != "" {
+			return fmt.Errorf("a %s would reveal %s by its name to the guest: %s", o.GVK().Kind, description, leakAdvice)
 		}
 	}
 	var decoded any
 	if err := json.Unmarshal(o.JSON(), &decoded); err != nil {
-		return fmt.Errorf("looking through %s: %w", o, err)
+		return fmt.Errorf("checking %s for secrets: %w", o, err)
 	}
-	if l := s.walk(decoded, nil, "https://"+model.HostPort{Host: cfg.WebhookHost, Port: model.WebhookPort}.String()); l != nil {
-		return fmt.Errorf("%s would tell the guest %s in %s; %s", o, l.what, l.where, leakAdvice)
+	permitted := "https://" + model.HostPort{Host: cfg.WebhookHost, Port: model.WebhookPort}.String()
+	if l := s.walk(decoded, nil, permitted); l != nil {
+		return fmt.Errorf("%s would reveal %s in %s to the guest: %s", o, l.description, l.where, leakAdvice)
 	}
 	return nil
 }
 
-const leakAdvice = "look for it in the flags and in the charts of --charts-dir"
+const leakAdvice = "remove it from the flags or from the charts in --charts-dir"
 
-// leak is where a secret was found.
-type leak struct{ what, where string }
+// leak is a secret that was found: its description, and where it is.
+type leak struct{ description, where string }
 
-// walk looks through a JSON value, its keys too, in a fixed order. permitted is what the URL of a webhook may begin with: the one place that
-// may name the management namespace.
+// walk searches a JSON value and its keys, in a fixed order. It returns the first leak, or nil.
+//
+// permitted is the allowed beginning of the URL of a webhook. This is the only place that is allowed to contain the
+// name of the management namespace.
 func (s Secrets) walk(value any, at []string, permitted string) *leak {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if what := s.Find(key); what != "" {
-				return &leak{what, "a key of " + path(at)}
+			if description := s.Find(key); description != "" {
+				return &leak{description, "a key of " + path(at)}
 			}
 			if l := s.walk(value[key], append(slices.Clip(at), key), permitted); l != nil {
 				return l
@@ -138,20 +152,20 @@ func (s Secrets) walk(value any, at []string, permitted string) *leak {
 		if isWebhookURL(at) {
 			value = strings.TrimPrefix(value, permitted)
 		}
-		if what := s.Find(value); what != "" {
-			return &leak{what, path(at)}
+		if description := s.Find(value); description != "" {
+			return &leak{description, path(at)}
 		}
 	}
 	return nil
 }
 
-// isWebhookURL says whether a path is that of the URL of an admission or a conversion webhook.
+// isWebhookURL reports whether a path is the URL of an admission webhook or a conversion webhook.
 func isWebhookURL(at []string) bool {
-	p := strings.Join(at, ".")
-	return len(at) == 4 && at[0] == "webhooks" && at[2] == "clientConfig" && at[3] == "url" || p == "spec.conversion.webhook.clientConfig.url"
+	admission := len(at) == 4 && at[0] == "webhooks" && at[2] == "clientConfig" && at[3] == "url"
+	return admission || strings.Join(at, ".") == "spec.conversion.webhook.clientConfig.url"
 }
 
-// path shows a path, with keys that are no words in quotes.
+// path returns a path as text. It quotes keys that are empty, long, or contain a dot, slash or space.
 func path(at []string) string {
 	var out strings.Builder
 	for _, step := range at {
@@ -167,7 +181,8 @@ func path(at []string) string {
 	return out.String()
 }
 
-// NamesNamespace says that a host gives the management namespace away.
+// NamesNamespace reports whether a host reveals the name of the management namespace to the guest.
 func NamesNamespace(cfg model.Config, host string) bool {
-	return cfg.Topology == model.TopologyHosted && len(cfg.MgmtNamespace) >= ShortestName && ContainsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, model.GuestObservation{})
+	return cfg.Topology == model.TopologyHosted && len(cfg.MgmtNamespace) >= ShortestName &&
+		ContainsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, model.GuestObservation{})
 }

@@ -17,28 +17,35 @@ import (
 )
 
 const (
-	// maxUnwrappings is how many encodings, one in another, are undone.
+	// maxUnwrappings is how many nested encodings are decoded.
 	maxUnwrappings = 6
-	// shortestRun is the shortest text that is taken for an encoding: of a name of the shortest length.
+	// shortestRun is the length of the shortest text that is decoded: base64 of a name of ShortestName bytes.
 	shortestRun = 11
 )
 
-// Find finds a secret in a text, or in what it is an encoding of, and says which it is.
+// Find searches a text, and everything that can be decoded from it. It returns the description of the first secret, or
+// an empty string.
 func (s Secrets) Find(text string) string {
 	for plain := range unwrapped(text, maxUnwrappings) {
-		if what := s.plain(plain); what != "" {
-			return what
+		if description := s.findPlain(plain); description != "" {
+			return description
 		}
 	}
 	return ""
 }
 
-// unwrapped are all texts that can be read out of a text: the text; without white space, where it has some; and, over and over, what is
-// in it in base64 (of both alphabets, from any character on), in hexadecimal digits, and behind the escapes of JSON, YAML and URLs.
+// unwrapped returns all texts that can be decoded from a text:
+//   - the text itself
+//   - the text without white space
+//   - what the text contains in base64 (both alphabets, from any character on) or in hexadecimal digits
+//   - the text without the escapes of JSON, YAML and URLs
+//
+// Decoded texts are decoded again, up to depth times.
 func unwrapped(text string, depth int) iter.Seq[string] {
 	return func(yield func(string) bool) { unwrap(text, depth, yield) }
 }
 
+// unwrap yields the texts of unwrapped. It returns false if yield returned false.
 func unwrap(text string, depth int, yield func(string) bool) bool {
 	if len(text) < ShortestName {
 		return true
@@ -59,7 +66,7 @@ func unwrap(text string, depth int, yield func(string) bool) bool {
 	return unescaped == text || unwrap(unescaped, depth-1, yield)
 }
 
-// unwrapRuns decodes each run of base64 characters.
+// unwrapRuns decodes each run of base64 characters in a text.
 func unwrapRuns(text string, depth int, yield func(string) bool) bool {
 	for begin := 0; begin < len(text); {
 		end := begin
@@ -74,7 +81,8 @@ func unwrapRuns(text string, depth int, yield func(string) bool) bool {
 	return true
 }
 
-// unwrapRun decodes a run from each of its first four characters on: what is before the encoding may look like a part of it.
+// unwrapRun decodes a run of base64 characters, starting at each of its first four characters. Characters before the
+// encoded text can look like a part of it.
 func unwrapRun(run string, depth int, yield func(string) bool) bool {
 	if decoded, err := hex.DecodeString(run); err == nil && !unwrap(string(decoded), depth-1, yield) {
 		return false
@@ -91,7 +99,7 @@ func unwrapRun(run string, depth int, yield func(string) bool) bool {
 	for offset := range 4 {
 		part := standard[offset:]
 		if len(part)%4 == 1 {
-			part = part[:len(part)-1] // six bits are no byte
+			part = part[:len(part)-1] // six bits are not a byte
 		}
 		decoded := make([]byte, base64.RawStdEncoding.DecodedLen(len(part)))
 		if n, err := base64.RawStdEncoding.Decode(decoded, part); err == nil && !unwrap(string(decoded[:n]), depth-1, yield) {
@@ -101,19 +109,19 @@ func unwrapRun(run string, depth int, yield func(string) bool) bool {
 	return true
 }
 
-// plain finds a secret in a text as it is.
-func (s Secrets) plain(text string) string {
-	for _, c := range s {
-		for _, form := range c.forms {
-			if c.word && ContainsWord(text, form) || !c.word && strings.Contains(text, form) {
-				return c.description
+// findPlain searches a text without decoding it. It returns the description of the first secret, or an empty string.
+func (s Secrets) findPlain(text string) string {
+	for _, secret := range s {
+		for _, pattern := range secret.patterns {
+			if secret.wholeWord && ContainsWord(text, pattern) || !secret.wholeWord && strings.Contains(text, pattern) {
+				return secret.description
 			}
 		}
 	}
 	return ""
 }
 
-// ContainsWord finds a word that no letter or digit precedes or follows.
+// ContainsWord reports whether a text contains a word without a letter or digit directly before or after it.
 func ContainsWord(text, word string) bool {
 	for from := 0; ; {
 		i := strings.Index(text[from:], word)
@@ -146,7 +154,8 @@ func withoutSpace(text string) string {
 	}, text)
 }
 
-// unescape undoes the escapes of JSON, of YAML's double quotes, and of URLs, wherever they are: what nests text in text need not be whole.
+// unescape decodes the escapes of JSON, of double-quoted YAML, and of URLs, wherever they are. The text does not have
+// to be a complete document of any of these formats.
 func unescape(text string) string {
 	if !strings.ContainsAny(text, `\%`) {
 		return text
@@ -173,8 +182,9 @@ func unescape(text string) string {
 	return out.String()
 }
 
-// writeCode writes the character whose number is written in hexadecimal digits behind an escape, and says how much of the text behind the
-// first byte it stood for. What is no such number stays.
+// writeCode writes the character of an escape at the beginning of text: escape bytes, then its number in hexadecimal
+// digits. It returns how many bytes it consumed after the first one. If there is no such number, it writes the first
+// byte unchanged.
 func writeCode(out *strings.Builder, text string, escape, digits int) int {
 	if len(text) < escape+digits {
 		out.WriteByte(text[0])
@@ -193,9 +203,9 @@ func writeCode(out *strings.Builder, text string, escape, digits int) int {
 	return escape + digits - 1
 }
 
-// keyForms are what gives a private key away: the lines of its PEM, and the secret numbers in it, which are in every other encoding of the
-// key too.
-func keyForms(data []byte) []string {
+// keyPatterns returns the patterns that reveal a private key: the lines of its PEM, and its secret numbers, which every
+// other encoding of the key also contains.
+func keyPatterns(data []byte) []string {
 	var out []string
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == pki.CertificateBlock {
@@ -209,22 +219,22 @@ func keyForms(data []byte) []string {
 	return out
 }
 
-// certificateForms are what gives certificates away: their signatures, which no two have in common.
-func certificateForms(bundles ...[]byte) []string {
+// certificatePatterns returns the patterns that reveal certificates: their signatures, which are unique.
+func certificatePatterns(bundles ...[]byte) []string {
 	var out []string
 	for _, bundle := range bundles {
 		for _, der := range pki.Certificates(bundle) {
-			form := der
+			pattern := der
 			if cert, err := x509.ParseCertificate(der); err == nil {
-				form = cert.Signature
+				pattern = cert.Signature
 			}
-			out = append(out, string(form))
+			out = append(out, string(pattern))
 		}
 	}
 	return out
 }
 
-// pemLines are the lines of a PEM block's body that are long enough to be nobody else's.
+// pemLines returns the lines of a PEM block's body that are long enough to be unique.
 func pemLines(block *pem.Block) []string {
 	const long = 32
 	var out []string
@@ -236,7 +246,8 @@ func pemLines(block *pem.Block) []string {
 	return out
 }
 
-// secretNumbers are those of an encoded private key, or all of what is no known encoding.
+// secretNumbers returns the secret numbers of an encoded private key. If the encoding is not known, it returns der
+// itself.
 func secretNumbers(der []byte) []string {
 	key, err := x509.ParsePKCS8PrivateKey(der)
 	if ec, ecErr := x509.ParseECPrivateKey(der); ecErr == nil {
