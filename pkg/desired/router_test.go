@@ -154,19 +154,19 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 		},
 		"a known kind in another version": {
 			"istiod", "{apiVersion: v2, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}",
-			[]string{"ConfigMap clusters-guest1/istio-openshift-gateway", "must not stand on the management side", "kind"},
+			[]string{"ConfigMap clusters-guest1/istio-openshift-gateway", "is not allowed on the management side", "kind"},
 		},
 		"an object of another namespace for management": {
 			"istiod", "{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}, spec: {ports: [{name: grpc-xds}, {name: https-webhook}]}}",
-			[]string{"Service kube-system/istiod-openshift-gateway", "must not stand on the management side", `"clusters-guest1"`},
+			[]string{"Service kube-system/istiod-openshift-gateway", "is not allowed on the management side", `"clusters-guest1"`},
 		},
 		"an object of another namespace for the guest": {
 			"istiod-remote", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
-			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "must not stand on the guest side", `"openshift-ingress"`},
+			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "is not allowed on the guest side", `"openshift-ingress"`},
 		},
 		"an object without a namespace": {
 			"istiod-remote", "{apiVersion: v1, kind: Service, metadata: {name: istiod-revision-tag-default}}",
-			[]string{"Service istiod-revision-tag-default", "must not stand on the guest side"},
+			[]string{"Service istiod-revision-tag-default", "is not allowed on the guest side"},
 		},
 		"a Secret for the guest": {
 			"istiod-remote", "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: openshift-ingress}}",

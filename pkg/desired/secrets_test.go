@@ -90,7 +90,7 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	_, _, err := model.CAFromSecret(map[string]string{model.PhaseAnnotation: "spreading"}, map[string][]byte{
 		"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root,
 	})
-	mustFail(t, err, model.PhaseSinceAnnotation, "since nobody knows when")
+	mustFail(t, err, model.PhaseSinceAnnotation, "when the phase began is not known")
 }
 
 // TestACAThatIsSomebodyElsesIsUsedAndNotWritten.

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// MaxClasses is how many GatewayClasses of one controller name hypergate looks after: each is an object in the guest, a status, and time in
-// each plan, and the guest's admin may make as many as etcd holds. A guest has a handful. Those beyond get no defaults for their gateways,
-// and a condition that says so.
+// MaxClasses is the maximum number of GatewayClasses that hypergate manages. A guest normally has a few.
+//
+// Each class needs an object in the guest, a status, and time in each plan, and the guest's administrator can create as
+// many as etcd can store. The gateways of further classes get no defaults, and a condition of the class reports this.
 const MaxClasses = 256
 
-// Served divides the GatewayClasses into those that are looked after and those beyond MaxClasses, each sorted by name. The oldest are
-// looked after, so that a new class takes nothing from one that is in use.
+// Served divides the GatewayClasses into those that hypergate manages and those beyond MaxClasses, each sorted by name.
+// It manages the oldest ones, so that a new class does not displace one that is in use.
 func Served(all []GatewayClass) (served, beyond []GatewayClass) {
 	if len(all) <= MaxClasses {
 		return all, nil

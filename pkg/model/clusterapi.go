@@ -1,27 +1,29 @@
 package model
 
-// Source is the API that tells of a control plane. Where both do, HyperShift decides: it has a Cluster of Cluster API beside each HostedControlPlane.
+// Source is the API that reports a control plane. If both do, HyperShift takes precedence, because it has a Cluster of
+// Cluster API for each HostedControlPlane.
 type Source int
 
 const (
-	// HyperShift tells with a HostedControlPlane.
+	// HyperShift reports a control plane with a HostedControlPlane.
 	HyperShift Source = iota
-	// ClusterAPI tells with a Cluster. Of a ControlPlane it gives By, APIVersion, Name, UID, Stage, PausedUntil and Deleting, and nothing else:
-	// istiod's Deployment is as without any.
+	// ClusterAPI reports a control plane with a Cluster. Of a ControlPlane, only ReportedBy, APIVersion, Name, UID,
+	// Stage, PausedUntil and Deleting are set. istiod's Deployment is the same as without a control plane.
 	ClusterAPI
 )
 
-// Stage is how far a control plane is. HyperShift's count as Initialized: the guest's API tells when it is there.
+// Stage is whether a control plane is initialized. A HostedControlPlane counts as Initialized, because the guest's API
+// server shows when it is available.
 type Stage int
 
 const (
-	// Initialized: its API server was up at least once.
+	// Initialized means that its API server was available at least once.
 	Initialized Stage = iota
-	// Uninitialized: not yet.
+	// Uninitialized means that its API server was never available.
 	Uninitialized
 )
 
-// PausedForNow is a PausedUntil that no time ends.
+// PausedForNow is the PausedUntil of a pause without an end time.
 const PausedForNow = "true"
 
 const (
@@ -30,7 +32,7 @@ const (
 	clusterKind            = "Cluster"
 )
 
-// Kind is the kind of the object that tells of the control plane.
+// Kind returns the kind of the object that reports the control plane.
 func (c ControlPlane) Kind() string {
 	if c.ReportedBy == ClusterAPI {
 		return clusterKind
@@ -38,8 +40,8 @@ func (c ControlPlane) Kind() string {
 	return hostedControlPlaneKind
 }
 
-// apiVersion is the version by which that object is known. Cluster API stops serving old versions in time, and the garbage collector must
-// find an owner by the version in the reference.
+// apiVersion returns the apiVersion of that object for an owner reference. Cluster API stops serving old versions
+// after a time, and the garbage collector must find an owner by the version in the reference.
 func (c ControlPlane) apiVersion() string {
 	if c.ReportedBy == ClusterAPI {
 		return c.APIVersion

@@ -1,4 +1,5 @@
 package model
 
-// ConditionDomain begins the types of hypergate's conditions on the HostedControlPlane. Other conditions there are others'.
+// ConditionDomain is the prefix of the types of hypergate's conditions on the HostedControlPlane. Conditions without it
+// belong to other controllers.
 const ConditionDomain = "gateway.hypergate.dev/"

@@ -15,69 +15,75 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ControlPlane is what HyperShift's HostedControlPlane of the management namespace says, as far as it concerns hypergate, or Cluster API's Cluster
-// where there is no HostedControlPlane; see clusterapi.go. The zero value: there is neither. Values that this hypergate does not know are kept as they
-// stand there.
+// ControlPlane has the fields of HyperShift's HostedControlPlane in the management namespace that hypergate uses. If
+// there is no HostedControlPlane, it has those of Cluster API's Cluster (clusterapi.go). The zero value means that
+// there is neither. Values that this version of hypergate does not know are kept unchanged.
 type ControlPlane struct {
-	// ReportedBy is whose object says it, and APIVersion by which version of their API, where there are several.
+	// ReportedBy is the API of the object. APIVersion is the version of the object, if that API has several.
 	ReportedBy Source
 	APIVersion string
 	Name       string
 	UID        types.UID
-	// Stage is how far it is.
+	// Stage is whether the control plane is initialized.
 	Stage Stage
 	// Platform is the name of the guest's platform.
 	Platform string
-	// AllowedCIDRs are the addresses from which the guest's API server may be reached; empty: from everywhere.
+	// AllowedCIDRs are the addresses that are allowed to reach the guest's API server. If empty, all addresses are.
 	AllowedCIDRs []string
-	// EndpointAccess is who may reach the control plane's endpoints on clouds with private links: Public, PublicAndPrivate, Private; mostly empty.
+	// EndpointAccess is the access to the control plane's endpoints on clouds with private links: Public,
+	// PublicAndPrivate or Private. It is empty on other platforms.
 	EndpointAccess string
-	// VirtualMachinesInNamespace: the guest's nodes are virtual machines (KubeVirt) of the management cluster itself.
+	// VirtualMachinesInNamespace is true if the guest's nodes are virtual machines (KubeVirt) of the management
+	// cluster.
 	VirtualMachinesInNamespace bool
-	// SharedIngress: from outside, the control plane is reached by HyperShift's shared ingress, one for all hosted clusters of the management cluster.
+	// SharedIngress is true if clients outside reach the control plane through HyperShift's shared ingress, which is
+	// the same for all hosted clusters of the management cluster.
 	SharedIngress bool
-	// Availability is the availability policy of controllers.
+	// Availability is the availability policy for controllers.
 	Availability string
 	// NodeSelector, Tolerations and Labels are for each pod of the control plane.
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
 	Labels       map[string]string
-	// PriorityClass is the class that its pods get in place of HyperShift's; mostly empty.
+	// PriorityClass overrides HyperShift's priority class for its pods. It is empty by default.
 	PriorityClass string
-	// ReleaseImage is the release of the control plane, GuestReleaseImage that of the guest. The control plane may be ahead.
+	// ReleaseImage is the release of the control plane. GuestReleaseImage is the release of the guest, which can be
+	// older.
 	ReleaseImage, GuestReleaseImage string
-	// ReleaseVersion is the version of ReleaseImage; empty while that cannot be told.
+	// ReleaseVersion is the version of ReleaseImage. It is empty while it is not known.
 	ReleaseVersion string
-	// RestartDate is when somebody asked for all pods to be replaced; another value is another request.
+	// RestartDate is the date of the last request to replace all pods. Another value is another request.
 	RestartDate string
-	// Requests override what istiod's containers ask for: container, resource, quantity.
+	// Requests override the resource requests of istiod's containers. The keys are the container and the resource.
+	// The value is the quantity.
 	Requests map[string]map[string]string
-	// RunAsUser is the user of the control plane's pods where the management cluster assigns none; 0 where it does.
+	// RunAsUser is the user ID of the control plane's pods if the management cluster assigns none. It is 0 if it does.
 	RunAsUser int64
-	// DedicatedRequestServing: pods that serve requests of the guest have nodes of their own, with the labels ServingNodes besides.
+	// DedicatedRequestServing is true if pods that serve requests of the guest have dedicated nodes. ServingNodes are
+	// further labels of these nodes.
 	DedicatedRequestServing bool
 	ServingNodes            map[string]string
-	// Proxy is the guest's, TLSProfile what its API server was told.
+	// Proxy is the guest's proxy. TLSProfile is the TLS security profile of the guest's API server.
 	Proxy      Proxy
 	TLSProfile TLSProfile
-	// DisabledCapabilities are the parts of OpenShift that the guest does without.
+	// DisabledCapabilities are the capabilities of OpenShift that are disabled in the guest.
 	DisabledCapabilities []string
-	// ClusterID is the cluster's name to the outside, InfraID the one within the management cluster.
+	// ClusterID identifies the cluster globally. InfraID identifies it within the management cluster.
 	ClusterID, InfraID string
-	// Services say how the parts of the control plane are published to the guest's nodes.
+	// Services are how the parts of the control plane are published to the guest's nodes.
 	Services []PublishedService
-	// PausedUntil is true, false, or a time; see Phase.
+	// PausedUntil is true, false, or a time. Lifecycle reads it.
 	PausedUntil string
-	// Deleting: it is being deleted, or is gone after it was there.
+	// Deleting is true if the object is being deleted, or existed before and is gone.
 	Deleting bool
-	// UnreadFields is what stands there and could not be understood, in words.
+	// UnreadFields are descriptions of the fields that could not be read.
 	UnreadFields []string
 }
 
-// Proxy is a cluster's HTTP proxy.
+// Proxy is the HTTP proxy configuration of a cluster.
 type Proxy struct{ HTTP, HTTPS, No string }
 
-// TLSProfile is a TLS security profile. Ciphers and MinVersion are those of a custom one.
+// TLSProfile is a TLS security profile. Ciphers and MinVersion are set for a custom profile.
 type TLSProfile struct {
 	Type       string
 	Ciphers    []string
@@ -86,28 +92,31 @@ type TLSProfile struct {
 
 // PublishedService is how a part of the control plane is published.
 type PublishedService struct {
-	// Service is the part, Strategy the way: LoadBalancer, NodePort, Route and others.
+	// Service is the part. Strategy is its publishing strategy: LoadBalancer, NodePort, Route and others.
 	Service, Strategy string
-	// Host is the host name or address that was given; Port that of a NodePort, 0 for any.
+	// Host is the configured host name or address. Port is the port of a NodePort, or 0 for any port.
 	Host string
 	Port int32
 }
 
-// The values of ControlPlane.Availability, and the capability without which there is nothing to install. All are HyperShift's.
+// The values of ControlPlane.Availability, and the capability that an installation requires. HyperShift defines them.
 const (
 	SingleReplica     = "SingleReplica"
 	HighlyAvailable   = "HighlyAvailable"
 	IngressCapability = "Ingress"
 )
 
-// Exists says whether there is a HostedControlPlane.
+// Exists reports whether there is a HostedControlPlane.
 func (c ControlPlane) Exists() bool { return c.Owns() && c.ReportedBy == HyperShift }
 
-// Owns says whether there is something that owns what hypergate makes on the management side: a HostedControlPlane, or a Cluster.
+// Owns reports whether there is an object that owns what hypergate creates on the management side: a HostedControlPlane
+// or a Cluster.
 func (c ControlPlane) Owns() bool { return c.UID != "" }
 
-// Replicas is how many pods istiod has: one, or two of a control plane that is highly available. So HyperShift itself counts for what is neither etcd
-// nor critical to its API (support/controlplane-component/defaults.go, DefaultReplicas); what is not SingleReplica is highly available there, too.
+// Replicas returns the number of istiod's pods: two for a highly available control plane, otherwise one. HyperShift
+// uses the same numbers for components that are neither etcd nor critical to its API
+// (support/controlplane-component/defaults.go, DefaultReplicas). As there, every policy except SingleReplica is
+// highly available.
 func (c ControlPlane) Replicas() int64 {
 	if c.Availability == SingleReplica {
 		return 1
@@ -115,21 +124,23 @@ func (c ControlPlane) Replicas() int64 {
 	return 2
 }
 
-// Lifecycle is what a HostedControlPlane, or a Cluster, lets hypergate do at a time: exactly one of the values below. The interface is sealed.
+// Lifecycle is the lifecycle of a hosted control plane. It determines what hypergate is allowed to do. It is exactly
+// one of the types below. The interface is sealed.
 type Lifecycle interface{ isLifecycle() }
 
 type (
-	// Active lets everything be done.
+	// Active means that hypergate does everything.
 	Active struct{}
-	// Disabled means that the guest does without ingress. Nothing is installed, and what is there is cleared away.
+	// Disabled means that ingress is disabled in the guest. hypergate installs nothing, and removes what is installed.
 	Disabled struct{}
-	// Paused lets nothing be written, on neither side, until a time; the zero time: until it is said otherwise. HyperShift pauses to take and to
-	// restore backups of the guest's etcd, so that not even istiod's token is renewed.
+	// Paused means that hypergate writes nothing, on neither side, until a time. The zero time means until further
+	// notice. HyperShift pauses to take and restore backups of the guest's etcd, so hypergate does not even renew
+	// istiod's token.
 	Paused struct{ Until time.Time }
-	// Starting lets nothing be written yet: the control plane was never up.
+	// Starting means that hypergate writes nothing yet, because the control plane was never available.
 	Starting struct{}
-	// Deleting lets nothing be written any more. What is on the management side goes with the HostedControlPlane, which owns it, and what is in the
-	// guest with the guest.
+	// Deleting means that hypergate writes nothing any more. The objects on the management side are deleted with the
+	// object that owns them. The objects in the guest are deleted with the guest.
 	Deleting struct{}
 )
 
@@ -139,9 +150,10 @@ func (Paused) isLifecycle()   {}
 func (Starting) isLifecycle() {}
 func (Deleting) isLifecycle() {}
 
-// Lifecycle is the one decision about the life of a hosted control plane. Without one, hypergate is active.
+// Lifecycle returns the lifecycle of the hosted control plane at a time. It is Active if there is no control plane. No
+// other code decides this.
 func (c ControlPlane) Lifecycle(now time.Time) Lifecycle {
-	paused, until, _ := c.pause(now) // what cannot be read is no pause; Warnings tells
+	paused, until, _ := c.pause(now) // an invalid value does not pause; Warnings reports it
 	switch {
 	case c.Deleting:
 		return Deleting{}
@@ -156,7 +168,8 @@ func (c ControlPlane) Lifecycle(now time.Time) Lifecycle {
 	}
 }
 
-// pause reads PausedUntil as HyperShift does (support/util/pausereconcile.go): a boolean as Go writes it, or a time in the form of RFC 3339.
+// pause parses PausedUntil in the same way as HyperShift (support/util/pausereconcile.go): as a boolean of Go, or as
+// a time in the format of RFC 3339. An invalid value is an error and no pause.
 func (c ControlPlane) pause(now time.Time) (paused bool, until time.Time, err error) {
 	if c.PausedUntil == "" {
 		return false, time.Time{}, nil
@@ -166,12 +179,14 @@ func (c ControlPlane) pause(now time.Time) (paused bool, until time.Time, err er
 	}
 	until, err = time.Parse(time.RFC3339, c.PausedUntil)
 	if err != nil {
-		return false, time.Time{}, fmt.Errorf("spec.pausedUntil is %q, neither true nor false nor a time (RFC 3339): it is not paused", c.PausedUntil)
+		return false, time.Time{}, fmt.Errorf("spec.pausedUntil is %q, which is neither true nor false nor an RFC 3339 time: it is "+
+			"ignored, and hypergate does not pause", c.PausedUntil)
 	}
 	return now.Before(until), until, nil
 }
 
-// Warnings are what in a HostedControlPlane is not followed, and why. They are for the log: the guest need not know.
+// Warnings returns which fields of a HostedControlPlane hypergate does not follow, and why. They are for the log, not
+// for the guest.
 func (c ControlPlane) Warnings() []string {
 	if !c.Exists() {
 		return nil
@@ -181,38 +196,45 @@ func (c ControlPlane) Warnings() []string {
 		out = append(out, err.Error())
 	}
 	if c.Availability != SingleReplica && c.Availability != HighlyAvailable {
-		out = append(out, fmt.Sprintf("spec.controllerAvailabilityPolicy is %q, which this hypergate does not know: as HyperShift does, it takes that for %s",
-			c.Availability, HighlyAvailable))
+		out = append(out, fmt.Sprintf("spec.controllerAvailabilityPolicy is %q, which this version of hypergate does not know: like "+
+			"HyperShift, hypergate treats it as %s", c.Availability, HighlyAvailable))
 	}
 	_, withheld := c.PodLabels()
 	return append(out, withheld...)
 }
 
-// SetOwner makes the HostedControlPlane, or the Cluster, the owner of an object, so that it goes when the owner goes. The owner's deletion does not wait for
-// it (blockOwnerDeletion): asking for that would need a permission on the owner's finalizers where OpenShift checks it.
+// SetOwner makes the HostedControlPlane, or the Cluster, the owner of an object, so that the object is deleted with
+// its owner. The deletion of the owner does not wait for the object (blockOwnerDeletion): that would need a
+// permission on the owner's finalizers, which OpenShift checks.
 func (c ControlPlane) SetOwner(u *unstructured.Unstructured) {
 	if c.Owns() {
-		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: c.apiVersion(), Kind: c.Kind(), Name: c.Name, UID: c.UID, Controller: new(true)}})
+		u.SetOwnerReferences([]metav1.OwnerReference{
+			{APIVersion: c.apiVersion(), Kind: c.Kind(), Name: c.Name, UID: c.UID, Controller: new(true)},
+		})
 	}
 }
 
 // HyperShiftDomain is the domain of HyperShift's labels.
 const HyperShiftDomain = "hypershift.openshift.io"
 
-// PodLabels are the labels that the HostedControlPlane gives each pod, but for those that it must not give istiod's: what the Deployment selects by, what
-// HyperShift, Istio and hypergate themselves go by, and what is no label. Each of these is told.
+// PodLabels returns the labels that the HostedControlPlane sets on each pod and that istiod's pods can have. withheld
+// describes the others: labels that the Deployment selects by, labels that HyperShift, Istio and hypergate use, and
+// invalid labels.
 func (c ControlPlane) PodLabels() (kept map[string]string, withheld []string) {
 	kept = map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		value := c.Labels[key]
 		problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
 		domain, _, _ := strings.Cut(key, "/")
-		reserved := key == "app" || domain == HyperShiftDomain || domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain == "gateway.hypergate.dev"
+		reserved := key == "app" || domain == HyperShiftDomain || domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") ||
+			domain == "gateway.hypergate.dev"
 		switch {
 		case len(problems) > 0:
-			withheld = append(withheld, fmt.Sprintf("spec.labels: %s=%s is no label, and istiod's pods do not get it: %s", key, value, strings.Join(problems, "; ")))
+			withheld = append(withheld, fmt.Sprintf("spec.labels: %s=%s is not a valid label, so istiod's pods do not get it: %s",
+				key, value, strings.Join(problems, "; ")))
 		case reserved:
-			withheld = append(withheld, fmt.Sprintf("spec.labels: istiod's pods do not get %s=%s: they are told from others by this label", key, value))
+			withheld = append(withheld, fmt.Sprintf("spec.labels: istiod's pods do not get %s=%s, because this label is reserved: "+
+				"istiod's Deployment, HyperShift, Istio or hypergate uses it", key, value))
 		default:
 			kept[key] = value
 		}

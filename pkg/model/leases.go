@@ -6,18 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// OwnershipLabel is on the Leases in the guest that say which hypergate the guest belongs to. Its value is empty.
+// OwnershipLabel is on the ownership Leases in the guest. Its value is empty.
 const OwnershipLabel = "gateway.hypergate.dev/claim"
 
-// ObservedLeases are what a guest shows of claims.
+// ObservedLeases are the ownership Leases that were observed in a guest.
 type ObservedLeases struct {
-	// Held are those that somebody has, sorted by name.
+	// Held are the existing Leases, sorted by name.
 	Held []HeldLease
-	// Unknown is why there is no telling; Held is then empty.
+	// Unknown is why the Leases could not be observed. Then Held is empty.
 	Unknown error
 }
 
-// HeldLease is a claim that somebody has.
+// HeldLease is an existing ownership Lease. Holder can be empty. Since is when it was created.
 type HeldLease struct {
 	Name, Holder string
 	UID          types.UID

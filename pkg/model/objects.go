@@ -11,29 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MgmtObject is an object of the management side, as it should be. Only this package can make one.
+// MgmtObject is the desired state of an object on the management side. Only this package can create one.
 type MgmtObject struct{ object }
 
-// GuestObject is an object of the guest, as it should be. Only this package can make one.
+// GuestObject is the desired state of an object in the guest. Only this package can create one.
 type GuestObject struct{ object }
 
-// object is an identity and the object's canonical JSON: small at rest, and the body of a server-side apply as it stands.
+// object has the identity of an object and its canonical JSON. The JSON needs little memory, and is the body of a
+// server-side apply without changes.
 type object struct {
 	gvk  schema.GroupVersionKind
 	key  types.NamespacedName
 	json []byte
 }
 
-// GVK is the object's group, version and kind.
+// GVK returns the group, version and kind of the object.
 func (o object) GVK() schema.GroupVersionKind { return o.gvk }
 
-// Key is the object's namespace (empty when cluster-scoped) and name.
+// Key returns the namespace (empty if cluster-scoped) and the name of the object.
 func (o object) Key() types.NamespacedName { return o.key }
 
-// JSON is the whole object. The caller must not change it.
+// JSON returns the whole object. The caller must not change it.
 func (o object) JSON() []byte { return o.json }
 
-// Unstructured decodes a fresh copy of the object.
+// Unstructured returns a decoded copy of the object.
 func (o object) Unstructured() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(o.json); err != nil {
@@ -42,9 +43,10 @@ func (o object) Unstructured() (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// String names the object: Kind namespace/name.
+// String returns the kind, namespace and name of the object: Kind namespace/name.
 func (o object) String() string { return describe(o.gvk.Kind, o.key) }
 
+// describe returns the text for an object: Kind namespace/name.
 func describe(kind string, key types.NamespacedName) string {
 	if key.Namespace == "" {
 		return kind + " " + key.Name
@@ -52,76 +54,119 @@ func describe(kind string, key types.NamespacedName) string {
 	return kind + " " + key.Namespace + "/" + key.Name
 }
 
-// Kind is a kind of object that may stand on a side, with what an API client needs to know of it.
+// Kind is a kind of object that is allowed on a side, with the information that an API client needs.
 type Kind struct {
 	GVK        schema.GroupVersionKind
 	Resource   string
 	Namespaced bool
-	// Names are the only ones that objects of the kind may have; empty means any. They are watched by name, so that the others of the
-	// namespace need not be shown to hypergate. Config.MgmtKinds has them.
+	// Names are the only allowed names for objects of the kind. Empty means any name. Objects are watched by name, so
+	// that hypergate does not have to read the others in the namespace. Config.MgmtKinds sets Names.
 	Names []string
-	// NeverPrune kinds are never pruned.
+	// NeverPrune is true for kinds that are never pruned.
 	NeverPrune bool
-	// Barrier kinds are written before any later kind: those could not be made otherwise.
+	// Barrier is true for kinds that are written before any later kind. Later kinds cannot be created without them.
 	Barrier bool
-	// RequiredByIstiod kinds must be there before istiod is: without them it would come up and not be able to do what it is for.
+	// RequiredByIstiod is true for kinds that must exist before istiod. Without them, istiod would start but would
+	// not work.
 	RequiredByIstiod bool
 }
 
-// MgmtKinds are all kinds that may stand on the management side, in the order of applying; pruning goes backwards. The list is closed: it
-// holds nothing cluster-scoped, no RBAC and nothing that hypergate's namespaced Role would have to be widened for.
+// MgmtKinds returns all kinds that are allowed on the management side, in the order in which they are applied. They are
+// pruned in reverse order. The list is closed. It has no cluster-scoped kind and no RBAC. Every kind fits hypergate's
+// namespaced Role.
 func MgmtKinds() []Kind {
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, RequiredByIstiod: true},
+		{
+			GVK:      schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
+			Resource: "serviceaccounts", Namespaced: true, RequiredByIstiod: true,
+		},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Resource: "secrets", Namespaced: true, RequiredByIstiod: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true, RequiredByIstiod: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
-		{GVK: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, Resource: "networkpolicies", Namespaced: true, RequiredByIstiod: true},
+		{
+			GVK:      schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+			Resource: "networkpolicies", Namespaced: true, RequiredByIstiod: true,
+		},
 		{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Namespaced: true},
 	}
 }
 
-// GuestKinds are all kinds that may stand in the guest: no Secret, no workload. CRDs and the namespace hold other people's objects, so
-// they are never pruned. Roles come before bindings: whoever lacks the verb bind may make a binding only of a role that is there.
+// GuestKinds returns all kinds that are allowed in the guest, in the order in which they are applied. It has no
+// Secret and no workload.
+//
+// CRDs and the namespace are never pruned, because they contain other users' objects. Roles come before bindings: a
+// user without the verb bind can create a binding only to a role that exists.
 func GuestKinds() []Kind {
 	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	return []Kind{
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", NeverPrune: true, Barrier: true, RequiredByIstiod: true},
-		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, Resource: "serviceaccounts", Namespaced: true, RequiredByIstiod: true},
+		{
+			GVK:      schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
+			Resource: "namespaces", NeverPrune: true, Barrier: true, RequiredByIstiod: true,
+		},
+		{
+			GVK:      schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
+			Resource: "serviceaccounts", Namespaced: true, RequiredByIstiod: true,
+		},
 		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRole"}, Resource: "clusterroles", RequiredByIstiod: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"}, Resource: "roles", Namespaced: true, Barrier: true, RequiredByIstiod: true},
-		{GVK: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", NeverPrune: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, Resource: "clusterrolebindings", RequiredByIstiod: true},
-		{GVK: schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"}, Resource: "rolebindings", Namespaced: true, RequiredByIstiod: true},
+		{
+			GVK:      schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "Role"},
+			Resource: "roles", Namespaced: true, Barrier: true, RequiredByIstiod: true,
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+			Resource: "customresourcedefinitions", NeverPrune: true,
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"},
+			Resource: "clusterrolebindings", RequiredByIstiod: true,
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: rbac, Version: "v1", Kind: "RoleBinding"},
+			Resource: "rolebindings", Namespaced: true, RequiredByIstiod: true,
+		},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
-		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"}, Resource: "mutatingwebhookconfigurations"},
-		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingWebhookConfiguration"}, Resource: "validatingwebhookconfigurations"},
-		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicy"}, Resource: "validatingadmissionpolicies"},
-		{GVK: schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}, Resource: "validatingadmissionpolicybindings"},
+		{
+			GVK:      schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"},
+			Resource: "mutatingwebhookconfigurations",
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingWebhookConfiguration"},
+			Resource: "validatingwebhookconfigurations",
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicy"},
+			Resource: "validatingadmissionpolicies",
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
+			Resource: "validatingadmissionpolicybindings",
+		},
 	}
 }
 
-// NeededOnMgmt says whether istiod's pod needs what is planned of this kind on the management side when it starts: it runs as an account and
-// mounts Secrets and ConfigMaps, and the fence around it stands before it does.
+// NeededOnMgmt reports whether istiod's pod needs the planned objects of this kind on the management side when it
+// starts. The pod runs as a service account and mounts Secrets and ConfigMaps. Its NetworkPolicy must exist before
+// the pod.
 func NeededOnMgmt(gvk schema.GroupVersionKind) bool {
 	kind, _ := kindOf(MgmtKinds(), gvk)
 	return kind.RequiredByIstiod
 }
 
-// NeededInGuest says whether istiod needs what is planned of this kind in the guest when it starts. It waits for CRDs by itself, and reads
-// ConfigMaps and Services as they come.
+// NeededInGuest reports whether istiod needs the planned objects of this kind in the guest when it starts. istiod
+// itself waits for CRDs, and reads ConfigMaps and Services when they appear.
 func NeededInGuest(gvk schema.GroupVersionKind) bool {
 	kind, _ := kindOf(GuestKinds(), gvk)
 	return kind.RequiredByIstiod
 }
 
-// HoldsRoots says whether objects of this kind tell the guest's API server which roots of the mesh CA to trust.
+// HoldsRoots reports whether objects of this kind configure which roots of the mesh CA the guest's API server trusts.
 func HoldsRoots(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "admissionregistration.k8s.io" && strings.HasSuffix(gvk.Kind, "WebhookConfiguration")
 }
 
-// newObject checks that an object may stand on its side and freezes it. It is the only place where a MgmtObject or a GuestObject begins.
+// newObject checks that an object is allowed on its side, and encodes it. It is the only function that creates the
+// content of a MgmtObject or a GuestObject.
 func newObject(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind) (object, error) {
 	key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
 	name := describe(u.GetKind(), key)
@@ -130,16 +175,19 @@ func newObject(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind
 	}
 	kind, known := kindOf(kinds, u.GroupVersionKind())
 	if !known {
-		return object{}, fmt.Errorf("%s must not stand on the %s side: its kind %s is not on that side's list", name, side, u.GroupVersionKind().GroupKind())
+		return object{}, fmt.Errorf("%s is not allowed on the %s side: the kind %s is not on the list of that side",
+			name, side, u.GroupVersionKind().GroupKind())
 	}
 	if len(kind.Names) > 0 && !slices.Contains(kind.Names, key.Name) {
-		return object{}, fmt.Errorf("%s must not stand on the %s side: its name is not on the list of its kind", name, side)
+		return object{}, fmt.Errorf("%s is not allowed on the %s side: its name is not on the list of its kind", name, side)
 	}
 	if want := cfg.namespaceOn(side, kind); key.Namespace != want {
-		return object{}, fmt.Errorf("%s must not stand on the %s side: its namespace must be %q", name, side, want)
+		return object{}, fmt.Errorf("%s is not allowed on the %s side: its namespace must be %q", name, side, want)
 	}
 	out := u.DeepCopy()
-	for _, path := range [][]string{{"status"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "uid"}} {
+	for _, path := range [][]string{
+		{"status"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "uid"},
+	} {
 		unstructured.RemoveNestedField(out.Object, path...)
 	}
 	if _, _, err := unstructured.NestedStringMap(out.Object, "metadata", "labels"); err != nil {
@@ -155,6 +203,7 @@ func newObject(u *unstructured.Unstructured, side Side, cfg Config, kinds []Kind
 	return object{gvk: u.GroupVersionKind(), key: key, json: body}, nil
 }
 
+// kindOf returns the kind with a GVK, and whether it is in the list.
 func kindOf(kinds []Kind, gvk schema.GroupVersionKind) (Kind, bool) {
 	for _, k := range kinds {
 		if k.GVK == gvk {
@@ -164,7 +213,7 @@ func kindOf(kinds []Kind, gvk schema.GroupVersionKind) (Kind, bool) {
 	return Kind{}, false
 }
 
-// mgmtNames are the only names that objects of a kind may have on the management side.
+// mgmtNames returns the only allowed names for objects of a kind on the management side.
 func (c Config) mgmtNames(kind string) []string {
 	switch kind {
 	case "Secret":
@@ -185,7 +234,8 @@ func (c Config) mgmtNames(kind string) []string {
 	}
 }
 
-// namespaceOn is the one namespace that a namespaced object of a side may be in; nothing for a cluster-scoped kind.
+// namespaceOn returns the only allowed namespace for objects of a kind on a side. It is empty for a cluster-scoped
+// kind.
 func (c Config) namespaceOn(side Side, kind Kind) string {
 	switch {
 	case !kind.Namespaced:
@@ -197,13 +247,13 @@ func (c Config) namespaceOn(side Side, kind Kind) string {
 	}
 }
 
-// NewGuestObject makes a GuestObject, or says why the object must not stand in the guest.
+// NewGuestObject returns an object of the guest. An error is the reason why the object is not allowed there.
 func NewGuestObject(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
 	o, err := newObject(u, SideGuest, cfg, GuestKinds())
 	return GuestObject{o}, err
 }
 
-// NewMgmtObject returns an object of the management side. An error says why the object must not be there.
+// NewMgmtObject returns an object of the management side. An error is the reason why the object is not allowed there.
 func NewMgmtObject(u *unstructured.Unstructured, cfg Config) (MgmtObject, error) {
 	return NewMgmtObjectOf(u, cfg, cfg.MgmtKinds())
 }

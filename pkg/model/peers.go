@@ -9,30 +9,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// NetworkPolicies is what fences istiod's pod in: exactly one of the values below. The interface is sealed.
+// NetworkPolicies determines the NetworkPolicy for istiod's pod: exactly one of the types below. The interface is
+// sealed.
 //
-// Policies only ever add up: one that is there already and selects istiod's pod opens what it opens, whatever hypergate's says. HyperShift's own
-// same-namespace policy lets the other pods of a hosted control plane reach istiod, and on AWS its management-kas policy lets istiod reach them, and
-// everything but the management cluster's other pods and its API servers; its nodes' addresses and the cloud's metadata service are not
-// excepted. In a namespace with these, hypergate's adds the way in for xDS and, but for AWS, the limits to the way out.
+// NetworkPolicies are additive. An existing policy that selects istiod's pod allows what it allows, whatever
+// hypergate's policy says. HyperShift's own policy same-namespace lets the other pods of a hosted control plane reach
+// istiod. On AWS, its policy management-kas lets istiod reach these pods, and everything else except for the
+// management cluster's other pods and API servers. It does not exclude the addresses of the nodes and the cloud's
+// metadata service.
 //
-// Standalone there are none: the kube-apiserver that calls the webhook mostly is no pod but a process of a node, which no selector names, the
-// gateways that call istiod may be in any namespace, and no cluster boundary is there to be kept.
+// In a namespace with these policies, hypergate's policy adds the ingress for xDS and, except on AWS, the limits of the
+// egress.
+//
+// In the standalone topology there is no policy. The kube-apiserver that calls the webhook is usually a process on a
+// node, not a pod, so no selector matches it. The gateways that call istiod can be in any namespace. There is no
+// boundary between clusters to protect.
 type NetworkPolicies interface{ isNetworkPolicies() }
 
 type (
-	// NoPolicies leaves istiod's pod to the policies that others have made.
+	// NoPolicies means that hypergate creates no policy. Only policies of others apply to istiod's pod.
 	NoPolicies struct{}
-	// Peers are those that istiod's pod may exchange anything with. Everybody else is refused, in both directions: a guest can make istiod dial an
-	// address of its choice (a Secret that looks like another cluster's kubeconfig, the issuer of a RequestAuthentication).
+	// Peers are the only peers with which istiod's pod is allowed to communicate, in both directions. The egress is
+	// limited because a guest can make istiod connect to any address: with a Secret that looks like the kubeconfig of
+	// another cluster, or with the issuer of a RequestAuthentication.
 	Peers struct {
-		// GuestAPI is where the guest's kube-apiserver runs. It calls the webhook, and istiod calls it.
+		// GuestAPI are the peers where the guest's kube-apiserver runs. It calls the webhook, and istiod calls it.
 		GuestAPI []Peer
-		// XDS is from where the guest's gateways come: what publishes istiod on the management side.
+		// XDS are the sources of the connections of the guest's gateways: the routers that publish istiod on the
+		// management side.
 		XDS []Peer
-		// Metrics is from where metrics are collected. It may be empty.
+		// Metrics are the peers that collect metrics. It can be empty.
 		Metrics []Peer
-		// DNS is where names are resolved.
+		// DNS are the DNS servers.
 		DNS []Peer
 	}
 )
@@ -40,8 +48,8 @@ type (
 func (NoPolicies) isNetworkPolicies() {}
 func (Peers) isNetworkPolicies()      {}
 
-// HyperShiftPeers are those of a hosted control plane on OpenShift, known by the labels that HyperShift's own policies go by
-// (openshift/hypershift hypershift-operator/controllers/hostedcluster/network_policies.go).
+// HyperShiftPeers returns the peers of a hosted control plane on OpenShift, by the labels that HyperShift's own
+// policies use (openshift/hypershift hypershift-operator/controllers/hostedcluster/network_policies.go).
 func HyperShiftPeers() Peers {
 	return Peers{
 		GuestAPI: []Peer{PodPeer{"app", "kube-apiserver"}},
@@ -58,73 +66,79 @@ func HyperShiftPeers() Peers {
 	}
 }
 
-// Peer is one end of connections: exactly one of the types below. The interface is sealed.
+// Peer is a peer of istiod's pod: exactly one of the types below. The interface is sealed.
 type Peer interface {
 	fmt.Stringer
 	isPeer()
 }
 
 type (
-	// PodPeer are the pods of istiod's namespace with a label.
+	// PodPeer is all pods with a label in istiod's namespace.
 	PodPeer struct{ Label, Value string }
-	// NamespacePeer are all pods of the namespaces with a label.
+	// NamespacePeer is all pods in namespaces with a label.
 	NamespacePeer struct{ Label, Value string }
-	// BlockPeer are addresses outside of the cluster.
+	// BlockPeer is a block of addresses outside of the cluster.
 	BlockPeer struct{ Prefix netip.Prefix }
 )
 
-const podsWord, namespacesWord = "pods", "namespaces"
+const podsPrefix, namespacesPrefix = "pods", "namespaces"
 
-// String is the form that ParsePeer reads.
-func (p PodPeer) String() string { return podsWord + ":" + p.Label + "=" + p.Value }
+// String returns the peer in the format that ParsePeer reads.
+func (p PodPeer) String() string { return podsPrefix + ":" + p.Label + "=" + p.Value }
 
-// String is the form that ParsePeer reads.
-func (p NamespacePeer) String() string { return namespacesWord + ":" + p.Label + "=" + p.Value }
+// String returns the peer in the format that ParsePeer reads.
+func (p NamespacePeer) String() string { return namespacesPrefix + ":" + p.Label + "=" + p.Value }
 
-// String is the form that ParsePeer reads.
+// String returns the peer in the format that ParsePeer reads.
 func (p BlockPeer) String() string { return p.Prefix.String() }
 
 func (PodPeer) isPeer()       {}
 func (NamespacePeer) isPeer() {}
 func (BlockPeer) isPeer()     {}
 
-// ParsePeer reads pods:<label>=<value>, namespaces:<label>=<value>, an address, or a block of addresses such as 192.0.2.0/24.
+// ParsePeer parses a peer: pods:<label>=<value>, namespaces:<label>=<value>, an address, or a CIDR block such as
+// 192.0.2.0/24.
 func ParsePeer(s string) (Peer, error) {
-	word, requirement, selects := strings.Cut(s, ":")
-	if !selects || word != podsWord && word != namespacesWord {
+	prefix, requirement, hasPrefix := strings.Cut(s, ":")
+	if !hasPrefix || prefix != podsPrefix && prefix != namespacesPrefix {
 		if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" {
 			return BlockPeer{netip.PrefixFrom(addr, addr.BitLen())}, nil
 		}
-		prefix, err := netip.ParsePrefix(s)
+		block, err := netip.ParsePrefix(s)
 		if err != nil {
-			return nil, fmt.Errorf("%q is neither %s:<label>=<value> nor %s:<label>=<value> nor an address nor a block of addresses such as 192.0.2.0/24", s, podsWord, namespacesWord)
+			return nil, fmt.Errorf("%q is not a peer: use %s:<label>=<value>, %s:<label>=<value>, an address, or a CIDR block such as "+
+				"192.0.2.0/24", s, podsPrefix, namespacesPrefix)
 		}
-		return BlockPeer{prefix.Masked()}, nil
+		return BlockPeer{block.Masked()}, nil
 	}
 	label, value, _ := strings.Cut(requirement, "=")
-	if problems := slices.Concat(validation.IsQualifiedName(label), validation.IsValidLabelValue(value)); len(problems) > 0 || value == "" {
-		return nil, fmt.Errorf("%q: %q is no <label>=<value> %s", s, requirement, strings.Join(problems, "; "))
+	problems := slices.Concat(validation.IsQualifiedName(label), validation.IsValidLabelValue(value))
+	if value == "" {
+		problems = append(problems, "the value is empty")
 	}
-	if word == podsWord {
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%q: %q is not a <label>=<value>: %s", s, requirement, strings.Join(problems, "; "))
+	}
+	if prefix == podsPrefix {
 		return PodPeer{label, value}, nil
 	}
 	return NamespacePeer{label, value}, nil
 }
 
-// NetworkPolicyPeers returns the peers that the Config allows istiod's pod, and whether it asks for network policies at all.
+// NetworkPolicyPeers returns the peers of istiod's pod, and whether hypergate creates a NetworkPolicy for it.
 func (c Config) NetworkPolicyPeers() (Peers, bool) {
-	peers, asked := c.NetworkPolicies.(Peers)
-	return peers, asked && c.Topology == TopologyHosted
+	peers, is := c.NetworkPolicies.(Peers)
+	return peers, is && c.Topology == TopologyHosted
 }
 
-// MgmtKinds are the kinds that this installation has on the management side, with all the names that it has there. A role that may not make NetworkPolicies need not allow to watch
-// them either.
+// MgmtKinds returns the kinds that this installation uses on the management side, with all allowed names. Without a
+// NetworkPolicy it leaves that kind out, so that hypergate's Role needs no permission to watch it.
 func (c Config) MgmtKinds() []Kind {
 	kinds := MgmtKinds()
 	for i, k := range kinds {
 		kinds[i].Names = c.mgmtNames(k.GVK.Kind)
 	}
-	if _, fenced := c.NetworkPolicyPeers(); fenced {
+	if _, hasPolicy := c.NetworkPolicyPeers(); hasPolicy {
 		return kinds
 	}
 	return slices.DeleteFunc(kinds, func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })

@@ -1,63 +1,71 @@
 package model
 
-// PublishStrategy is a way to publish istiod's xDS to the guest's nodes.
+// PublishStrategy is a strategy to publish istiod's xDS to the guest's nodes.
 type PublishStrategy string
 
 const (
-	// PublishAddress: somebody else publishes istiod, and says where.
+	// PublishAddress means that another party publishes istiod, at Config.XDS.
 	PublishAddress PublishStrategy = ""
-	// PublishAuto follows the way in which the guest's API server is published, or the one by which its nodes come.
+	// PublishAuto selects the strategy by which the guest's API server is published, or by which the guest's nodes
+	// reach their control plane.
 	PublishAuto PublishStrategy = "auto"
 	// PublishRoute is a passthrough Route of OpenShift.
 	PublishRoute PublishStrategy = "route"
-	// PublishTLSRoute is the Gateway API's, on the management cluster.
+	// PublishTLSRoute is a TLSRoute of the Gateway API on the management cluster.
 	PublishTLSRoute PublishStrategy = "tlsroute"
-	// PublishLoadBalancer is a Service of this type.
+	// PublishLoadBalancer is a Service of type LoadBalancer.
 	PublishLoadBalancer PublishStrategy = "loadbalancer"
-	// PublishNodePort is a port of the management cluster's nodes.
+	// PublishNodePort is a port on the management cluster's nodes.
 	PublishNodePort PublishStrategy = "nodeport"
 )
 
-// Publish is how istiod's xDS gets to the guest's nodes. The zero value: somebody else publishes it, at Config.XDS.
+// Publish is how istiod's xDS is published to the guest's nodes. The zero value means that another party publishes
+// it, at Config.XDS.
 type Publish struct {
 	Strategy PublishStrategy
-	// At is the host, and the port, under which istiod is published, as far as they are given: the host of a Route, the name that external-dns gives a
-	// load balancer, the address of a node and the port there. What is not given follows from the HostedControlPlane, or from what the cluster hands out.
+	// At is the host and port from the flags: the host of a Route, the name that external-dns gives a load balancer,
+	// or the address and port of a node. What is not set follows from the HostedControlPlane, or from what the
+	// cluster allocates.
 	At HostPort
-	// Gateway is the Gateway that a TLSRoute is for.
+	// Gateway is the parent of a TLSRoute.
 	Gateway ParentGateway
 }
 
-// ParentGateway is a Gateway of the management cluster, and a listener of it; an empty Listener means any that fits.
+// ParentGateway is a Gateway of the management cluster, and one of its listeners. An empty Listener means any that
+// fits.
 type ParentGateway struct{ Namespace, Name, Listener string }
 
-// XDSService is the name of the Service that publishes istiod's xDS. It is no part of a webhook's host: HyperShift would delete that webhook.
+// XDSService returns the name of the Service that publishes istiod's xDS. The host of a webhook must not begin with it,
+// because HyperShift would delete that webhook.
 func (c Config) XDSService() string { return "xds-" + c.Revision }
 
-// ControlPlaneRoute is the name of the Route by which HyperShift's control plane operator publishes istiod, once it knows it. Such a Route is used, and
-// not touched: its host, and through which router it is reached, are HyperShift's to say.
+// ControlPlaneRoute is the name of the Route by which HyperShift's control plane operator publishes istiod, if its
+// version supports istiod. hypergate uses such a Route and never changes it. HyperShift determines its host and its
+// router.
 const ControlPlaneRoute = "istiod"
 
-// ObservedEndpoints is what the management side shows of the ways to istiod.
+// ObservedEndpoints is what was observed on the management side of the endpoints of istiod.
 type ObservedEndpoints struct {
-	// NodePort and LoadBalancer are what the cluster handed out to Service Config.XDSService; 0 and empty before.
+	// NodePort and LoadBalancer are what the cluster allocated to Service Config.XDSService. They are 0 and empty
+	// before.
 	NodePort     uint16
 	LoadBalancer string
-	// ControlPlaneRoute is the control plane operator's Route, Refused what routers say of ours.
+	// ControlPlaneRoute is the control plane operator's Route. Refused is hypergate's Route if a router rejects it.
 	ControlPlaneRoute FoundRoute
 	Refused           RefusedRoute
-	// Problem is why the way cannot be gone at all, in words for the management side; empty when it can.
+	// Problem is why the publish strategy cannot be used at all, for the management side only. It is empty if it can.
 	Problem string
-	// TLSRouteVersion is the version of TLSRoutes that the cluster serves, where they are the way.
+	// TLSRouteVersion is the version of TLSRoutes that the cluster serves, if the strategy is PublishTLSRoute.
 	TLSRouteVersion string
 }
 
-// RefusedRoute is a Route of ours that no router serves: the host that it has, and the reason in its status. The zero value: there is none.
+// RefusedRoute is a Route of hypergate that no router serves: its host, and the reason from its status. The zero
+// value means that there is none.
 type RefusedRoute struct{ Host, Reason string }
 
-// FoundRoute is a Route that somebody else made; the zero value: there is none.
+// FoundRoute is a Route that another party created. The zero value means that there is none.
 type FoundRoute struct {
 	Exists bool
-	// Host is where it is served; empty as long as nobody says.
+	// Host is the host at which it is served. It is empty while that is not known.
 	Host string
 }

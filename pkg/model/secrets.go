@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// The files of the mesh CA, under the names that istiod looks for in /etc/cacerts (security/pkg/pki/ca).
+// The files of the mesh CA, with the names that istiod expects in /etc/cacerts (security/pkg/pki/ca).
 const (
 	CACertFile  = "ca-cert.pem"
 	CAKeyFile   = "ca-key.pem"
@@ -19,28 +19,34 @@ const (
 	CARootFile  = "root-cert.pem"
 )
 
-// nextPrefix is before the names of the files of the CA that will issue next. They are in the same Secret, so that a rotation is written in one
-// piece, and are not mounted: whoever gets hold of istiod has the key that issues, and shall not have the one that replaces it.
+// nextPrefix is the prefix for the files of the CA that will issue next. They are in the same Secret, so that each
+// step of a rotation is one atomic write. They are not mounted: an attacker who controls istiod has the key of the
+// issuing CA, and must not get the key of the next one.
 const nextPrefix = "next-"
 
 // Annotations on the Secret of the mesh CA.
 const (
-	// RotateAnnotation asks for a rotation of the CA, by a value that it did not have before. It is for others to write: hypergate rotate-ca does.
+	// RotateAnnotation requests a rotation of the CA, by a new value. The controller never writes it. The command
+	// hypergate rotate-ca does.
 	RotateAnnotation = "gateway.hypergate.dev/rotate-ca"
-	// PhaseAnnotation and PhaseSinceAnnotation say where a rotation stands, FollowedAnnotation which request was followed last.
+	// PhaseAnnotation and PhaseSinceAnnotation are the phase of a rotation and when it began. FollowedAnnotation is
+	// the last request that was followed.
 	PhaseAnnotation      = "gateway.hypergate.dev/ca-phase"
 	PhaseSinceAnnotation = "gateway.hypergate.dev/ca-phase-since"
-	// PhaseEffectiveAnnotation says since when everybody can know what the phase brought. The overlap counts from then on.
+	// PhaseEffectiveAnnotation is since when all clients are able to know the result of the phase. The overlap is
+	// measured from then on.
 	PhaseEffectiveAnnotation = "gateway.hypergate.dev/ca-phase-effective"
 	FollowedAnnotation       = "gateway.hypergate.dev/ca-rotated-for"
 )
 
-// CASecret is the mesh CA and where its rotation stands. It stands on the management side only; the guest gets no more than the roots, as a
-// caBundle and in the ConfigMaps that istiod writes for its gateways.
+// CASecret returns the Secret with the mesh CA and the state of its rotation. It exists only on the management side.
+// The guest gets only the roots: as a caBundle, and in the ConfigMaps that istiod writes for its gateways.
 func CASecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstructured {
 	data := map[string][]byte{CACertFile: ca.Cert, CAKeyFile: ca.Key, CAChainFile: ca.Chain, CARootFile: ca.Root}
 	next := rotation.Next
-	for name, content := range map[string][]byte{CACertFile: next.Cert, CAKeyFile: next.Key, CAChainFile: next.Chain, CARootFile: next.Root} {
+	for name, content := range map[string][]byte{
+		CACertFile: next.Cert, CAKeyFile: next.Key, CAChainFile: next.Chain, CARootFile: next.Root,
+	} {
 		if len(content) > 0 {
 			data[nextPrefix+name] = content
 		}
@@ -65,46 +71,54 @@ func CASecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstru
 	return secret(cfg.MgmtNamespace, CASecretName, annotations, data)
 }
 
-// Credential is how istiod's pod reaches the guest's API server: as its own least-privilege service account.
+// Credential is how istiod's pod reaches the guest's API server: with its own service account, which has the least
+// privileges.
 type Credential struct {
 	GuestAPI
-	// Token is a service account token, valid from Issued to Expires.
+	// Token is the token of the service account. It is valid from Issued to Expires.
 	Token           string
 	Issued, Expires time.Time
 }
 
+// complete reports whether the credential has all parts.
 func (c Credential) complete() bool { return c.Server != "" && c.Token != "" && len(c.CABundle) > 0 }
 
-// Annotations on the Secret of the credential, from which its times are read back.
+// Annotations on the Secret of the credential. CredentialFromSecret reads the times from them.
 const (
 	IssuedAnnotation  = "gateway.hypergate.dev/token-issued"
 	ExpiresAnnotation = "gateway.hypergate.dev/token-expires"
 )
 
-// CredentialSecret is the Secret that istiod's pod mounts: a kubeconfig that names files, and the files. client-go reads token files again,
-// so a new token needs no restart; a token in the kubeconfig itself would. It goes with the owner, where there is one.
+// CredentialSecret returns the Secret that istiod's pod mounts: a kubeconfig that refers to files, and the files.
+//
+// client-go reads token files again, so a new token needs no restart. A token in the kubeconfig itself would need
+// one. The Secret is deleted with the owner, if there is one.
 func CredentialSecret(cfg Config, owner ControlPlane, c Credential) (MgmtObject, error) {
 	if !c.complete() {
-		return MgmtObject{}, fmt.Errorf("making istiod's guest kubeconfig: server, CA and token must all be given")
+		return MgmtObject{}, fmt.Errorf("building istiod's guest kubeconfig: server, CA and token are all required")
 	}
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "guest",
-		"clusters": []any{map[string]any{"name": "guest", "cluster": map[string]any{"server": c.Server, "certificate-authority": "ca.crt"}}},
+		"clusters": []any{
+			map[string]any{"name": "guest", "cluster": map[string]any{"server": c.Server, "certificate-authority": "ca.crt"}},
+		},
 		"contexts": []any{map[string]any{"name": "guest", "context": map[string]any{"cluster": "guest", "user": "istiod"}}},
 		"users":    []any{map[string]any{"name": "istiod", "user": map[string]any{"tokenFile": "token"}}},
 	})
 	if err != nil {
-		return MgmtObject{}, fmt.Errorf("making istiod's guest kubeconfig: %w", err)
+		return MgmtObject{}, fmt.Errorf("building istiod's guest kubeconfig: %w", err)
 	}
 	annotations := map[string]string{
 		IssuedAnnotation:  c.Issued.UTC().Format(time.RFC3339),
 		ExpiresAnnotation: c.Expires.UTC().Format(time.RFC3339),
 	}
-	u := secret(cfg.MgmtNamespace, CredentialSecretName, annotations, map[string][]byte{"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle})
+	files := map[string][]byte{"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle}
+	u := secret(cfg.MgmtNamespace, CredentialSecretName, annotations, files)
 	owner.SetOwner(u)
 	return NewMgmtObject(u, cfg)
 }
 
+// secret returns an opaque Secret.
 func secret(namespace, name string, annotations map[string]string, data map[string][]byte) *unstructured.Unstructured {
 	encoded := map[string]any{}
 	for k, v := range data {
@@ -119,40 +133,47 @@ func secret(namespace, name string, annotations map[string]string, data map[stri
 
 // Names of the Secrets that hypergate reads back when it starts.
 const (
-	// CASecretName holds the mesh CA.
+	// CASecretName is the name of the Secret with the mesh CA.
 	CASecretName = "cacerts"
-	// CredentialSecretName holds istiod's guest kubeconfig.
+	// CredentialSecretName is the name of the Secret with istiod's guest kubeconfig.
 	CredentialSecretName = "istio-kubeconfig"
 )
 
-// CAFromSecret reads back from the Secret that CASecret makes: the CA and where its rotation stands. A Secret that lacks a part is an error:
-// making a new CA in its place would take their trust from running gateways.
+// CAFromSecret returns the CA and the state of its rotation from the Secret that CASecret returned. A Secret that
+// lacks a part is an error: a new CA in its place would break the trust of running gateways.
 func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA, pki.Rotation, error) {
 	for _, key := range []string{CACertFile, CAKeyFile, CAChainFile, CARootFile} {
 		if len(data[key]) == 0 {
 			return pki.CA{}, pki.Rotation{}, fmt.Errorf(
-				"the Secret %s has no %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)", CASecretName, key)
+				"the Secret %s has no key %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)",
+				CASecretName, key)
 		}
 	}
-	rotation := pki.Rotation{Phase: pki.RotationPhase(annotations[PhaseAnnotation]), Next: caFrom(data, nextPrefix), Request: annotations[FollowedAnnotation]}
+	rotation := pki.Rotation{
+		Phase: pki.RotationPhase(annotations[PhaseAnnotation]), Next: caFrom(data, nextPrefix), Request: annotations[FollowedAnnotation],
+	}
 	if rotation.Phase != pki.Steady {
 		since, err := time.Parse(time.RFC3339, annotations[PhaseSinceAnnotation])
 		if err != nil {
-			return pki.CA{}, pki.Rotation{}, fmt.Errorf("the Secret %s is %s since nobody knows when: give its annotation %s a time (RFC 3339): %w",
-				CASecretName, rotation.Phase, PhaseSinceAnnotation, err)
+			return pki.CA{}, pki.Rotation{}, fmt.Errorf("the Secret %s is in phase %s of a CA rotation, but when the phase began is not "+
+				"known: set its annotation %s to an RFC 3339 time: %w", CASecretName, rotation.Phase, PhaseSinceAnnotation, err)
 		}
 		rotation.Since = since
-		// One that cannot be read makes the phase last longer, and nothing worse.
+		// An invalid time only makes the phase last longer.
 		rotation.Effective, _ = time.Parse(time.RFC3339, annotations[PhaseEffectiveAnnotation])
 	}
 	return caFrom(data, ""), rotation, nil
 }
 
+// caFrom returns the CA in the files with a prefix.
 func caFrom(data map[string][]byte, prefix string) pki.CA {
-	return pki.CA{Cert: data[prefix+CACertFile], Key: data[prefix+CAKeyFile], Chain: data[prefix+CAChainFile], Root: data[prefix+CARootFile]}
+	return pki.CA{
+		Cert: data[prefix+CACertFile], Key: data[prefix+CAKeyFile], Chain: data[prefix+CAChainFile], Root: data[prefix+CARootFile],
+	}
 }
 
-// CredentialFromSecret reads back what CredentialSecret made. What lacks a part is an error, so that a new one is made in its place.
+// CredentialFromSecret returns the credential from the Secret that CredentialSecret returned. A Secret that lacks a
+// part is an error, so that the caller creates a new credential.
 func CredentialFromSecret(annotations map[string]string, data map[string][]byte) (Credential, error) {
 	issued, err := time.Parse(time.RFC3339, annotations[IssuedAnnotation])
 	if err != nil {
@@ -170,14 +191,17 @@ func CredentialFromSecret(annotations map[string]string, data map[string][]byte)
 		} `json:"clusters"`
 	}
 	if err := yaml.Unmarshal(data["config"], &config); err != nil || len(config.Clusters) != 1 {
-		return Credential{}, fmt.Errorf("reading Secret %s: config is no kubeconfig of ours", CredentialSecretName)
+		return Credential{}, fmt.Errorf("reading Secret %s: its key config is not a kubeconfig of hypergate", CredentialSecretName)
 	}
-	c := Credential{GuestAPI: GuestAPI{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"]}, Token: string(data["token"]), Issued: issued, Expires: expires}
+	c := Credential{
+		GuestAPI: GuestAPI{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"]},
+		Token:    string(data["token"]), Issued: issued, Expires: expires,
+	}
 	if !c.complete() {
-		return Credential{}, fmt.Errorf("reading Secret %s: server, CA and token are not all there", CredentialSecretName)
+		return Credential{}, fmt.Errorf("reading Secret %s: the server, the CA or the token is missing", CredentialSecretName)
 	}
 	return c, nil
 }
 
-// RenewAt is when a token should be replaced: after 80 % of its life.
+// RenewAt returns when the token must be replaced: after 80 % of its lifetime.
 func (c Credential) RenewAt() time.Time { return c.Issued.Add(c.Expires.Sub(c.Issued) / 10 * 8) }

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// tokenClaims are what is read of a service account's token (KEP-1205). It is not verified: it is the guest's, and only the guest is shown it.
+// tokenClaims are the claims of a service account token that hypergate reads (KEP-1205). hypergate does not verify the
+// token: the guest issued it, and only the guest receives it.
 type tokenClaims struct {
 	IssuedAt   int64 `json:"iat"`
 	Expires    int64 `json:"exp"`
@@ -20,7 +21,7 @@ type tokenClaims struct {
 	} `json:"kubernetes.io"`
 }
 
-// tokenClaimsOf are a token's claims; none when it is no JSON web token.
+// tokenClaimsOf returns the claims of a token. It returns the zero value if the token is not a JSON web token.
 func tokenClaimsOf(token string) tokenClaims {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -37,21 +38,26 @@ func tokenClaimsOf(token string) tokenClaims {
 	return out
 }
 
-// NewCredential is istiod's credential with a token that the guest has just given. Its times are those of our clock: how long it lives is read
-// from the token, whose two times are of one clock, so that it does not matter how the guest's differs from ours. granted is the end that the
-// guest named beside a token that does not say. The guest's admin can change a request for a token on its way; a longer life than was asked for
-// is not made use of.
-func NewCredential(api GuestAPI, token string, granted time.Time, asked time.Duration, now time.Time) Credential {
-	life := granted.Sub(now)
+// NewCredential returns istiod's credential with a token that the guest has just issued.
+//
+// Its times are times of hypergate's clock. The lifetime is the difference of the two times in the token. Both are of
+// the same clock, so the difference between the guest's clock and hypergate's does not matter. granted is the end
+// time from the guest's response, for a token without these times.
+//
+// The guest's administrator can change a request for a token. NewCredential does not use a longer lifetime than
+// requested.
+func NewCredential(api GuestAPI, token string, granted time.Time, requested time.Duration, now time.Time) Credential {
+	lifetime := granted.Sub(now)
 	if c := tokenClaimsOf(token); c.IssuedAt > 0 && c.Expires > c.IssuedAt {
-		life = time.Duration(min(c.Expires-c.IssuedAt, int64(asked/time.Second))) * time.Second
+		lifetime = time.Duration(min(c.Expires-c.IssuedAt, int64(requested/time.Second))) * time.Second
 	}
-	return Credential{GuestAPI: api, Token: token, Issued: now, Expires: now.Add(max(0, min(life, asked)))}
+	return Credential{GuestAPI: api, Token: token, Issued: now, Expires: now.Add(max(0, min(lifetime, requested)))}
 }
 
-// Lifetime is how long the token lives.
+// Lifetime returns how long the token is valid.
 func (c Credential) Lifetime() time.Duration { return c.Expires.Sub(c.Issued) }
 
-// Account is the UID of the service account that the token is bound to, from its claims; empty if it has none. A token outlives neither its
-// account nor a new account of the same name.
+// Account returns the UID of the service account that the token is bound to, from its claims. It is empty if the
+// token has no such claim. The token becomes invalid when the service account is deleted, even if a new one has the
+// same name.
 func (c Credential) Account() types.UID { return tokenClaimsOf(c.Token).Kubernetes.ServiceAccount.UID }

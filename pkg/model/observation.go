@@ -1,0 +1,157 @@
+package model
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// ManagementObservation is what was observed on the management side.
+type ManagementObservation struct {
+	// ControlPlane is the HostedControlPlane, or the Cluster.
+	ControlPlane ControlPlane
+	// ControlPlaneProblem is why ControlPlane is not reliable although such an object exists. Then nothing is planned.
+	ControlPlaneProblem error
+	// CandidateControlPlanes are the HostedControlPlanes in that case, each as far as it could be read.
+	CandidateControlPlanes []ControlPlane
+	// Endpoints is what was observed of the endpoints of istiod.
+	Endpoints ObservedEndpoints
+	// CA signs istiod's serving certificate and the certificates of the gateways.
+	CA pki.CA
+	// CAOwner is who created and manages the CA.
+	CAOwner Owner
+	// Rotation is the state of the rotation of the CA.
+	Rotation pki.Rotation
+	// RotationRequest is the value of RotateAnnotation on the Secret of the CA. Only the rotation depends on it.
+	RotationRequest string
+	// InvalidCA is why an existing CA cannot be read. CA is then empty, and must not be replaced.
+	InvalidCA error
+	// Istiod is whether istiod is available.
+	Istiod Availability
+	// IstiodSince is since when istiod is available. No plan depends on it. A proof that the guest reaches istiod's
+	// webhook is valid for one value of it.
+	IstiodSince time.Time
+	// Rollout is the state of the rollout of istiod's newest version. No plan depends on it.
+	Rollout Rollout
+	// NamespaceUID is the UID of Config.MgmtNamespace. No plan depends on it. It is part of the names under which this
+	// installation holds ownership Leases.
+	NamespaceUID types.UID
+	// API is how hypergate reaches the management API. No object is computed from it: it is a secret that must not be
+	// readable in the guest.
+	API MgmtAPI
+}
+
+// MgmtAPI is the API server of the management cluster: its URL, and the CA that verifies it.
+type MgmtAPI struct {
+	Server   string
+	CABundle []byte
+}
+
+// Owner is who manages an object.
+type Owner int
+
+const (
+	// Ours means that hypergate created the object, restores it, and deletes it with the installation.
+	Ours Owner = iota
+	// Theirs means that another party created the object for hypergate to use. hypergate never writes it.
+	Theirs
+)
+
+// Availability is whether a workload is available.
+type Availability int
+
+const (
+	// Absent means that the workload does not exist.
+	Absent Availability = iota
+	// Unavailable means that the workload exists but is not available.
+	Unavailable
+	// Available means that the workload is available.
+	Available
+)
+
+// Rollout is the state of the rollout of a workload's newest version.
+type Rollout int
+
+const (
+	// RolledOut means that all pods have the newest version and are ready.
+	RolledOut Rollout = iota
+	// Rolling means that the rollout is in progress.
+	Rolling
+	// Stuck means that the rollout exceeded its deadline (progressDeadlineSeconds), or that its pods cannot be created.
+	Stuck
+)
+
+// GuestAPI is how istiod's pod reaches the guest's API server.
+type GuestAPI struct {
+	// Server is the URL of the API server. CABundle is the CA that verifies it.
+	Server   string
+	CABundle []byte
+}
+
+// GuestObservation is what was observed in the guest.
+type GuestObservation struct {
+	// API is the content of istiod's guest kubeconfig without the token.
+	API GuestAPI
+	// Classes are the GatewayClasses with hypergate's controller name, sorted by name.
+	Classes []GatewayClass
+	// CRDs are the facts about each CRD that hypergate can install, by name.
+	CRDs map[string]crds.Fact
+	// Mode is the mode from the guest's configuration. It is empty if the guest does not configure it.
+	Mode crds.Mode
+	// Unserved are the CRDs of the Gateway API's groups that the API server serves but istiod does not know.
+	//
+	// InUse are the objects that use what istiod ignores, at most the first hundred. These are objects of those CRDs,
+	// and objects that use unknown fields of other CRDs. InUseTotals is their number for each CRD. No plan depends on
+	// these three fields.
+	Unserved    []string
+	InUse       []crds.InUse
+	InUseTotals map[string]int
+	// SearchingInUse is true while the search for these objects is in progress. There can be more of them.
+	SearchingInUse bool
+	// Leases are the ownership Leases. Foreign are the foreign installations that can serve the same resources. No plan
+	// depends on them. They determine whether a plan is carried out.
+	Leases  ObservedLeases
+	Foreign ForeignInstallations
+	// Namespace is whether Config.GuestNamespace exists in the guest.
+	Namespace Presence
+	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.
+	WebhookProbe WebhookProbe
+}
+
+// ModeOr returns whether hypergate manages the guest's CRDs and the installation. The guest's configuration takes
+// precedence over the flags. The default is crds.Managed.
+func (g GuestObservation) ModeOr(cfg Config) crds.Mode {
+	return cmp.Or(g.Mode, cfg.CRDs.Mode, crds.Managed)
+}
+
+// GatewayClass is a GatewayClass with hypergate's controller name.
+type GatewayClass struct {
+	Name       string
+	Generation int64
+	// Created is the creation time.
+	Created time.Time
+}
+
+// Presence is whether an object that hypergate does not own exists.
+type Presence int
+
+const (
+	// Missing means that the object does not exist.
+	Missing Presence = iota
+	// Present means that the object exists.
+	Present
+)
+
+// WebhookProbe is whether the guest's API server was observed to reach istiod's validating webhook.
+type WebhookProbe int
+
+const (
+	// WebhookNotVerified means that no rejection by the webhook was observed since istiod last became available.
+	WebhookNotVerified WebhookProbe = iota
+	// WebhookVerified means that the webhook rejected an invalid object through the guest's API server.
+	WebhookVerified
+)
