@@ -181,7 +181,8 @@ func path(at []string) string {
 	return out.String()
 }
 
-// NamesNamespace reports whether a host reveals the name of the management namespace to the guest.
+// NamesNamespace reports whether a host reveals the name of the management namespace to the guest. It reports false
+// in the standalone topology, for a short name, and for a name that is in the flags for the guest.
 func NamesNamespace(cfg model.Config, host string) bool {
 	return cfg.Topology == model.TopologyHosted && len(cfg.MgmtNamespace) >= ShortestName &&
 		ContainsWord(host, cfg.MgmtNamespace) && !knownToGuest(cfg.MgmtNamespace, cfg, model.GuestObservation{})

@@ -105,7 +105,7 @@ func (c Config) IstiodName() string { return "istiod-" + c.Revision }
 // only.
 //
 // The name must not begin with istiod's name. HyperShift deletes a webhook if its host begins with the name of a
-// Service without the label for webhooks, and istiod's other Service does not have that label. With the longest
+// Service without the label for webhooks. istiod's other Service does not have that label. With the longest
 // revision, the name has the maximum length of a Service's name.
 func (c Config) WebhookService() string { return "gw-webhook-" + c.Revision }
 

@@ -133,8 +133,8 @@ type (
 	Active struct{}
 	// Disabled means that ingress is disabled in the guest. hypergate installs nothing, and removes what is installed.
 	Disabled struct{}
-	// Paused means that hypergate writes nothing, on neither side, until a time. The zero time means until further
-	// notice. HyperShift pauses to take and restore backups of the guest's etcd, so hypergate does not even renew
+	// Paused means that hypergate writes nothing on either side until a time. The zero time means until further notice.
+	// HyperShift pauses to take and restore backups of the guest's etcd, so hypergate does not even renew
 	// istiod's token.
 	Paused struct{ Until time.Time }
 	// Starting means that hypergate writes nothing yet, because the control plane was never available.

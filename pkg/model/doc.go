@@ -1,8 +1,8 @@
 // Package model has the types that the other packages share: the configuration, the observations of both sides, and the
 // objects of a plan.
 //
-// It also has the names, labels and annotations of what hypergate writes, the Secrets with the mesh CA and the
-// credential, and the decision about the lifecycle of a hosted control plane.
+// It also has the names, labels and annotations of what hypergate writes, and the Secrets with the mesh CA and the
+// credential. It decides the lifecycle of a hosted control plane.
 //
 // # Workflow
 //

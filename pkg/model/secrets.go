@@ -145,7 +145,7 @@ func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA
 	for _, key := range []string{CACertFile, CAKeyFile, CAChainFile, CARootFile} {
 		if len(data[key]) == 0 {
 			return pki.CA{}, pki.Rotation{}, fmt.Errorf(
-				"the Secret %s has no key %s: restore it from a backup, or delete the Secret to get a new CA (gateways then need a restart)",
+				"the Secret %s has no key %s: restore it from a backup, or delete the Secret to get a new CA (then restart the gateways)",
 				CASecretName, key)
 		}
 	}

@@ -16,8 +16,8 @@
 //   - The table allStrategies is the only place where the strategies differ. A strategy without a row is rejected by
 //     ValidateFlags, and EndpointOf returns EndpointUnavailable for it.
 //   - StrategyFor never returns PublishAuto.
-//   - An endpoint that follows from an observation or from the HostedControlPlane has a valid host name or address. In
-//     the hosted topology, its host does not contain the name of the management namespace, unless the guest knows that
-//     name anyway or it is shorter than leakcheck.ShortestName.
+//   - An endpoint of any strategy except PublishAddress has a valid host name or address. Its host does not contain the
+//     name of the management namespace (leakcheck.NamesNamespace). Package desired checks Config.XDS, the endpoint of
+//     PublishAddress.
 //   - The reason of EndpointPending is safe to show in the guest. The reason of EndpointUnavailable is not.
 package publish

@@ -36,7 +36,7 @@ const routerPort = 443
 // by which the guest's API server is published. An error is the reason why there is none, for the management side only.
 //
 // If the guest's nodes reach the control plane over a private link or HyperShift's shared ingress, the strategy is
-// always a Route, the one of the control plane operator. Otherwise, it does not matter whether HyperShift's own
+// always a Route. It is the Route of the control plane operator. Otherwise, it does not matter whether HyperShift's own
 // router serves the Route of the API server. That router serves only Routes that it knows by name, so it can serve
 // only the Route that the control plane operator creates. The Route that hypergate creates is for the management
 // cluster's router.
