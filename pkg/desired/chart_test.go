@@ -12,7 +12,6 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
-
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
@@ -98,13 +97,13 @@ func TestStableValidationPolicy(t *testing.T) {
 		t.Fatal("the chart has no stableValidationPolicy")
 	}
 	plain := compute(t, config(model.TopologyHosted), chartWith(t, nil), installed(t), withForeignCRDs(asking("a")))
-	state := compute(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t), withForeignCRDs(asking("a")))
+	plan := compute(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t), withForeignCRDs(asking("a")))
 	for _, release := range []string{"istiod", "istiod-remote"} {
-		dropped(t, state, release, "ValidatingAdmissionPolicy", "stable-channel policy")
-		dropped(t, state, release, "ValidatingAdmissionPolicyBinding", "stable-channel policy")
+		dropped(t, plan, release, "ValidatingAdmissionPolicy", "stable-channel policy")
+		dropped(t, plan, release, "ValidatingAdmissionPolicyBinding", "stable-channel policy")
 	}
-	state.Dropped, plain.Dropped = nil, nil
-	if diff := cmp.Diff(everything(plain), everything(state)); diff != "" {
+	plan.Dropped, plain.Dropped = nil, nil
+	if diff := cmp.Diff(everything(plain), everything(plan)); diff != "" {
 		t.Errorf("it changes what is applied:\n%s", diff)
 	}
 }

@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func aCluster() model.ControlPlane {

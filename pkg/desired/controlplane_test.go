@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // aControlPlane is an ordinary HostedControlPlane.
@@ -28,10 +26,10 @@ func aControlPlane() model.ControlPlane {
 // under is a management side whose istiod serves, with a HostedControlPlane.
 func under(tb testing.TB, edit func(*model.ControlPlane)) model.ManagementObservation {
 	tb.Helper()
-	hosted := installed(tb)
-	hosted.ControlPlane = aControlPlane()
-	edit(&hosted.ControlPlane)
-	return hosted
+	mgmt := installed(tb)
+	mgmt.ControlPlane = aControlPlane()
+	edit(&mgmt.ControlPlane)
+	return mgmt
 }
 
 func TestPhase(t *testing.T) {
@@ -85,13 +83,13 @@ func TestWarnings(t *testing.T) {
 
 // TestTheControlPlaneOwnsWhatIsOnTheManagementSide, and nothing in the guest, which does not know it.
 func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
-	hosted := under(t, func(*model.ControlPlane) {})
-	state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("demo")))
-	secret, err := model.CredentialSecret(config(model.TopologyHosted), hosted.ControlPlane, credential())
+	mgmt := under(t, func(*model.ControlPlane) {})
+	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("demo")))
+	secret, err := model.CredentialSecret(config(model.TopologyHosted), mgmt.ControlPlane, credential())
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := append(mgmtObjects(state), secret)
+	objects := append(mgmtObjects(plan), secret)
 	if len(objects) < 9 {
 		t.Fatalf("there are but %q", names(objects))
 	}
@@ -109,7 +107,7 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 			t.Errorf("%s has finalizers", o)
 		}
 	}
-	for _, o := range guestObjects(state) {
+	for _, o := range guestObjects(plan) {
 		if strings.Contains(string(o.JSON()), "ownerReferences") || strings.Contains(string(o.JSON()), "guest1") {
 			t.Errorf("%s in the guest knows of the HostedControlPlane", o)
 		}
@@ -119,8 +117,8 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 // TestTheGuestDoesNotNoticeTheControlPlane: what is applied there is the same with and without.
 func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
 	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
-	texts := func(hosted model.ManagementObservation) (out []string) {
-		for _, o := range guestObjects(compute(t, cfg, embedded(t), hosted, guest)) {
+	texts := func(mgmt model.ManagementObservation) (out []string) {
+		for _, o := range guestObjects(compute(t, cfg, embedded(t), mgmt, guest)) {
 			out = append(out, string(o.JSON()))
 		}
 		return out
@@ -139,11 +137,11 @@ func istiodUnder(t *testing.T) func(*testing.T, func(*model.ControlPlane)) *unst
 	planner := desired.NewPlanner(config(model.TopologyHosted), embedded(t))
 	return func(t *testing.T, edit func(*model.ControlPlane)) *unstructured.Unstructured {
 		t.Helper()
-		state, err := planner.Compute(under(t, edit), withForeignCRDs(asking("demo")))
+		plan, err := planner.Compute(under(t, edit), withForeignCRDs(asking("demo")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return theOnly(t, mgmtObjects(state), "Deployment")
+		return theOnly(t, mgmtObjects(plan), "Deployment")
 	}
 }
 
@@ -240,8 +238,8 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.ReleaseVersion = "4.20.9"
-	state := compute(t, cfg, embedded(t), under(t, func(*model.ControlPlane) {}), withForeignCRDs(asking("demo")))
-	if got := at(theOnly(t, mgmtObjects(state), "Deployment"), "metadata", "annotations", "release.openshift.io/version"); got != "4.20.9" {
+	plan := compute(t, cfg, embedded(t), under(t, func(*model.ControlPlane) {}), withForeignCRDs(asking("demo")))
+	if got := at(theOnly(t, mgmtObjects(plan), "Deployment"), "metadata", "annotations", "release.openshift.io/version"); got != "4.20.9" {
 		t.Errorf("it says %v", got)
 	}
 }

@@ -10,15 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 const (
@@ -57,9 +55,9 @@ func mixed() model.GuestObservation {
 }
 
 func TestCRDs(t *testing.T) {
-	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), mixed())
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), mixed())
 	verdicts := map[string]crds.Verdict{}
-	for _, c := range state.Decisions {
+	for _, c := range plan.Decisions {
 		verdicts[c.Name] = c.Verdict
 	}
 	want := map[string]crds.Verdict{
@@ -69,16 +67,16 @@ func TestCRDs(t *testing.T) {
 	if diff := cmp.Diff(want, verdicts); diff != "" {
 		t.Errorf("decided, -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{backendTLS, referenceGrants}, keysOf(state.CRDs)); diff != "" {
+	if diff := cmp.Diff([]string{backendTLS, referenceGrants}, keysOf(plan.CRDs)); diff != "" {
 		t.Errorf("installed and updated, -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{envoyFilters, grpcRoutes}, keysOf(state.Adopted)); diff != "" {
+	if diff := cmp.Diff([]string{envoyFilters, grpcRoutes}, keysOf(plan.Adopted)); diff != "" {
 		t.Errorf("adopted, -want +got:\n%s", diff)
 	}
-	if got := state.Waiting(); got != 1 {
+	if got := plan.Waiting(); got != 1 {
 		t.Errorf("%d CRDs are waited for, want 1", got)
 	}
-	checkSide(t, crdObjects(state), model.GuestKinds(), "", config(model.TopologyHosted).OwnerValue(model.SideGuest))
+	checkSide(t, crdObjects(plan), model.GuestKinds(), "", config(model.TopologyHosted).OwnerValue(model.SideGuest))
 }
 
 func keysOf(objects []model.GuestObject) []string {
@@ -128,14 +126,14 @@ func TestDecideCRDs(t *testing.T) {
 func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	guest := withCRDs(map[string]crds.Fact{destinationRules: ours()})
 	guest.Classes = nil
-	state := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, guest)
+	plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, guest)
 	gatewayAPI := crds.GatewayAPI().Names()
-	if diff := cmp.Diff(slices.Concat(gatewayAPI[:1], []string{destinationRules}, gatewayAPI[1:]), keysOf(state.CRDs)); diff != "" {
+	if diff := cmp.Diff(slices.Concat(gatewayAPI[:1], []string{destinationRules}, gatewayAPI[1:]), keysOf(plan.CRDs)); diff != "" {
 		t.Errorf("written, -want +got:\n%s", diff)
 	}
 	asked := guest
 	asked.Classes = asking("openshift-default").Classes
-	if diff := cmp.Diff(texts(anObjects(compute(t, config(model.TopologyHosted), embedded(t), installed(t), asked).Protection)), texts(anObjects(state.Protection))); diff != "" {
+	if diff := cmp.Diff(texts(anObjects(compute(t, config(model.TopologyHosted), embedded(t), installed(t), asked).Protection)), texts(anObjects(plan.Protection))); diff != "" {
 		t.Errorf("the policy changes with the first class, -with one +without:\n%s", diff)
 	}
 }
@@ -144,10 +142,10 @@ func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 func TestAdoptingByFlag(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDs.Consent = crds.Given
-	state := compute(t, cfg, embedded(t), installed(t), withCRDs(map[string]crds.Fact{
+	plan := compute(t, cfg, embedded(t), installed(t), withCRDs(map[string]crds.Fact{
 		classes: foreign(), gateways: other(foreign()), httpRoutes: released(other(foreign())), wasmPlugins: other(foreign()),
 	}))
-	if diff := cmp.Diff([]string{classes, gateways, wasmPlugins}, keysOf(state.Adopted)); diff != "" {
+	if diff := cmp.Diff([]string{classes, gateways, wasmPlugins}, keysOf(plan.Adopted)); diff != "" {
 		t.Errorf("adopted, -want +got:\n%s", diff)
 	}
 }
@@ -165,10 +163,10 @@ func TestUnmanaged(t *testing.T) {
 	theirs.CAOwner = model.Theirs
 	caSecret := []string{"Secret " + mgmtNamespace + "/" + model.CASecretName}
 	for _, tc := range []struct {
-		name   string
-		hosted model.ManagementObservation
-		edit   func(*model.Config, *model.GuestObservation)
-		want   []string
+		name string
+		mgmt model.ManagementObservation
+		edit func(*model.Config, *model.GuestObservation)
+		want []string
 	}{
 		{"by flag", installed(t), byFlag(crds.Unmanaged), caSecret},
 		{"by the guest", installed(t), byGuest(crds.Unmanaged), caSecret},
@@ -182,17 +180,17 @@ func TestUnmanaged(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg, guest := config(model.TopologyHosted), mixed()
 			tc.edit(&cfg, &guest)
-			state := compute(t, cfg, embedded(t), tc.hosted, guest)
-			if diff := cmp.Diff(tc.want, names(mgmtObjects(state)), cmpopts.EquateEmpty()); diff != "" {
+			plan := compute(t, cfg, embedded(t), tc.mgmt, guest)
+			if diff := cmp.Diff(tc.want, names(mgmtObjects(plan)), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("on the management side, -want +got:\n%s", diff)
 			}
-			if got := anObjects(state.CRDs, state.Adopted, state.Protection, state.Guest, state.Admission); len(got) > 0 {
+			if got := anObjects(plan.CRDs, plan.Adopted, plan.Protection, plan.Guest, plan.Admission); len(got) > 0 {
 				t.Errorf("in the guest there is %q, want nothing", names(got))
 			}
-			if state.Installed || state.Mode == crds.Managed || state.CRDsBeforeIstiod() || state.Waiting() > 0 {
-				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", state.Installed, state.Mode, state.CRDsBeforeIstiod(), state.Waiting())
+			if plan.Installed || plan.Mode == crds.Managed || plan.CRDsBeforeIstiod() || plan.Waiting() > 0 {
+				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", plan.Installed, plan.Mode, plan.CRDsBeforeIstiod(), plan.Waiting())
 			}
-			for _, c := range state.Decisions {
+			for _, c := range plan.Decisions {
 				if c.Verdict != crds.Keep {
 					t.Errorf("%s: %s", c.Name, c.Verdict)
 				}
@@ -201,8 +199,8 @@ func TestUnmanaged(t *testing.T) {
 	}
 	cfg, guest := config(model.TopologyHosted), mixed()
 	cfg.CRDs.Mode, guest.Mode = crds.Unmanaged, crds.Managed
-	if state := compute(t, cfg, embedded(t), installed(t), guest); !state.Installed || state.Mode != crds.Managed {
-		t.Errorf("the guest says Managed and the flag Unmanaged: installed %v, mode %s", state.Installed, state.Mode)
+	if plan := compute(t, cfg, embedded(t), installed(t), guest); !plan.Installed || plan.Mode != crds.Managed {
+		t.Errorf("the guest says Managed and the flag Unmanaged: installed %v, mode %s", plan.Installed, plan.Mode)
 	}
 }
 
@@ -213,11 +211,11 @@ func TestUnmanagedAndBack(t *testing.T) {
 	unmanaged.Mode = crds.Unmanaged
 	var plans []map[string]any
 	for _, guest := range []model.GuestObservation{mixed(), unmanaged, mixed()} {
-		state, err := planner.Compute(installed(t), guest)
+		plan, err := planner.Compute(installed(t), guest)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plans = append(plans, everything(state))
+		plans = append(plans, everything(plan))
 	}
 	if diff := cmp.Diff(plans[0], plans[2]); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
@@ -227,8 +225,8 @@ func TestUnmanagedAndBack(t *testing.T) {
 // TestIstiosCRDsTellTheirVersion, which they do not do by themselves. It is how an older hypergate knows a newer one's.
 func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 	for _, source := range bothVersions(t) {
-		state := compute(t, config(model.TopologyHosted), source, installed(t), asking("openshift-default"))
-		for _, o := range state.CRDs {
+		plan := compute(t, config(model.TopologyHosted), source, installed(t), asking("openshift-default"))
+		for _, o := range plan.CRDs {
 			u, err := o.Unstructured()
 			if err != nil {
 				t.Fatal(err)
@@ -268,8 +266,8 @@ func TestCRDsFirst(t *testing.T) {
 		"somebody's, that is taken over": {agreed(foreign()), true},
 	} {
 		for _, crd := range []string{gateways, wasmPlugins} {
-			state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
-			if got := state.CRDsBeforeIstiod(); got != tc.want {
+			plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
+			if got := plan.CRDsBeforeIstiod(); got != tc.want {
 				t.Errorf("%s, %s: CRDs first: %v, want %v", crd, name, got, tc.want)
 			}
 		}
@@ -280,12 +278,12 @@ func TestCRDsFirst(t *testing.T) {
 func TestProtection(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
-		state := compute(t, cfg, embedded(t), installed(t), mixed())
-		if diff := cmp.Diff([]string{desired.CRDPolicyName(cfg), desired.CRDPolicyName(cfg)}, keysOf(state.Protection)); diff != "" {
+		plan := compute(t, cfg, embedded(t), installed(t), mixed())
+		if diff := cmp.Diff([]string{desired.CRDPolicyName(cfg), desired.CRDPolicyName(cfg)}, keysOf(plan.Protection)); diff != "" {
 			t.Fatalf("%s, -want +got:\n%s", topology, diff)
 		}
-		checkSide(t, anObjects(state.Protection), model.GuestKinds(), "", cfg.OwnerValue(model.SideGuest))
-		policy := theOnly(t, anObjects(state.Protection), "ValidatingAdmissionPolicy")
+		checkSide(t, anObjects(plan.Protection), model.GuestKinds(), "", cfg.OwnerValue(model.SideGuest))
+		policy := theOnly(t, anObjects(plan.Protection), "ValidatingAdmissionPolicy")
 		rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
 		if err != nil {
 			t.Fatal(err)
@@ -295,11 +293,11 @@ func TestProtection(t *testing.T) {
 			t.Errorf("%s: protected, -want +got:\n%s", topology, diff)
 		}
 		cfg.CRDProtection = model.LeaveCRDsOpen
-		if state := compute(t, cfg, embedded(t), installed(t), mixed()); len(state.Protection) > 0 {
-			t.Errorf("%s: %s protects what is to be left open", topology, state.Protection[0])
+		if plan := compute(t, cfg, embedded(t), installed(t), mixed()); len(plan.Protection) > 0 {
+			t.Errorf("%s: %s protects what is to be left open", topology, plan.Protection[0])
 		}
-		if state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("a"))); len(state.Protection) > 0 {
-			t.Errorf("%s: %s protects what is not ours", topology, state.Protection[0])
+		if plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("a"))); len(plan.Protection) > 0 {
+			t.Errorf("%s: %s protects what is not ours", topology, plan.Protection[0])
 		}
 	}
 }
@@ -336,14 +334,14 @@ func TestAPlannerRemembersCRDs(t *testing.T) {
 		read    int
 	}{{agreed(foreign()), 1, 3}, {crds.Fact{}, 0, 0}, {ours(), 0, 0}, {released(ours()), 0, 0}, {agreed(foreign()), 1, 0}} {
 		read = 0
-		state, err := planner.Compute(installed, withCRDs(map[string]crds.Fact{wasmPlugins: step.fact}))
+		plan, err := planner.Compute(installed, withCRDs(map[string]crds.Fact{wasmPlugins: step.fact}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(state.Adopted) != step.adopted || read != step.read {
-			t.Errorf("step %d: adopted %d and read %d CRDs, want %d and %d", i, len(state.Adopted), read, step.adopted, step.read)
+		if len(plan.Adopted) != step.adopted || read != step.read {
+			t.Errorf("step %d: adopted %d and read %d CRDs, want %d and %d", i, len(plan.Adopted), read, step.adopted, step.read)
 		}
-		for _, o := range crdObjects(state) {
+		for _, o := range crdObjects(plan) {
 			body := string(o.JSON())
 			if before, known := bodies[o.Key().Name]; known && before != body {
 				t.Errorf("step %d: %s is another one than before", i, o)

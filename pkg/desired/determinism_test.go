@@ -36,10 +36,10 @@ func shuffle[T any](random *rand.Rand, list []T) {
 }
 
 // everything is a whole plan in a form that can be compared.
-func everything(state desired.Plan) map[string]any {
+func everything(plan desired.Plan) map[string]any {
 	return map[string]any{
-		"installed": state.Installed, "mode": state.Mode, "dropped": state.Dropped, "decisions": state.Decisions,
-		"crds": texts(anObjects(state.CRDs)), "adopted": texts(anObjects(state.Adopted)), "protection": texts(anObjects(state.Protection)), "guest": texts(guestObjects(state)), "management": texts(mgmtObjects(state)),
+		"installed": plan.Installed, "mode": plan.Mode, "dropped": plan.Dropped, "decisions": plan.Decisions,
+		"crds": texts(anObjects(plan.CRDs)), "adopted": texts(anObjects(plan.Adopted)), "protection": texts(anObjects(plan.Protection)), "guest": texts(guestObjects(plan)), "management": texts(mgmtObjects(plan)),
 	}
 }
 
@@ -70,13 +70,13 @@ func TestSameInputSameBytes(t *testing.T) {
 
 // TestInputsAreNotChanged: what is observed is used again for the next plan.
 func TestInputsAreNotChanged(t *testing.T) {
-	cfg, hosted, guest := config(model.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
+	cfg, mgmt, guest := config(model.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
 	cfg.IstioResources = model.KnownIstioResources()
 	slices.Reverse(cfg.IstioResources)
 	wantCfg, wantHosted, wantGuest := cfg, installed(t), withForeignCRDs(asking("z", "a"))
 	wantCfg.IstioResources = slices.Clone(cfg.IstioResources)
-	compute(t, cfg, embedded(t), hosted, guest)
-	if diff := cmp.Diff([]any{wantCfg, wantHosted, wantGuest}, []any{cfg, hosted, guest}); diff != "" {
+	compute(t, cfg, embedded(t), mgmt, guest)
+	if diff := cmp.Diff([]any{wantCfg, wantHosted, wantGuest}, []any{cfg, mgmt, guest}); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
 }

@@ -27,12 +27,12 @@ func FuzzCompute(f *testing.F) {
 		}
 		cfg.SidecarInjection = bits&2 != 0
 		cfg.IstioResources = model.KnownIstioResources()[:int(bits>>2)%(len(model.KnownIstioResources())+1)]
-		hosted := model.ManagementObservation{CA: testCA(t), Istiod: model.Availability(int(bits>>8) % 3)}
+		mgmt := model.ManagementObservation{CA: testCA(t), Istiod: model.Availability(int(bits>>8) % 3)}
 		guest := withForeignCRDs(asking(class1, class2))
 		guest.Namespace = model.Presence(int(bits>>11) & 1)
 
 		recorded := &recordingSource{ChartSource: source}
-		state, err := desired.Compute(cfg, recorded, hosted, guest)
+		plan, err := desired.Compute(cfg, recorded, mgmt, guest)
 		if invalid := desired.Validate(cfg); invalid != nil {
 			if err == nil {
 				t.Fatalf("there is a plan for flags that are invalid: %v", invalid)
@@ -40,26 +40,26 @@ func FuzzCompute(f *testing.F) {
 			return
 		}
 		if err != nil {
-			checkRefusal(t, cfg, hosted, state, err)
+			checkRefusal(t, cfg, mgmt, plan, err)
 			return
 		}
 		if class1 == class2 {
 			return // the guest's API has no two classes of one name
 		}
-		if diff := accounting(recorded.rendered, ownObjects(cfg, guest), state); diff != "" {
+		if diff := accounting(recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
 			t.Errorf("-expected +planned:\n%s", diff)
 		}
-		checkPlan(t, cfg, hosted, state)
+		checkPlan(t, cfg, mgmt, plan)
 	})
 }
 
 // checkRefusal: it is whole, and not because of what the guest's users chose.
-func checkRefusal(t *testing.T, cfg model.Config, hosted model.ManagementObservation, state desired.Plan, err error) {
+func checkRefusal(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, plan desired.Plan, err error) {
 	t.Helper()
-	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
+	if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
-	if _, plainErr := desired.Compute(cfg, rendering(t), hosted, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
+	if _, plainErr := desired.Compute(cfg, rendering(t), mgmt, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
 		t.Errorf("the names of GatewayClasses refuse the plan: %v", err)
 	}
 }

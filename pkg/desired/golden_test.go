@@ -29,8 +29,8 @@ func TestGolden(t *testing.T) {
 			dir := filepath.Join("testdata", "golden", version, string(topology))
 			folders[dir] = true
 			t.Run(version+"/"+string(topology), func(t *testing.T) {
-				state := compute(t, config(topology), source, installed(t), asking("openshift-default", "second"))
-				checkGoldens(t, dir, goldens(t, state))
+				plan := compute(t, config(topology), source, installed(t), asking("openshift-default", "second"))
+				checkGoldens(t, dir, goldens(t, plan))
 			})
 		}
 	}
@@ -46,16 +46,16 @@ func TestGolden(t *testing.T) {
 }
 
 // goldens are the wanted files of one plan, by path.
-func goldens(t *testing.T, state desired.Plan) map[string][]byte {
+func goldens(t *testing.T, plan desired.Plan) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{
-		"dropped.yaml": asYAML(t, state.Dropped),
+		"dropped.yaml": asYAML(t, plan.Dropped),
 		"plan.yaml": asYAML(t, map[string][]string{
-			"1-crds": names(state.CRDs), "1-protection": names(state.Protection), "2-guest": names(state.Guest), "2-management": names(state.Mgmt),
-			"3-workload": names(state.Workload), "4-admission": names(state.Admission),
+			"1-crds": names(plan.CRDs), "1-protection": names(plan.Protection), "2-guest": names(plan.Guest), "2-management": names(plan.Mgmt),
+			"3-workload": names(plan.Workload), "4-admission": names(plan.Admission),
 		}),
 	}
-	for side, objects := range map[model.Side][]anObject{model.SideMgmt: mgmtObjects(state), model.SideGuest: append(guestObjects(state), anObjects(state.Protection)...)} {
+	for side, objects := range map[model.Side][]anObject{model.SideMgmt: mgmtObjects(plan), model.SideGuest: append(guestObjects(plan), anObjects(plan.Protection)...)} {
 		for _, o := range objects {
 			data, err := yaml.JSONToYAML(o.JSON())
 			if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
-
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
@@ -207,13 +206,13 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": keep(source)}
 }
 
-func compute(tb testing.TB, cfg model.Config, source desired.ChartSource, hosted model.ManagementObservation, guest model.GuestObservation) desired.Plan {
+func compute(tb testing.TB, cfg model.Config, source desired.ChartSource, mgmt model.ManagementObservation, guest model.GuestObservation) desired.Plan {
 	tb.Helper()
-	state, err := desired.Compute(cfg, source, hosted, guest)
+	plan, err := desired.Compute(cfg, source, mgmt, guest)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return state
+	return plan
 }
 
 // anObject is what a MgmtObject and a GuestObject have in common.

@@ -52,11 +52,11 @@ func controlPlaneTransforms() []transform {
 	}
 	for i, t := range list {
 		list[i].kind = "Deployment"
-		list[i].apply = func(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error {
-			if !hosted.ControlPlane.Exists() {
+		list[i].apply = func(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
+			if !mgmt.ControlPlane.Exists() {
 				return nil
 			}
-			return t.apply(u, cfg, hosted, guest)
+			return t.apply(u, cfg, mgmt, guest)
 		}
 	}
 	return list
@@ -67,8 +67,8 @@ func controlPlaneTransforms() []transform {
 //
 // istiod serves requests of the guest's nodes: HyperShift's private router reaches only pods with requestServing
 // (hypershift-operator/controllers/hostedcluster/network_policies.go).
-func markControlPlane(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
-	c := hosted.ControlPlane
+func markControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
+	c := mgmt.ControlPlane
 	custom, _ := c.PodLabels()
 	ours := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
 	annotations := map[string]string{
@@ -113,8 +113,8 @@ func versionOf(cfg model.Config, c model.ControlPlane) map[string]string {
 
 // placeControlPlane says on which nodes istiod's pods run, and what for they may push others away. What the chart tolerates goes: HyperShift replaces
 // the tolerations of its own components likewise.
-func placeControlPlane(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
-	c := hosted.ControlPlane
+func placeControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
+	c := mgmt.ControlPlane
 	pod, err := podSpec(u)
 	if err != nil {
 		return err
@@ -187,9 +187,9 @@ func spread(cfg model.Config, c model.ControlPlane) map[string]any {
 //
 // No PodDisruptionBudget: HyperShift gives one to etcd, the API servers and the router only. A gateway that loses istiod goes on with what it has, and a
 // budget would hold up the drain of a node whenever the other pod is not ready.
-func replicate(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
+func replicate(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	spec, _ := u.Object["spec"].(map[string]any)
-	replicas := hosted.ControlPlane.Replicas()
+	replicas := mgmt.ControlPlane.Replicas()
 	spec["replicas"], spec["revisionHistoryLimit"] = replicas, int64(2)
 	if replicas > 1 {
 		spec["strategy"] = map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(1)}}
@@ -199,7 +199,7 @@ func replicate(u *unstructured.Unstructured, _ model.Config, hosted model.Manage
 
 // secureFiles sets the modes of mounted files, gives the containers a /tmp, as each of a control plane's has one, and says whose the files are where the
 // management cluster does not. A user that has no group of its own is in the root group, an image's user is not: so the group is given, too.
-func secureFiles(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
+func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, hosted model.Mana
 	pod["volumes"] = append(volumes, map[string]any{"name": tmpVolume, "emptyDir": map[string]any{}})
 	mounts, _ := container["volumeMounts"].([]any)
 	container["volumeMounts"] = append(mounts, map[string]any{"name": tmpVolume, "mountPath": "/tmp"})
-	if uid := hosted.ControlPlane.RunAsUser; uid != 0 {
+	if uid := mgmt.ControlPlane.RunAsUser; uid != 0 {
 		context, _ := pod["securityContext"].(map[string]any)
 		pod["securityContext"] = merge(map[string]any{"runAsUser": uid, "fsGroup": uid}, context)
 	}
@@ -226,17 +226,17 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, hosted model.Mana
 
 // overrideRequests replaces what containers ask for. Resources with a domain in their name cannot be promised twice: the API wants their limit to
 // be what is asked for.
-func overrideRequests(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
+func overrideRequests(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
 		return err
 	}
-	for _, name := range sortedKeys(hosted.ControlPlane.Requests) {
+	for _, name := range sortedKeys(mgmt.ControlPlane.Requests) {
 		container, err := named(pod, "containers", name)
 		if err != nil {
 			continue // of a container that there is in another version
 		}
-		for resource, quantity := range hosted.ControlPlane.Requests[name] {
+		for resource, quantity := range mgmt.ControlPlane.Requests[name] {
 			lists := []string{"requests"}
 			if strings.Contains(resource, "/") {
 				lists = append(lists, "limits")

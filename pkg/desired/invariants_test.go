@@ -6,30 +6,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hypergate/hypergate/pkg/model"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 )
 
 // checkPlan checks what holds of every plan, whatever it was computed from. The property tests call it for many. CRDs, a megabyte that depends
 // on little, are checked once; see TestCRDsAreOursAndTellNothing.
-func checkPlan(t *testing.T, cfg model.Config, hosted model.ManagementObservation, state desired.Plan) {
+func checkPlan(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, plan desired.Plan) {
 	t.Helper()
-	checkSide(t, mgmtObjects(state), model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
-	guest := append(guestObjects(state), anObjects(state.Protection)...)
+	checkSide(t, mgmtObjects(plan), model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
+	guest := append(guestObjects(plan), anObjects(plan.Protection)...)
 	checkSide(t, guest, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
-	checkNothingLeaks(t, cfg, hosted, guest)
-	checkWebhooks(t, cfg, state)
-	checkPod(t, cfg, state)
+	checkNothingLeaks(t, cfg, mgmt, guest)
+	checkWebhooks(t, cfg, plan)
+	checkPod(t, cfg, plan)
 }
 
 func TestCRDsAreOursAndTellNothing(t *testing.T) {
@@ -67,7 +64,7 @@ func checkSide(t *testing.T, objects []anObject, kinds []model.Kind, namespace, 
 }
 
 // checkNothingLeaks: nothing in the guest tells of the management side but the root and the issuing CA's public name for it.
-func checkNothingLeaks(t *testing.T, cfg model.Config, hosted model.ManagementObservation, guest []anObject) {
+func checkNothingLeaks(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, guest []anObject) {
 	t.Helper()
 	for _, o := range guest {
 		text := string(o.JSON())
@@ -75,7 +72,7 @@ func checkNothingLeaks(t *testing.T, cfg model.Config, hosted model.ManagementOb
 		if cfg.Topology == model.TopologyHosted && len(cfg.MgmtNamespace) >= len(mgmtNamespace) && strings.Contains(text, cfg.MgmtNamespace) {
 			t.Errorf("%s, in the guest, names the management namespace %s", o, cfg.MgmtNamespace)
 		}
-		for part, pem := range map[string][]byte{"issuing CA's key": hosted.CA.Key, "issuing CA's certificate": hosted.CA.Cert} {
+		for part, pem := range map[string][]byte{"issuing CA's key": mgmt.CA.Key, "issuing CA's certificate": mgmt.CA.Cert} {
 			if found := trace(text, pem); found != "" {
 				t.Errorf("%s, in the guest, has a part of the %s: %s", o, part, found)
 			}
@@ -136,10 +133,10 @@ type webhook struct {
 	config admissionregistrationv1.WebhookClientConfig
 }
 
-func webhooks(t *testing.T, state desired.Plan) []webhook {
+func webhooks(t *testing.T, plan desired.Plan) []webhook {
 	t.Helper()
 	var out []webhook
-	for _, o := range state.Admission {
+	for _, o := range plan.Admission {
 		u, err := o.Unstructured()
 		if err != nil {
 			t.Fatal(err)
@@ -161,10 +158,10 @@ func webhooks(t *testing.T, state desired.Plan) []webhook {
 }
 
 // checkWebhooks: by URL when hosted, to a host that HyperShift does not object to; by istiod's Service when standalone.
-func checkWebhooks(t *testing.T, cfg model.Config, state desired.Plan) {
+func checkWebhooks(t *testing.T, cfg model.Config, plan desired.Plan) {
 	t.Helper()
-	services := hyperShiftsView(t, state)
-	for _, w := range webhooks(t, state) {
+	services := hyperShiftsView(t, plan)
+	for _, w := range webhooks(t, plan) {
 		if len(w.config.CABundle) == 0 {
 			t.Errorf("%s, webhook %s: no caBundle", w.object, w.name)
 		}
@@ -189,10 +186,10 @@ func checkWebhooks(t *testing.T, cfg model.Config, state desired.Plan) {
 }
 
 // hyperShiftsView are the Services of the plan's management side as HyperShift's webhook validation sees them.
-func hyperShiftsView(t *testing.T, state desired.Plan) []webhookurl.Service {
+func hyperShiftsView(t *testing.T, plan desired.Plan) []webhookurl.Service {
 	t.Helper()
 	var out []webhookurl.Service
-	for _, o := range mgmtObjects(state) {
+	for _, o := range mgmtObjects(plan) {
 		if o.GVK().Kind != "Service" {
 			continue
 		}
@@ -211,20 +208,20 @@ func hyperShiftsView(t *testing.T, state desired.Plan) []webhookurl.Service {
 
 // TestAnUnlabelledServiceWouldBeForbidden proves that checkWebhooks can fail: without the label, HyperShift deletes our webhook.
 func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
-	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
-	services := hyperShiftsView(t, state)
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
+	services := hyperShiftsView(t, plan)
 	for i := range services {
 		services[i].Labelled = false
 	}
-	if by := webhookurl.ForbiddenBy(*webhooks(t, state)[0].config.URL, services); len(by) == 0 {
+	if by := webhookurl.ForbiddenBy(*webhooks(t, plan)[0].config.URL, services); len(by) == 0 {
 		t.Error("an unlabelled Service forbids nothing")
 	}
 }
 
 // checkPod: istiod holds no credential of the management side, and does not start without that of the guest and the CA.
-func checkPod(t *testing.T, cfg model.Config, state desired.Plan) {
+func checkPod(t *testing.T, cfg model.Config, plan desired.Plan) {
 	t.Helper()
-	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment"))
+	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment"))
 	pod := deployment.Spec.Template.Spec
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		t.Error("istiod's pod mounts the management side's service account token")

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/leakcheck"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
@@ -66,15 +67,15 @@ func rotating(tb testing.TB) model.ManagementObservation {
 	return model.ManagementObservation{CA: ca, Rotation: rotation, Istiod: model.Available, API: model.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root}}
 }
 
-// SecretsOf is one of each kind, under the words that the refusal must have for it.
-func SecretsOf(hosted model.ManagementObservation) map[string]string {
+// secretsOf is one of each kind, under the words that the refusal must have for it.
+func secretsOf(mgmt model.ManagementObservation) map[string]string {
 	return map[string]string{
-		"the private key of the mesh CA":                      string(hosted.CA.Key),
-		"the private key of the mesh CA that will issue next": string(hosted.Rotation.Next.Key),
-		"a certificate of the mesh CA that is not a root":     string(hosted.CA.Cert),
-		"the CA of the management API":                        string(hosted.API.CABundle),
+		"the private key of the mesh CA":                      string(mgmt.CA.Key),
+		"the private key of the mesh CA that will issue next": string(mgmt.Rotation.Next.Key),
+		"a certificate of the mesh CA that is no root":        string(mgmt.CA.Cert),
+		"the CA of the management API":                        string(mgmt.API.CABundle),
 		"the name of the management namespace":                "in " + mgmtNamespace + ".",
-		"the address of the management API":                   hosted.API.Server,
+		"the address of the management API":                   mgmt.API.Server,
 	}
 }
 
@@ -142,15 +143,15 @@ func wrap(text string, width int) string {
 
 // TestAPlanThatLeaksIsRefused whole, for each kind of secret. The refusal says what and where, and not the secret.
 func TestAPlanThatLeaksIsRefused(t *testing.T) {
-	cfg, guest, hosted := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
-	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), hosted, guest); err != nil {
+	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), mgmt, guest); err != nil {
 		t.Fatalf("without a secret: %v", err)
 	}
-	for what, secret := range SecretsOf(hosted) {
-		state, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), hosted, guest)
+	for what, secret := range secretsOf(mgmt) {
+		plan, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), mgmt, guest)
 		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default", `data["the.file"]`)
-		mustNotTell(t, err, hosted)
-		if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
+		mustNotTell(t, err, mgmt)
+		if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 			t.Errorf("%s: the plan is not refused whole:\n%s", what, diff)
 		}
 	}
@@ -158,23 +159,23 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 
 // TestASecretIsFoundInEachEncoding.
 func TestASecretIsFoundInEachEncoding(t *testing.T) {
-	cfg, guest, hosted := config(model.TopologyHosted), asking("openshift-default"), rotating(t)
+	cfg, guest, mgmt := config(model.TopologyHosted), asking("openshift-default"), rotating(t)
 	for how, encoded := range encodings(t) {
-		for what, secret := range SecretsOf(hosted) {
-			if got := desired.FindLeak(cfg, hosted, guest, encoded(secret)); got != what {
+		for what, secret := range secretsOf(mgmt) {
+			if got := leakcheck.SecretsOf(cfg, mgmt, guest).Find(encoded(secret)); got != what {
 				t.Errorf("%s, %s: found %q", what, how, got)
 			}
 		}
-		if got := desired.FindLeak(cfg, hosted, guest, encoded(string(hosted.CA.Root))); got != "" {
+		if got := leakcheck.SecretsOf(cfg, mgmt, guest).Find(encoded(string(mgmt.CA.Root))); got != "" {
 			t.Errorf("the roots, %s: found %q", how, got)
 		}
 	}
 }
 
 // mustNotTell: an error is logged, and may get further than that.
-func mustNotTell(t *testing.T, err error, hosted model.ManagementObservation) {
+func mustNotTell(t *testing.T, err error, mgmt model.ManagementObservation) {
 	t.Helper()
-	for _, secret := range SecretsOf(hosted) {
+	for _, secret := range secretsOf(mgmt) {
 		for line := range strings.Lines(secret) {
 			if line = strings.TrimSpace(line); len(line) > 8 && strings.Contains(err.Error(), line) {
 				t.Errorf("the refusal tells the secret: %v", err)
@@ -188,7 +189,7 @@ func mustNotTell(t *testing.T, err error, hosted model.ManagementObservation) {
 
 // TestLeaksAreFoundEverywhere in an object: in values, keys, names and numbers of list entries, and in each kind of object.
 func TestLeaksAreFoundEverywhere(t *testing.T) {
-	cfg, guest, hosted := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
 	const word = "x." + mgmtNamespace + "-y"
 	for name, tc := range map[string]struct {
 		plant func(*unstructured.Unstructured)
@@ -210,10 +211,10 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 			}, "url",
 		},
 	} {
-		_, err := desired.Compute(cfg, planting(t, tc.plant), hosted, guest)
+		_, err := desired.Compute(cfg, planting(t, tc.plant), mgmt, guest)
 		mustFail(t, err, tc.where, "the name of the management namespace")
 		t.Log(name)
-		mustNotTell(t, err, hosted)
+		mustNotTell(t, err, mgmt)
 	}
 }
 
@@ -230,9 +231,9 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
-	guest, hosted := withForeignCRDs(asking("openshift-default")), rotating(t)
-	state := compute(t, cfg, embedded(t), hosted, guest)
-	if n := bytes.Count(state.Admission[0].JSON(), []byte(mgmtNamespace)); n == 0 {
+	guest, mgmt := withForeignCRDs(asking("openshift-default")), rotating(t)
+	plan := compute(t, cfg, embedded(t), mgmt, guest)
+	if n := bytes.Count(plan.Admission[0].JSON(), []byte(mgmtNamespace)); n == 0 {
 		t.Error("the URL does not name the namespace, so that it proves nothing")
 	}
 	path := editedSource{embedded(t), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
@@ -247,9 +248,9 @@ func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 		}
 		return rendered
 	}}
-	_, err := desired.Compute(cfg, path, hosted, guest)
+	_, err := desired.Compute(cfg, path, mgmt, guest)
 	mustFail(t, err, "webhooks.0.clientConfig.url", "the name of the management namespace")
-	_, err = desired.Compute(cfg, planting(t, inData("url", "https://"+cfg.WebhookHost+":443/validate")), hosted, guest)
+	_, err = desired.Compute(cfg, planting(t, inData("url", "https://"+cfg.WebhookHost+":443/validate")), mgmt, guest)
 	mustFail(t, err, "data.url", "the name of the management namespace")
 }
 
@@ -294,9 +295,9 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			return "127.0.0.1:15010"
 		},
 	} {
-		cfg, guest, hosted := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
-		planted := tc(&cfg, &hosted, &guest)
-		if _, err := desired.Compute(cfg, planting(t, inData("a", planted)), hosted, guest); err != nil {
+		cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+		planted := tc(&cfg, &mgmt, &guest)
+		if _, err := desired.Compute(cfg, planting(t, inData("a", planted)), mgmt, guest); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -340,9 +341,9 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kept, key := range map[string]any{string(imported.Key): rsaKey, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: ecDER})): ecKey} {
-		hosted := installed(t)
-		hosted.CA = imported
-		hosted.CA.Key = []byte(kept)
+		mgmt := installed(t)
+		mgmt.CA = imported
+		mgmt.CA.Key = []byte(kept)
 		der, err := x509.MarshalPKCS8PrivateKey(key)
 		if err != nil {
 			t.Fatal(err)
@@ -352,7 +353,7 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // who has one prime has the key
 		}
 		for _, shown := range shown {
-			_, err = desired.Compute(cfg, planting(t, inData("a", shown)), hosted, guest)
+			_, err = desired.Compute(cfg, planting(t, inData("a", shown)), mgmt, guest)
 			mustFail(t, err, "the private key of the mesh CA in", "data.a")
 		}
 	}
@@ -360,11 +361,11 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 
 // TestAConversionWebhookIsLookedThrough: of the CRDs, those that a plan's secrets go into.
 func TestAConversionWebhookIsLookedThrough(t *testing.T) {
-	hosted := rotating(t)
+	mgmt := rotating(t)
 	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
-		base64.StdEncoding.EncodeToString(hosted.CA.Key))
-	_, err := desired.Compute(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, hosted, asking("a"))
+		base64.StdEncoding.EncodeToString(mgmt.CA.Key))
+	_, err := desired.Compute(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, asking("a"))
 	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 
@@ -375,16 +376,16 @@ func FuzzLeak(f *testing.F) {
 	f.Add(`{"a":"\`, `%2`, uint8(2))
 	f.Add("=+/-_", "\\u00", uint8(3))
 	f.Add("\xff\xfe", "\\", uint8(4))
-	cfg, guest, hosted := config(model.TopologyHosted), asking("openshift-default"), rotating(f)
+	cfg, guest, mgmt := config(model.TopologyHosted), asking("openshift-default"), rotating(f)
 	f.Fuzz(func(t *testing.T, before, after string, times uint8) {
-		text := string(hosted.CA.Key)
+		text := string(mgmt.CA.Key)
 		for range times % 5 {
 			text = base64.StdEncoding.EncodeToString([]byte(text))
 		}
-		if what := desired.FindLeak(cfg, hosted, guest, before+"\n"+after); what != "" {
+		if what := leakcheck.SecretsOf(cfg, mgmt, guest).Find(before + "\n" + after); what != "" {
 			t.Errorf("there is no secret in it, and %s is found", what)
 		}
-		if what := desired.FindLeak(cfg, hosted, guest, before+"."+text+"."+after); what != "the private key of the mesh CA" {
+		if what := leakcheck.SecretsOf(cfg, mgmt, guest).Find(before + "." + text + "." + after); what != "the private key of the mesh CA" {
 			t.Errorf("found %q", what)
 		}
 	})

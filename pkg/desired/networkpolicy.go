@@ -86,7 +86,7 @@ func networkPolicies(cfg model.Config, plane model.ControlPlane, guest model.Gue
 
 // addNetworkPolicies adds what fences istiod's pod in.
 func (p *draft) addNetworkPolicies(by publish.Strategy) error {
-	policies, err := networkPolicies(p.cfg, p.hosted.ControlPlane, p.guest, by)
+	policies, err := networkPolicies(p.cfg, p.mgmt.ControlPlane, p.guest, by)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))
 	}

@@ -8,17 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	networkingv1 "k8s.io/api/networking/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestNetworkPolicy is what the fence is there for, each line as "<direction> <peer> <ports>". The goldens have it whole.
@@ -66,9 +62,9 @@ func TestNetworkPolicy(t *testing.T) {
 func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Revision = "other"
-	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	policy := policyOf(t, state)
-	u, err := state.Workload[0].Unstructured()
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	policy := policyOf(t, plan)
+	u, err := plan.Workload[0].Unstructured()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +79,8 @@ func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	if diff := cmp.Diff([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes); diff != "" {
 		t.Errorf("policy types (-want +got):\n%s", diff)
 	}
-	i := slices.IndexFunc(state.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
-	if !model.NeededOnMgmt(state.Mgmt[i].GVK()) {
+	i := slices.IndexFunc(plan.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
+	if !model.NeededOnMgmt(plan.Mgmt[i].GVK()) {
 		t.Error("istiod may start without its policy")
 	}
 }
@@ -103,8 +99,8 @@ func TestNetworkPolicyFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(tc.topology)
 			cfg.NetworkPolicies = tc.policies
-			state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-			planned := slices.ContainsFunc(state.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
+			plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+			planned := slices.ContainsFunc(plan.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
 			watched := slices.ContainsFunc(cfg.MgmtKinds(), func(k model.Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
 			if planned != tc.there || watched != tc.there {
 				t.Errorf("a policy is planned: %t, the kind is watched: %t; want %t", planned, watched, tc.there)
@@ -167,9 +163,9 @@ func parsePeer(t *testing.T, text string) model.Peer {
 	return p
 }
 
-func policyOf(t *testing.T, state desired.Plan) networkingv1.NetworkPolicy {
+func policyOf(t *testing.T, plan desired.Plan) networkingv1.NetworkPolicy {
 	t.Helper()
-	for _, o := range state.Mgmt {
+	for _, o := range plan.Mgmt {
 		if o.GVK().Kind != "NetworkPolicy" {
 			continue
 		}

@@ -65,16 +65,16 @@ type ChartSource interface {
 
 // Compute is the function that hypergate is built around: from flags and observations to everything that should exist. It is deterministic
 // and does no I/O. On any error the State is empty: a plan that is partly wrong is refused whole.
-func Compute(cfg model.Config, source ChartSource, hosted model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
-	return NewPlanner(cfg, source).Compute(hosted, guest)
+func Compute(cfg model.Config, source ChartSource, mgmt model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
+	return NewPlanner(cfg, source).Compute(mgmt, guest)
 }
 
 // draft holds the inputs of one Compute and the plan as it grows.
 type draft struct {
 	*Planner
-	hosted model.ManagementObservation
-	guest  model.GuestObservation
-	plan   Plan
+	mgmt  model.ManagementObservation
+	guest model.GuestObservation
+	plan  Plan
 }
 
 // addCRDs decides on each CRD. Those of the Gateway API come at once, because a GatewayClass cannot exist without them; Istio's come with the
@@ -204,7 +204,7 @@ func (p *draft) protectCRDs(names []string) error {
 
 // addReleases renders both releases and routes what comes out. istiod's waits until it is known where istiod is published.
 func (p *draft) addReleases() error {
-	list := []charts.Release{{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.hosted, p.guest)}}
+	list := []charts.Release{{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.mgmt, p.guest)}}
 	if _, known := p.plan.Endpoint.(publish.EndpointKnown); known {
 		list = append(list, charts.Release{Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg)})
 	}
@@ -243,10 +243,10 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 }
 
 func (p *draft) addMgmt(list *[]model.MgmtObject, u *unstructured.Unstructured) error {
-	if err := transformAll(mgmtTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
+	if err := transformAll(mgmtTransforms(), u, p.cfg, p.mgmt, p.guest); err != nil {
 		return err
 	}
-	p.hosted.ControlPlane.SetOwner(u)
+	p.mgmt.ControlPlane.SetOwner(u)
 	o, err := model.NewMgmtObject(u, p.cfg)
 	if err == nil {
 		*list = append(*list, o)
@@ -255,7 +255,7 @@ func (p *draft) addMgmt(list *[]model.MgmtObject, u *unstructured.Unstructured) 
 }
 
 func (p *draft) addGuest(list *[]model.GuestObject, u *unstructured.Unstructured) error {
-	if err := transformAll(guestTransforms(), u, p.cfg, p.hosted, p.guest); err != nil {
+	if err := transformAll(guestTransforms(), u, p.cfg, p.mgmt, p.guest); err != nil {
 		return err
 	}
 	o, err := model.NewGuestObject(u, p.cfg)
@@ -281,7 +281,7 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 	}
 	endpoint, err := webhookurl.NewEndpoint(
 		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
-		"https://"+model.HostPort{Host: p.cfg.WebhookHost, Port: model.WebhookPort}.String(), p.hosted.CA.Root, model.WebhookPort)
+		"https://"+model.HostPort{Host: p.cfg.WebhookHost, Port: model.WebhookPort}.String(), p.mgmt.CA.Root, model.WebhookPort)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func (p *draft) addOwn() error {
 			return err
 		}
 	}
-	way, err := publish.StrategyFor(p.cfg, p.hosted.ControlPlane)
+	way, err := publish.StrategyFor(p.cfg, p.mgmt.ControlPlane)
 	by, _ := publish.Find(way) // without a row, Publication has refused the plan
 	if err := errors.Join(err, p.addNetworkPolicies(by), p.addWebhookService(), p.addRoutes(by, p.plan.Endpoint)); err != nil {
 		return err
@@ -313,10 +313,10 @@ func (p *draft) addOwn() error {
 
 // addCA adds the mesh CA, unless it is somebody else's.
 func (p *draft) addCA() error {
-	if p.hosted.CAOwner == model.Theirs {
+	if p.mgmt.CAOwner == model.Theirs {
 		return nil
 	}
-	return p.addMgmt(&p.plan.Mgmt, model.CASecret(p.cfg, p.hosted.CA, p.hosted.Rotation))
+	return p.addMgmt(&p.plan.Mgmt, model.CASecret(p.cfg, p.mgmt.CA, p.mgmt.Rotation))
 }
 
 // refuseDuplicates refuses a plan with two objects of one identity on one cluster: which of them counts is not to be guessed, and standalone the two

@@ -6,34 +6,29 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	corev1 "k8s.io/api/core/v1"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
 func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		// There is no CA either: one is made when a class asks.
-		state := compute(t, config(topology), embedded(t), model.ManagementObservation{}, model.GuestObservation{})
-		if state.Installed {
+		plan := compute(t, config(topology), embedded(t), model.ManagementObservation{}, model.GuestObservation{})
+		if plan.Installed {
 			t.Errorf("%s: installed, and nobody asked", topology)
 		}
-		if got := slices.Concat(mgmtObjects(state), guestObjects(state)); len(got) > 0 || len(state.Dropped) > 0 {
-			t.Errorf("%s: planned %q and dropped %v, and nobody asked", topology, names(got), state.Dropped)
+		if got := slices.Concat(mgmtObjects(plan), guestObjects(plan)); len(got) > 0 || len(plan.Dropped) > 0 {
+			t.Errorf("%s: planned %q and dropped %v, and nobody asked", topology, names(got), plan.Dropped)
 		}
-		if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(state.CRDs)); diff != "" {
+		if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(plan.CRDs)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", topology, diff)
 		}
 	}
@@ -55,9 +50,9 @@ func TestConversionWebhooks(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
 	guest := asking("openshift-default")
 	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
-	state := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
-	i := slices.IndexFunc(state.CRDs, func(o model.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
-	if text := string(state.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://gw-webhook-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
+	plan := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
+	i := slices.IndexFunc(plan.CRDs, func(o model.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
+	if text := string(plan.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://gw-webhook-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
 		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
 	}
 	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
@@ -80,16 +75,16 @@ func TestFailurePolicy(t *testing.T) {
 	} {
 		guest := withForeignCRDs(asking("openshift-default"))
 		guest.WebhookProbe = tc.proof
-		state := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
-		if got := *validator(t, state).Webhooks[0].FailurePolicy; got != tc.want {
+		plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
+		if got := *validator(t, plan).Webhooks[0].FailurePolicy; got != tc.want {
 			t.Errorf("istiod %d, proof %d: failure policy %s, want %s", tc.istiod, tc.proof, got, tc.want)
 		}
 	}
 }
 
-func validator(t *testing.T, state desired.Plan) admissionregistrationv1.ValidatingWebhookConfiguration {
+func validator(t *testing.T, plan desired.Plan) admissionregistrationv1.ValidatingWebhookConfiguration {
 	t.Helper()
-	return as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(state), "ValidatingWebhookConfiguration"))
+	return as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(plan), "ValidatingWebhookConfiguration"))
 }
 
 // TestOnlyWhatIsServedIsValidatedAndRead: --istio-resources decides what istiod watches, may read, and what its webhook covers, the same for all.
@@ -100,7 +95,7 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.IstioResources = resources
-			state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+			plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 			var want []string
 			for _, r := range resources {
 				want = append(want, r.CRD())
@@ -108,7 +103,7 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 			slices.Sort(want)
 
 			var validated []string
-			for _, r := range validator(t, state).Webhooks[0].Rules {
+			for _, r := range validator(t, plan).Webhooks[0].Rules {
 				for _, resource := range r.Resources {
 					validated = append(validated, resource+"."+strings.Join(r.APIGroups, "|"))
 				}
@@ -117,10 +112,10 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 			if diff := cmp.Diff(want, validated); diff != "" {
 				t.Errorf("validated, -want +got:\n%s", diff)
 			}
-			if diff := cmp.Diff(want, istioReads(t, state)); diff != "" {
+			if diff := cmp.Diff(want, istioReads(t, plan)); diff != "" {
 				t.Errorf("readable by istiod, -want +got:\n%s", diff)
 			}
-			if got := strings.Split(env(t, state, "PILOT_INCLUDE_RESOURCES"), ","); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			if got := strings.Split(env(t, plan, "PILOT_INCLUDE_RESOURCES"), ","); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 				t.Errorf("watched by istiod: %q, want %q", got, want)
 			}
 		})
@@ -128,10 +123,10 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 }
 
 // istioReads are the resources of Istio's API that istiod's role names.
-func istioReads(t *testing.T, state desired.Plan) []string {
+func istioReads(t *testing.T, plan desired.Plan) []string {
 	t.Helper()
 	var out []string
-	for _, r := range as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(state), "ClusterRole")).Rules {
+	for _, r := range as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(plan), "ClusterRole")).Rules {
 		for _, group := range r.APIGroups {
 			if strings.HasSuffix(group, ".istio.io") {
 				out = append(out, strings.Join(r.Resources, "|")+"."+group)
@@ -143,9 +138,9 @@ func istioReads(t *testing.T, state desired.Plan) []string {
 }
 
 // env is a variable of istiod's environment.
-func env(t *testing.T, state desired.Plan, name string) string {
+func env(t *testing.T, plan desired.Plan, name string) string {
 	t.Helper()
-	for _, e := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Spec.Containers[0].Env {
+	for _, e := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Spec.Containers[0].Env {
 		if e.Name == name {
 			return e.Value
 		}
@@ -158,51 +153,51 @@ func env(t *testing.T, state desired.Plan, name string) string {
 func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = nil
-	state := compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
-	if len(state.Admission) > 0 {
-		t.Errorf("the admission stage has %q, want nothing", names(state.Admission))
+	plan := compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
+	if len(plan.Admission) > 0 {
+		t.Errorf("the admission stage has %q, want nothing", names(plan.Admission))
 	}
-	if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(state.CRDs)); diff != "" {
+	if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(plan.CRDs)); diff != "" {
 		t.Errorf("CRDs, -want +got:\n%s", diff)
 	}
-	dropped(t, state, "istiod-remote", "ValidatingWebhookConfiguration", "nothing to validate")
+	dropped(t, plan, "istiod-remote", "ValidatingWebhookConfiguration", "nothing to validate")
 }
 
 // dropped checks that a kind was dropped from a release, and why.
-func dropped(t *testing.T, state desired.Plan, release, kind, why string) {
+func dropped(t *testing.T, plan desired.Plan, release, kind, why string) {
 	t.Helper()
-	for _, d := range state.Dropped {
+	for _, d := range plan.Dropped {
 		if d.Release == release && d.Kind == kind && strings.Contains(d.Reason, why) {
 			return
 		}
 	}
-	t.Errorf("no %s of release %s is dropped because of %q in %v", kind, release, why, state.Dropped)
+	t.Errorf("no %s of release %s is dropped because of %q in %v", kind, release, why, plan.Dropped)
 }
 
 func TestSidecarInjection(t *testing.T) {
 	cfg := config(model.TopologyHosted)
-	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	if i := slices.IndexFunc(state.Admission, func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }); i >= 0 {
-		t.Errorf("%s changes pods, and nobody asked for it", state.Admission[i])
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	if i := slices.IndexFunc(plan.Admission, func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }); i >= 0 {
+		t.Errorf("%s changes pods, and nobody asked for it", plan.Admission[i])
 	}
-	dropped(t, state, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
+	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
 
 	cfg.SidecarInjection = true
-	state = compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	u := theOnly(t, guestObjects(state), "MutatingWebhookConfiguration")
+	plan = compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	u := theOnly(t, guestObjects(plan), "MutatingWebhookConfiguration")
 	for _, w := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, u).Webhooks {
 		if got := *w.ClientConfig.URL; got != "https://gw-webhook-openshift-gateway:443/inject" {
 			t.Errorf("webhook %s leads to %s", w.Name, got)
 		}
 	}
 	t.Log("a mesh of the user's own keeps the labels of the default revision: istio-injection and istio.io/rev=default")
-	dropped(t, state, "istiod-remote", "MutatingWebhookConfiguration", "default revision's labels")
+	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "default revision's labels")
 }
 
 // TestTheDefaultMarkerIsAMarkerOnly: the Service makes unlabelled Gateways and routes ours and does nothing else.
 func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
-	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	marker := as[corev1.Service](t, theOnly(t, guestObjects(state), "Service"))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	marker := as[corev1.Service](t, theOnly(t, guestObjects(plan), "Service"))
 	if marker.Labels["istio.io/tag"] != "default" || marker.Labels["istio.io/rev"] != "openshift-gateway" {
 		t.Errorf("istiod would not take it for the marker of its revision: %v", marker.Labels)
 	}
@@ -215,9 +210,9 @@ func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
 func TestIstiodsRoleIsLeast(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
-	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	rules := as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(state), "ClusterRole")).Rules
-	rules = append(rules, as[rbacv1.Role](t, theOnly(t, guestObjects(state), "Role")).Rules...)
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	rules := as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(plan), "ClusterRole")).Rules
+	rules = append(rules, as[rbacv1.Role](t, theOnly(t, guestObjects(plan), "Role")).Rules...)
 	for _, r := range rules {
 		if slices.Contains(slices.Concat(r.Verbs, r.APIGroups, r.Resources), "*") {
 			t.Errorf("%v is for everything", r)
@@ -239,9 +234,9 @@ func TestIstiodsRoleIsLeast(t *testing.T) {
 // TestANewRootRollsIstiod, which does not take up a new root while it runs.
 func TestANewRootRollsIstiod(t *testing.T) {
 	hash := func(ca pki.CA) string {
-		hosted := model.ManagementObservation{CA: ca}
-		state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
-		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
+		mgmt := model.ManagementObservation{CA: ca}
+		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
+		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
 	}
 	ca := testCA(t)
 	before := hash(ca)
@@ -261,6 +256,22 @@ func TestWithoutACAThereIsNoPlan(t *testing.T) {
 	mustFail(t, err, "there is no mesh CA yet")
 }
 
+// TestTheNamespaceComesBeforeTheClaims checks that the plan names the guest's namespace only if it is missing. The
+// ownership Leases are in that namespace.
+func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
+	guest := asking("openshift-default")
+	guest.Namespace = model.Missing
+	plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest)
+	list := plan.Namespace()
+	if len(list) != 1 || list[0].Key().Name != "openshift-ingress" {
+		t.Errorf("the namespace is %v", list)
+	}
+	guest.Namespace = model.Present
+	if list := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest).Namespace(); len(list) != 0 {
+		t.Errorf("a namespace that is there is planned: %v", list)
+	}
+}
+
 // TestTheGuestDecidesNothingOnTheManagementSide: whatever the guest's users call their classes, the management side stays the same to the byte.
 func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	for _, topology := range bothTopologies() {
@@ -268,8 +279,8 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 		for _, class := range []string{
 			"marker-of-the-guest", "{{ .Values.global }}", "a: b\nc: d", "$(POD_NAMESPACE)", `"quoted"`, "---", "ca-key.pem", strings.Repeat("x", 253), "",
 		} {
-			state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking(class, "openshift-default")))
-			if diff := cmp.Diff(texts(mgmtObjects(plain)), texts(mgmtObjects(state))); diff != "" {
+			plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking(class, "openshift-default")))
+			if diff := cmp.Diff(texts(mgmtObjects(plain)), texts(mgmtObjects(plan))); diff != "" {
 				t.Errorf("%s: a GatewayClass named %q changes the management side:\n%s", topology, class, diff)
 			}
 		}
@@ -279,13 +290,13 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 // TestTheManagementSideShowsNothingInTheGuest: what differs from one hosted cluster to the next on the management side, but the root and the
 // two addresses, makes no difference to the guest, to the byte.
 func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
-	cfg, hosted := config(model.TopologyHosted), installed(t)
+	cfg, mgmt := config(model.TopologyHosted), installed(t)
 	guest := withForeignCRDs(asking("openshift-default"))
-	want := texts(guestObjects(compute(t, cfg, embedded(t), hosted, guest)))
+	want := texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))
 	cfg.MgmtNamespace, cfg.PilotImage = "another-tenant", "registry.internal/secret/pilot:2"
-	hosted.CA.Key, hosted.CA.Cert, hosted.CA.Chain = []byte("k"), []byte("c"), []byte("h")
-	hosted.IstiodSince = issued
-	if diff := cmp.Diff(want, texts(guestObjects(compute(t, cfg, embedded(t), hosted, guest)))); diff != "" {
+	mgmt.CA.Key, mgmt.CA.Cert, mgmt.CA.Chain = []byte("k"), []byte("c"), []byte("h")
+	mgmt.IstiodSince = issued
+	if diff := cmp.Diff(want, texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
 }
@@ -302,9 +313,9 @@ func texts(objects []anObject) []string {
 // TestClassDefaults: the gateways of each class have defaults, where the class's name can be a label's value.
 func TestClassDefaults(t *testing.T) {
 	long := strings.Repeat("c", 64)
-	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))
 	got := map[string]string{}
-	for _, o := range guestObjects(state) {
+	for _, o := range guestObjects(plan) {
 		if o.GVK().Kind == "ConfigMap" {
 			u, err := o.Unstructured()
 			if err != nil {

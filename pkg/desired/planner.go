@@ -47,14 +47,14 @@ func NewPlanner(cfg model.Config, source ChartSource) *Planner {
 }
 
 // Compute is the function Compute for the Planner's Config and ChartSource.
-func (p *Planner) Compute(hosted model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
+func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
 	if err := Validate(p.cfg); err != nil {
 		return Plan{}, err
 	}
 	mode := guest.ModeOr(p.cfg)
-	d := draft{Planner: p, hosted: hosted, guest: guest, plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
+	d := draft{Planner: p, mgmt: mgmt, guest: guest, plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
 	if d.plan.Installed {
-		if !hosted.CA.Exists() {
+		if !mgmt.CA.Exists() {
 			return Plan{}, errors.New("computing the installation: there is no mesh CA yet")
 		}
 		if err := d.publish(); err != nil {
@@ -68,7 +68,7 @@ func (p *Planner) Compute(hosted model.ManagementObservation, guest model.GuestO
 	switch {
 	case d.plan.Installed:
 		releasesErr = errors.Join(d.addReleases(), d.addOwn())
-	case mode != crds.Managed && len(guest.Classes) > 0 && hosted.CA.Exists():
+	case mode != crds.Managed && len(guest.Classes) > 0 && mgmt.CA.Exists():
 		releasesErr = d.addCA() // the gateways go on running, and trust it
 	}
 	deciding.Wait()
@@ -85,7 +85,7 @@ func (p *Planner) Compute(hosted model.ManagementObservation, guest model.GuestO
 // publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, no istiod is planned; one that is there
 // stays as it is, see State.Publication.
 func (p *draft) publish() error {
-	p.plan.Endpoint = publish.EndpointOf(p.cfg, p.hosted)
+	p.plan.Endpoint = publish.EndpointOf(p.cfg, p.mgmt)
 	switch at := p.plan.Endpoint.(type) {
 	case publish.EndpointKnown:
 		known := *p.Planner

@@ -43,7 +43,7 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 		planner := desired.NewPlanner(cfg, countingSource{embedded(t), &renders, &read})
 		for i, step := range []struct {
 			what          string
-			hosted        model.ManagementObservation
+			mgmt          model.ManagementObservation
 			guest         model.GuestObservation
 			renders, crds int
 		}{
@@ -60,11 +60,11 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 		} {
 			name := fmt.Sprintf("%s, step %d: %s", topology, i, step.what)
 			renders, read = 0, 0
-			got, err := planner.Compute(step.hosted, step.guest)
+			got, err := planner.Compute(step.mgmt, step.guest)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if diff := cmp.Diff(everything(compute(t, cfg, embedded(t), step.hosted, step.guest)), everything(got)); diff != "" {
+			if diff := cmp.Diff(everything(compute(t, cfg, embedded(t), step.mgmt, step.guest)), everything(got)); diff != "" {
 				t.Errorf("%s, -Compute +Planner:\n%s", name, diff)
 			}
 			if renders != step.renders || read != step.crds {
@@ -90,12 +90,12 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
 	planner := desired.NewPlanner(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
 	bundles := map[string]bool{}
-	for _, hosted := range []model.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
-		state, err := planner.Compute(hosted, asking("a"))
+	for _, mgmt := range []model.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
+		plan, err := planner.Compute(mgmt, asking("a"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range state.CRDs {
+		for _, o := range plan.CRDs {
 			if _, bundle, found := strings.Cut(string(o.JSON()), `"caBundle":"`); found {
 				bundles[bundle] = true
 			}
@@ -109,7 +109,7 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 // withOtherCA is a management side with another CA root than installed has.
 func withOtherCA(t *testing.T) model.ManagementObservation {
 	t.Helper()
-	hosted := installed(t)
-	hosted.CA.Root, hosted.CA.Chain = hosted.CA.Cert, hosted.CA.Cert
-	return hosted
+	mgmt := installed(t)
+	mgmt.CA.Root, mgmt.CA.Chain = mgmt.CA.Cert, mgmt.CA.Cert
+	return mgmt
 }

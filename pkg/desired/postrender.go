@@ -24,7 +24,7 @@ const guestAPIHash = "gateway.hypergate.dev/guest-api-hash"
 type transform struct {
 	name  string
 	kind  string
-	apply func(u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error
+	apply func(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error
 }
 
 // mgmtTransforms say what the chart has no value for, on the management side.
@@ -53,12 +53,12 @@ func guestTransforms() []transform {
 	}
 }
 
-func transformAll(list []transform, u *unstructured.Unstructured, cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error {
+func transformAll(list []transform, u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
 	for _, t := range list {
 		if t.kind != u.GetKind() {
 			continue
 		}
-		if err := t.apply(u, cfg, hosted, guest); err != nil {
+		if err := t.apply(u, cfg, mgmt, guest); err != nil {
 			return fmt.Errorf("post-rendering %s %s (%s): %w", u.GetKind(), u.GetName(), t.name, err)
 		}
 	}
@@ -172,8 +172,8 @@ func caFiles() []any {
 	return out
 }
 
-func hashCARoot(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
-	sum := sha256.Sum256(hosted.CA.Root)
+func hashCARoot(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
+	sum := sha256.Sum256(mgmt.CA.Root)
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
 }
 
@@ -187,8 +187,8 @@ func hashGuestAPI(u *unstructured.Unstructured, _ model.Config, _ model.Manageme
 // connection that is on its way to it would otherwise hang (the lifecycle hook sleep is part of Kubernetes since 1.30).
 const linger = 3
 
-func lingerBeforeEnd(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
-	if istiodReplicas(hosted) == 1 {
+func lingerBeforeEnd(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
+	if istiodReplicas(mgmt) == 1 {
 		return nil // there is nobody else to be sent to, and the next one waits for its end
 	}
 	_, container, err := istiodPod(u)
@@ -246,9 +246,9 @@ func narrowValidation(u *unstructured.Unstructured, cfg model.Config, _ model.Ma
 
 // failurePolicy is Ignore until a rejection was seen to come through the guest's API server: a webhook that nobody answers would otherwise
 // stop every write to what it covers.
-func failurePolicy(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, guest model.GuestObservation) error {
+func failurePolicy(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
 	policy := "Ignore"
-	if guest.WebhookProbe == model.WebhookVerified && hosted.Istiod == model.Available {
+	if guest.WebhookProbe == model.WebhookVerified && mgmt.Istiod == model.Available {
 		policy = "Fail"
 	}
 	return eachWebhook(u, func(webhook map[string]any) { webhook["failurePolicy"] = policy })

@@ -160,22 +160,22 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
-			hosted := model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure}
+			mgmt := model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure}
 			if tc.plane != nil {
-				hosted.ControlPlane = aControlPlane()
-				tc.plane(&hosted.ControlPlane)
+				mgmt.ControlPlane = aControlPlane()
+				tc.plane(&mgmt.ControlPlane)
 			}
-			state, err := desired.Compute(cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default")))
-			got := told(state.Endpoint)
+			plan, err := desired.Compute(cfg, embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
+			got := told(plan.Endpoint)
 			if err != nil {
 				got = strings.Replace(err.Error(), "publishing istiod", "impossible", 1)
 			}
 			if !strings.HasPrefix(got, tc.want) {
 				t.Fatalf("it is\n  %s\nand should be\n  %s", got, tc.want)
 			}
-			if at, known := state.Endpoint.(publish.EndpointKnown); known {
-				sayTheSame(t, state, at.At)
-			} else if len(state.Workload) > 0 {
+			if at, known := plan.Endpoint.(publish.EndpointKnown); known {
+				sayTheSame(t, plan, at.At)
+			} else if len(plan.Workload) > 0 {
 				t.Error("istiod is planned although nobody knows where it will be")
 			}
 		})
@@ -183,10 +183,10 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 }
 
 // sayTheSame holds the three places that tell gateways and istiod where it is against the one value.
-func sayTheSame(t *testing.T, state desired.Plan, at model.HostPort) {
+func sayTheSame(t *testing.T, plan desired.Plan, at model.HostPort) {
 	t.Helper()
 	text := strings.Builder{}
-	for _, o := range append(state.Mgmt, state.Workload...) {
+	for _, o := range append(plan.Mgmt, plan.Workload...) {
 		if kind := o.GVK().Kind; kind == "ConfigMap" || kind == "Deployment" {
 			text.Write(o.JSON())
 		}
@@ -240,9 +240,9 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
 			plane := aControlPlane()
-			state := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+			plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
 			service, open := "", false
-			for _, o := range state.Mgmt {
+			for _, o := range plan.Mgmt {
 				u, err := o.Unstructured()
 				if err != nil {
 					t.Fatal(err)
@@ -260,7 +260,7 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			if wanted := tc.publish.Strategy == model.PublishLoadBalancer || tc.publish.Strategy == model.PublishNodePort; open != wanted {
 				t.Errorf("everybody may come in: %v", open)
 			}
-			checkRoute(t, state, plane, tc.route)
+			checkRoute(t, plan, plane, tc.route)
 		})
 	}
 }
@@ -277,18 +277,18 @@ func serviceInWords(u *unstructured.Unstructured) string {
 	return text
 }
 
-func checkRoute(t *testing.T, state desired.Plan, plane model.ControlPlane, want map[string]any) {
+func checkRoute(t *testing.T, plan desired.Plan, plane model.ControlPlane, want map[string]any) {
 	t.Helper()
 	if want == nil {
-		if len(state.Routes) > 0 {
-			t.Errorf("there is a route: %v", state.Routes)
+		if len(plan.Routes) > 0 {
+			t.Errorf("there is a route: %v", plan.Routes)
 		}
 		return
 	}
-	if len(state.Routes) != 1 {
-		t.Fatalf("there are %d routes", len(state.Routes))
+	if len(plan.Routes) != 1 {
+		t.Fatalf("there are %d routes", len(plan.Routes))
 	}
-	u, err := state.Routes[0].Unstructured()
+	u, err := plan.Routes[0].Unstructured()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,8 +316,8 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	} {
 		plane := aControlPlane()
 		plane.AllowedCIDRs = tc.allowed
-		state := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
-		for _, o := range state.Mgmt {
+		plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+		for _, o := range plan.Mgmt {
 			text := string(o.JSON())
 			switch {
 			case o.GVK().Kind == "NetworkPolicy" && !strings.Contains(text, tc.want):
@@ -334,13 +334,13 @@ func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
 	for want, exposure := range map[bool]model.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
-		hosted := installed(t)
-		hosted.Endpoints = exposure
-		if state := compute(t, cfg, embedded(t), hosted, withForeignCRDs(asking("openshift-default"))); state.IsWhole() != want || (len(state.Workload) > 0) != want {
-			t.Errorf("it is whole: %v, and has %d workloads", state.IsWhole(), len(state.Workload))
+		mgmt := installed(t)
+		mgmt.Endpoints = exposure
+		if plan := compute(t, cfg, embedded(t), mgmt, withForeignCRDs(asking("openshift-default"))); plan.IsWhole() != want || (len(plan.Workload) > 0) != want {
+			t.Errorf("it is whole: %v, and has %d workloads", plan.IsWhole(), len(plan.Workload))
 		}
 	}
-	if state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking())); !state.IsWhole() {
+	if plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking())); !plan.IsWhole() {
 		t.Error("what nobody asks for would not be pruned")
 	}
 }

@@ -16,7 +16,7 @@ func (p *draft) refuseLeaks() error {
 	if p.cfg.Topology != model.TopologyHosted {
 		return nil // one cluster has no other side to tell of
 	}
-	secrets, errs := leakcheck.SecretsOf(p.cfg, p.hosted, p.guest), []error{}
+	secrets, errs := leakcheck.SecretsOf(p.cfg, p.mgmt, p.guest), []error{}
 	for _, o := range slices.Concat(p.plan.CRDs, p.plan.Adopted, p.plan.Protection, p.plan.Guest, p.plan.Admission) {
 		if _, remembered := p.crds[o.Key().Name]; remembered && o.GVK().Kind == crdKind {
 			continue

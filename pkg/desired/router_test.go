@@ -21,15 +21,15 @@ func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
 	sources := bothVersions(t)
 	random := rand.New(rand.NewPCG(1, 2)) // the same combinations at each run
 	for i := range 60 {
-		cfg, hosted, guest := anyInput(t, random)
+		cfg, mgmt, guest := anyInput(t, random)
 		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion)
 		t.Run(fmt.Sprintf("%d-%s-%s", i, version, cfg.Topology), func(t *testing.T) {
 			recorded := &recordingSource{ChartSource: sources[version]}
-			state := compute(t, cfg, recorded, hosted, guest)
-			if diff := accounting(recorded.rendered, ownObjects(cfg, guest), state); diff != "" {
+			plan := compute(t, cfg, recorded, mgmt, guest)
+			if diff := accounting(recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
 				t.Errorf("not every object is accounted for exactly once (-expected +planned) with %+v and classes %v:\n%s", cfg, guest.Classes, diff)
 			}
-			checkPlan(t, cfg, hosted, state)
+			checkPlan(t, cfg, mgmt, plan)
 		})
 	}
 }
@@ -67,15 +67,15 @@ func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 }
 
 // accounting compares what was rendered and made with what is planned and dropped.
-func accounting(rendered, own []string, state desired.Plan) string {
+func accounting(rendered, own []string, plan desired.Plan) string {
 	planned := []string{}
-	for _, o := range mgmtObjects(state) {
+	for _, o := range mgmtObjects(plan) {
 		planned = append(planned, "istiod "+o.GVK().Kind+" "+o.Key().Name)
 	}
-	for _, o := range guestObjects(state) {
+	for _, o := range guestObjects(plan) {
 		planned = append(planned, "istiod-remote "+o.GVK().Kind+" "+o.Key().Name)
 	}
-	for _, d := range state.Dropped {
+	for _, d := range plan.Dropped {
 		line := d.Release + " " + d.Kind + " " + d.Name
 		if d.Reason == "" {
 			line += " (dropped without a reason)"
@@ -107,11 +107,11 @@ func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementO
 	cfg.NetworkPolicies = one[model.NetworkPolicies](random, model.NoPolicies{}, model.HyperShiftPeers())
 	cfg.IstioResources = one(random, nil, model.LayeredProductResources(), model.KnownIstioResources(), model.KnownIstioResources()[:1])
 	cfg.XDS = one(random, cfg.XDS, model.HostPort{Host: "192.0.2.1", Port: 15012}, model.HostPort{Host: "2001:db8::1", Port: 443})
-	hosted := model.ManagementObservation{CA: testCA(tb), Istiod: one(random, model.Absent, model.Unavailable, model.Available)}
+	mgmt := model.ManagementObservation{CA: testCA(tb), Istiod: one(random, model.Absent, model.Unavailable, model.Available)}
 	guest := withForeignCRDs(asking(anyClasses(random)...))
 	guest.Namespace = one(random, model.Missing, model.Present)
 	guest.WebhookProbe = one(random, model.WebhookNotVerified, model.WebhookVerified)
-	return cfg, hosted, guest
+	return cfg, mgmt, guest
 }
 
 // anyClasses are one to five names of GatewayClasses: DNS subdomains, which may be up to 253 characters and look like anything.
@@ -200,9 +200,9 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 // refused checks that there is no plan, not even a part of one, and what the error says.
 func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ...string) {
 	t.Helper()
-	state, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
+	plan, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
 	mustFail(t, err, want...)
-	if diff := cmp.Diff(desired.Plan{}, state, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
+	if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
 }

@@ -7,17 +7,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
@@ -30,8 +26,8 @@ func credential() model.Credential {
 }
 
 func TestTheCASurvivesItsSecret(t *testing.T) {
-	state := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a")))
-	secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(state), "Secret"))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a")))
+	secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(plan), "Secret"))
 	if secret.Name != model.CASecretName {
 		t.Errorf("the Secret is %s, and is looked for as %s", secret.Name, model.CASecretName)
 	}
@@ -64,10 +60,10 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 		{Phase: pki.Spreading, Since: issued, Next: pki.CA{Cert: []byte("c"), Key: []byte("k"), Chain: []byte("h"), Root: []byte("r")}, Request: "a"},
 		{Phase: pki.Settling, Since: issued, Effective: issued.Add(time.Minute), Next: pki.CA{Root: []byte("r")}, Request: "a"},
 	} {
-		hosted := installed(t)
-		hosted.Rotation = rotation
-		state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
-		secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(state), "Secret"))
+		mgmt := installed(t)
+		mgmt.Rotation = rotation
+		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("a")))
+		secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(plan), "Secret"))
 		gotCA, got, err := model.CAFromSecret(secret.Annotations, secret.Data)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +72,7 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 			t.Errorf("%s, -want +got:\n%s", rotation.Phase, diff)
 		}
 		var mounted []string
-		for _, v := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(state), "Deployment")).Spec.Template.Spec.Volumes {
+		for _, v := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Spec.Volumes {
 			if v.Name == "cacerts" {
 				for _, item := range v.Secret.Items {
 					mounted = append(mounted, item.Path)
@@ -95,15 +91,15 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 
 // TestACAThatIsSomebodyElsesIsUsedAndNotWritten.
 func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
-	hosted := installed(t)
-	hosted.CAOwner = model.Theirs
-	state := compute(t, config(model.TopologyHosted), embedded(t), hosted, withForeignCRDs(asking("a")))
-	for _, o := range mgmtObjects(state) {
+	mgmt := installed(t)
+	mgmt.CAOwner = model.Theirs
+	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("a")))
+	for _, o := range mgmtObjects(plan) {
 		if o.GVK().Kind == "Secret" {
 			t.Errorf("%s is planned", o)
 		}
 	}
-	webhook := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(state), "ValidatingWebhookConfiguration"))
+	webhook := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(plan), "ValidatingWebhookConfiguration"))
 	if diff := cmp.Diff(testCA(t).Root, webhook.Webhooks[0].ClientConfig.CABundle); diff != "" {
 		t.Errorf("the webhook's caBundle, -want +got:\n%s", diff)
 	}

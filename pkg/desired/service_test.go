@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hypergate/hypergate/pkg/model"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestTheLabelOpensTheWebhookOnly: the guest's admin may aim a webhook at the Service with HyperShift's label, and finds istiod's webhooks there and
@@ -23,9 +21,9 @@ func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
 		model.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
 		model.TopologyStandalone: {"istiod-openshift-gateway false 15010->0 15012->0 443->15017 15014->0"},
 	} {
-		state := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+		plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 		var got []string
-		for _, s := range services(t, state) {
+		for _, s := range services(t, plan) {
 			_, labelled := s.Labels["hypershift.openshift.io/allow-guest-webhooks"]
 			line := fmt.Sprint(s.Name, " ", labelled)
 			for _, p := range s.Spec.Ports {
@@ -48,8 +46,8 @@ func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
 	if cfg.WebhookHost != cfg.WebhookService() {
 		t.Fatal("this is not the default")
 	}
-	state := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	if text := string(state.Workload[0].JSON()); !strings.Contains(text, `"value":"istiod.apps.example.com,gw-webhook-openshift-gateway"`) {
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	if text := string(plan.Workload[0].JSON()); !strings.Contains(text, `"value":"istiod.apps.example.com,gw-webhook-openshift-gateway"`) {
 		t.Errorf("ISTIOD_CUSTOM_HOST does not name the webhook's host:\n%s", text)
 	}
 }
@@ -84,10 +82,10 @@ func TestAServiceWithAnotherPortIsRefused(t *testing.T) {
 	refused(t, config(model.TopologyHosted), source, "Service istiod-openshift-gateway", "debug", "8080")
 }
 
-func services(t *testing.T, state desired.Plan) []corev1.Service {
+func services(t *testing.T, plan desired.Plan) []corev1.Service {
 	t.Helper()
 	var out []corev1.Service
-	for _, o := range mgmtObjects(state) {
+	for _, o := range mgmtObjects(plan) {
 		if o.GVK().Kind == "Service" {
 			u, err := o.Unstructured()
 			if err != nil {

@@ -19,8 +19,8 @@ func istiodReplicas(h model.ManagementObservation) int64 {
 
 // singleReplica is for one istiod. Its elections are held in the guest, three of them, 0.8 requests a second between them as long as it lives, and it
 // wins them all. Without them two of different versions would write over each other in the guest, so that one must be gone before the next begins.
-func singleReplica(u *unstructured.Unstructured, _ model.Config, hosted model.ManagementObservation, _ model.GuestObservation) error {
-	if istiodReplicas(hosted) > 1 {
+func singleReplica(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
+	if istiodReplicas(mgmt) > 1 {
 		return nil
 	}
 	_, container, err := istiodPod(u)

@@ -60,8 +60,8 @@ func mgmtValues(cfg model.Config) map[string]any {
 }
 
 // guestValues are the chart values of the istiod-remote release.
-func guestValues(cfg model.Config, hosted model.ManagementObservation, guest model.GuestObservation) map[string]any {
-	bundle := base64.StdEncoding.EncodeToString(hosted.CA.Root)
+func guestValues(cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) map[string]any {
+	bundle := base64.StdEncoding.EncodeToString(mgmt.CA.Root)
 	return map[string]any{
 		"profile":  "remote",
 		"revision": cfg.Revision,

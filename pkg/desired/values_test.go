@@ -17,7 +17,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
-
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 

@@ -1,4 +1,4 @@
-package desired_test
+package model_test
 
 import (
 	"fmt"

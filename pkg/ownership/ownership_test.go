@@ -1,4 +1,4 @@
-package desired_test
+package ownership_test
 
 import (
 	"errors"
@@ -11,6 +11,21 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 )
+
+// config returns the part of a Config that ownership depends on.
+func config(topology model.Topology) model.Config {
+	cfg := model.Config{
+		Topology:       topology,
+		MgmtNamespace:  "clusters-guest1",
+		GuestNamespace: "openshift-ingress",
+		ControllerName: "openshift.io/gateway-controller/v1",
+		Revision:       "openshift-gateway",
+	}
+	if topology == model.TopologyStandalone {
+		cfg.MgmtNamespace = cfg.GuestNamespace
+	}
+	return cfg
+}
 
 const namespaceUID = "6a9e0b52-3c41-4c9e-9b1f-6c2b8a1d0e77"
 
@@ -153,20 +168,6 @@ func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	}
 	if strings.ContainsAny(text, "\n\x1b\u202e\u2028[") || strings.Count(text, "hosted/x/") != 1 || len(text) > 700 {
 		t.Errorf("a holder may say anything: %q", text)
-	}
-}
-
-func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
-	guest := asking("openshift-default")
-	guest.Namespace = model.Missing
-	state := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest)
-	list := state.Namespace()
-	if len(list) != 1 || list[0].Key().Name != "openshift-ingress" {
-		t.Errorf("the namespace is %v", list)
-	}
-	guest.Namespace = model.Present
-	if list := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest).Namespace(); len(list) != 0 {
-		t.Errorf("a namespace that is there is planned: %v", list)
 	}
 }
 
