@@ -131,8 +131,8 @@ func TestAChangedDeploymentIsRefused(t *testing.T) {
 		"another token volume": {func(u *unstructured.Unstructured) { pod(u)["volumes"] = append(pod(u)["volumes"].([]any), token) }, []string{"volume token", "token of the management cluster"}},
 		"a variable given twice": {func(u *unstructured.Unstructured) {
 			twice(container(u), map[string]any{"name": "REVISION", "value": "x"})
-		}, []string{"REVISION", "given twice"}},
-		"a variable of no name": {func(u *unstructured.Unstructured) { twice(container(u), map[string]any{"name": map[string]any{}}) }, []string{"no string"}},
+		}, []string{"REVISION", "set twice"}},
+		"a variable of no name": {func(u *unstructured.Unstructured) { twice(container(u), map[string]any{"name": map[string]any{}}) }, []string{"not a string"}},
 		"annotations that are a list": {
 			func(u *unstructured.Unstructured) {
 				u.Object["spec"].(map[string]any)["template"].(map[string]any)["metadata"] = []any{}

@@ -11,11 +11,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// What follows makes istiod's pod one of a hosted control plane's, as HyperShift's control plane operator does with the pods of its own
-// (openshift/hypershift, support/controlplane-component/defaults.go and deployment.go), and as its end-to-end tests demand of every pod in the namespace
-// (test/e2e/util/util.go). hypergate is none of that operator's components yet, and istiod never will be one; so it is done here.
+// This file makes istiod's pod a part of a hosted control plane. HyperShift's control plane operator does the same with
+// its own pods (openshift/hypershift, support/controlplane-component/defaults.go and deployment.go), and HyperShift's
+// end-to-end tests require it of every pod in the namespace (test/e2e/util/util.go). hypergate is not a component of
+// that operator yet, and istiod will never be one, so hypergate does this itself.
 
-// Names that HyperShift gives.
+// Names that HyperShift defines.
 const (
 	hostedControlPlane    = model.HyperShiftDomain + "/hosted-control-plane"
 	controlPlane          = model.HyperShiftDomain + "/control-plane"
@@ -31,28 +32,32 @@ const (
 	tmpVolume             = "tmp-dir"
 )
 
-// component is the name by which the control plane operator asks for the Deployments that hypergate manages (status.go, checkOperandsRolloutStatus): it counts
-// hypergate as rolled out when they are ready at the release's version.
+// component is the name with which the control plane operator finds the Deployments that hypergate manages (status.go,
+// checkOperandsRolloutStatus). The operator considers hypergate rolled out when these Deployments are ready at the
+// release's version.
 const component = "hypergate"
 
-// Modes of the files in a pod, as in all of HyperShift's assets: its group reads Secrets.
+// Modes of the files in a pod, as in all of HyperShift's assets. The group can read Secrets.
 const (
 	secretMode    = 0o640
 	configMapMode = 0o644
 )
 
-// controlPlaneTransforms are what a HostedControlPlane asks of istiod's Deployment.
+// controlPlaneTransforms returns the transforms of istiod's Deployment for a HostedControlPlane. They change nothing if
+// there is no HostedControlPlane.
 func controlPlaneTransforms() []transform {
 	list := []transform{
-		{name: "it is known as a part of the hosted control plane", apply: markControlPlane},
-		{name: "it runs where the hosted control plane does", apply: placeControlPlane},
-		{name: "it has as many pods as the control plane's availability asks for", apply: replicate},
-		{name: "its files are its own", apply: secureFiles},
-		{name: "it asks for what the HostedControlPlane says", apply: overrideRequests},
+		{name: "istiod is labelled as a part of the hosted control plane", apply: markControlPlane},
+		{name: "istiod runs on the nodes of the hosted control plane", apply: placeControlPlane},
+		{name: "the control plane's availability policy decides the number of pods", apply: replicate},
+		{name: "the pod's files have HyperShift's modes and owner", apply: secureFiles},
+		{name: "the HostedControlPlane can override resource requests", apply: overrideRequests},
 	}
 	for i, t := range list {
 		list[i].kind = "Deployment"
-		list[i].apply = func(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
+		list[i].apply = func(
+			u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation,
+		) error {
 			if !mgmt.ControlPlane.Exists() {
 				return nil
 			}
@@ -62,18 +67,20 @@ func controlPlaneTransforms() []transform {
 	return list
 }
 
-// markControlPlane gives the Deployment and its pods the labels and annotations that HyperShift finds its parts by. There is none that opens the way to
-// the management cluster's API server (need-management-kas-access): the guest can make istiod dial.
+// markControlPlane sets the labels and annotations with which HyperShift finds the parts of a control plane, on the
+// Deployment and its pods. It does not set the label that allows access to the management cluster's API server
+// (need-management-kas-access), because the guest can make istiod connect to addresses.
 //
-// istiod serves requests of the guest's nodes: HyperShift's private router reaches only pods with requestServing
-// (hypershift-operator/controllers/hostedcluster/network_policies.go).
+// istiod serves requests of the guest's nodes, so its pods have the label requestServing: HyperShift's private router
+// reaches only pods with it (hypershift-operator/controllers/hostedcluster/network_policies.go).
 func markControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	c := mgmt.ControlPlane
 	custom, _ := c.PodLabels()
-	ours := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
+	common := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
 	annotations := map[string]string{
 		releaseImage: c.ReleaseImage,
-		// Only what is no memory: the end-to-end tests allow no other name than that of /tmp for a pod that they do not know.
+		// Of the volumes, list only the one on disk: for a pod that they do not know, the end-to-end tests allow only
+		// the volume of /tmp.
 		safeToEvict:                               tmpVolume,
 		"openshift.io/required-scc":               "restricted-v2",
 		"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
@@ -85,8 +92,10 @@ func markControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model
 		path   []string
 		labels map[string]string
 	}{
-		{[]string{"metadata", "labels"}, merged(ours, map[string]string{managedBy: component})},
-		{[]string{"spec", "template", "metadata", "labels"}, merged(custom, ours, map[string]string{controlPlaneComponent: "istiod", requestServing: "true"})},
+		{[]string{"metadata", "labels"}, merged(common, map[string]string{managedBy: component})},
+		{[]string{"spec", "template", "metadata", "labels"}, merged(custom, common, map[string]string{
+			controlPlaneComponent: "istiod", requestServing: "true",
+		})},
 		{[]string{"spec", "template", "metadata", "annotations"}, annotations},
 		{[]string{"metadata", "annotations"}, versionOf(cfg, c)},
 	} {
@@ -97,9 +106,9 @@ func markControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model
 	return nil
 }
 
-// versionOf says which release istiod is of. The HostedControlPlane tells the release that the control plane is on its way to, which during an
-// upgrade is another one than this hypergate and its istiod came with: whoever deploys hypergate as a part of a release says the release in
-// Config.ReleaseVersion, and that counts.
+// versionOf returns an annotation with the version of the release that istiod belongs to. Config.ReleaseVersion has
+// priority: it is set if hypergate is deployed as a part of a release. The HostedControlPlane contains the release that
+// the control plane upgrades to, which during an upgrade is not the release of this hypergate and its istiod.
 func versionOf(cfg model.Config, c model.ControlPlane) map[string]string {
 	switch {
 	case cfg.ReleaseVersion != "":
@@ -111,8 +120,8 @@ func versionOf(cfg model.Config, c model.ControlPlane) map[string]string {
 	}
 }
 
-// placeControlPlane says on which nodes istiod's pods run, and what for they may push others away. What the chart tolerates goes: HyperShift replaces
-// the tolerations of its own components likewise.
+// placeControlPlane sets on which nodes istiod's pods run, and their priority. It replaces the chart's tolerations, as
+// HyperShift does with the tolerations of its own components.
 func placeControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	c := mgmt.ControlPlane
 	pod, err := podSpec(u)
@@ -126,7 +135,7 @@ func placeControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt mode
 	for _, t := range c.Tolerations {
 		plain, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&t)
 		if err != nil {
-			return fmt.Errorf("reading a toleration of the HostedControlPlane: %w", err)
+			return fmt.Errorf("converting a toleration of the HostedControlPlane: %w", err)
 		}
 		tolerations = append(tolerations, plain)
 	}
@@ -142,8 +151,8 @@ func placeControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt mode
 	return nil
 }
 
-// affinity prefers the nodes of control planes, better of this one, and best those that run it already. With dedicated nodes for what serves requests, only
-// these will do.
+// affinity prefers the nodes for control planes. It prefers the nodes for this control plane more, and the nodes that
+// already run its pods. If the control plane has dedicated nodes for pods that serve requests, affinity requires them.
 func affinity(cfg model.Config, c model.ControlPlane) map[string]any {
 	nodes := map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
 		map[string]any{"weight": int64(50), "preference": nodeTerm(in(controlPlane, "true"))},
@@ -169,8 +178,9 @@ func affinity(cfg model.Config, c model.ControlPlane) map[string]any {
 	return out
 }
 
-// spread keeps the pods apart, by nodes and by zones. On OpenStack and KubeVirt there may be but one zone. The pods are those that the Deployment selects;
-// HyperShift names all of their labels, which would let those of another version stand beside them.
+// spread keeps istiod's pods on different nodes and in different zones. On OpenStack and KubeVirt there can be only one
+// zone, so there it only prefers different zones. It selects the pods with the labels that the Deployment selects.
+// HyperShift uses all labels of the pod template instead, but then pods of different versions could share a node.
 func spread(cfg model.Config, c model.ControlPlane) map[string]any {
 	zones, hosts := podTerm("topology.kubernetes.io/zone", cfg.IstiodPods()), podTerm("kubernetes.io/hostname", cfg.IstiodPods())
 	if c.Platform == "OpenStack" || c.Platform == "KubeVirt" {
@@ -182,23 +192,28 @@ func spread(cfg model.Config, c model.ControlPlane) map[string]any {
 	return map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{zones, hosts}}
 }
 
-// replicate says how many pods there are, and how they are replaced. One: see standAlone. Of two, one may be missing: pods that must be in different zones have no place for a third where there are two zones. So HyperShift does
-// with what serves requests.
+// replicate sets the number of pods and how they are replaced. For one pod, see singleReplica. Of two pods, one can be
+// unavailable: pods that must be in different zones have no place for a third pod if there are two zones. HyperShift
+// does the same with pods that serve requests.
 //
-// No PodDisruptionBudget: HyperShift gives one to etcd, the API servers and the router only. A gateway that loses istiod goes on with what it has, and a
-// budget would hold up the drain of a node whenever the other pod is not ready.
+// There is no PodDisruptionBudget: HyperShift creates one only for etcd, the API servers and the router. A gateway that
+// loses istiod continues with its current configuration, and a budget would delay the drain of a node whenever the
+// other pod is not ready.
 func replicate(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	spec, _ := u.Object["spec"].(map[string]any)
 	replicas := mgmt.ControlPlane.Replicas()
 	spec["replicas"], spec["revisionHistoryLimit"] = replicas, int64(2)
 	if replicas > 1 {
-		spec["strategy"] = map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(1)}}
+		spec["strategy"] = map[string]any{
+			"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(1)},
+		}
 	}
 	return nil
 }
 
-// secureFiles sets the modes of mounted files, gives the containers a /tmp, as each of a control plane's has one, and says whose the files are where the
-// management cluster does not. A user that has no group of its own is in the root group, an image's user is not: so the group is given, too.
+// secureFiles sets the modes of mounted files, and mounts a volume at /tmp, which each container of a control plane
+// has. It sets the user of the pod if the management cluster does not assign one. It also sets the group, because a
+// user without a group of its own is in the root group, and the user of an image is not.
 func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
@@ -207,10 +222,10 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.Manage
 	volumes, _ := pod["volumes"].([]any)
 	for _, v := range volumes {
 		volume, _ := v.(map[string]any)
-		if secret, is := volume["secret"].(map[string]any); is {
+		if secret, isSecret := volume["secret"].(map[string]any); isSecret {
 			secret["defaultMode"] = int64(secretMode)
 		}
-		if configMap, is := volume["configMap"].(map[string]any); is {
+		if configMap, isConfigMap := volume["configMap"].(map[string]any); isConfigMap {
 			configMap["defaultMode"] = int64(configMapMode)
 		}
 	}
@@ -224,8 +239,8 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.Manage
 	return nil
 }
 
-// overrideRequests replaces what containers ask for. Resources with a domain in their name cannot be promised twice: the API wants their limit to
-// be what is asked for.
+// overrideRequests replaces resource requests of containers. Resources with a domain in their name cannot be
+// overcommitted: the API requires a limit that is equal to the request.
 func overrideRequests(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
@@ -234,7 +249,7 @@ func overrideRequests(u *unstructured.Unstructured, _ model.Config, mgmt model.M
 	for _, name := range sortedKeys(mgmt.ControlPlane.Requests) {
 		container, err := named(pod, "containers", name)
 		if err != nil {
-			continue // of a container that there is in another version
+			continue // the request is for a container that only another version has
 		}
 		for resource, quantity := range mgmt.ControlPlane.Requests[name] {
 			lists := []string{"requests"}
@@ -243,7 +258,7 @@ func overrideRequests(u *unstructured.Unstructured, _ model.Config, mgmt model.M
 			}
 			for _, list := range lists {
 				if err := unstructured.SetNestedField(container, quantity, "resources", list, resource); err != nil {
-					return fmt.Errorf("overriding what container %s asks for: %w", name, err)
+					return fmt.Errorf("overriding the resource requests of container %s: %w", name, err)
 				}
 			}
 		}
@@ -271,7 +286,7 @@ func weighted(term map[string]any) any {
 	return map[string]any{"weight": int64(100), "podAffinityTerm": term}
 }
 
-// addStrings adds labels or annotations to those that are there.
+// addStrings adds labels or annotations to the existing ones.
 func addStrings(u *unstructured.Unstructured, add map[string]string, path ...string) error {
 	if len(add) == 0 {
 		return nil
@@ -283,7 +298,7 @@ func addStrings(u *unstructured.Unstructured, add map[string]string, path ...str
 	return unstructured.SetNestedStringMap(u.Object, merged(have, add), path...)
 }
 
-// merged is a new map with all entries; later ones win.
+// merged returns a new map with the entries of all maps. If maps have the same key, the last one has priority.
 func merged(from ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range from {

@@ -8,34 +8,42 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// InsecureSettings are the settings that are allowed and weaken a rule of docs/security.md, or make istiod easier to reach or to misuse than it need be.
-// Each is a sentence that begins with its flag. They are for whoever runs hypergate: the guest is told no more than that there are some, because
-// they say what to try. Standalone there is no boundary between two sides to weaken.
+// InsecureSettings returns the insecure settings: they are allowed, but they weaken a rule of docs/security.md, or make
+// istiod easier to reach or to misuse than necessary. Each is a sentence that begins with its flag.
+//
+// The sentences are for the management side only, because they show an attacker what to try. The guest sees only that
+// there are insecure settings. In a standalone cluster there is no boundary between two sides that a setting could
+// weaken.
 func InsecureSettings(c model.Config) []string {
 	var out []string
-	add := func(weak bool, format string, args ...any) {
-		if weak {
+	add := func(insecure bool, format string, args ...any) {
+		if insecure {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-	add(c.CRDProtection == model.LeaveCRDsOpen, "--protect-crds=false: any manifest or cleanup of the guest's can change or delete the CRDs that hypergate manages, "+
-		"and with a CRD go all objects of its kind")
+	add(c.CRDProtection == model.LeaveCRDsOpen,
+		"--protect-crds=false: any manifest or cleanup in the guest can change or delete the CRDs that hypergate manages; "+
+			"deleting a CRD deletes all objects of its kind")
 	if c.Topology != model.TopologyHosted {
 		return out
 	}
-	add(len(c.MgmtNamespace) < leakcheck.ShortestName, "--namespace=%s: a name of less than %d characters may be part of any word, and is not looked for in what is written to the guest",
+	add(len(c.MgmtNamespace) < leakcheck.ShortestName,
+		"--namespace=%s: a name of fewer than %d characters can be part of any word, "+
+			"so hypergate does not search for it in what it writes to the guest",
 		c.MgmtNamespace, leakcheck.ShortestName)
-	add(leakcheck.ContainsWord(c.WebhookHost, c.MgmtNamespace), "--webhook-host=%s: the guest reads the name of the management namespace in the URL of its webhook", c.WebhookHost)
+	add(leakcheck.ContainsWord(c.WebhookHost, c.MgmtNamespace),
+		"--webhook-host=%s: the guest can read the name of the management namespace in the URL of its webhook", c.WebhookHost)
 	own := c.WebhookHost == c.WebhookService() || strings.HasPrefix(c.WebhookHost, c.WebhookService()+".")
-	add(!own, "--webhook-host=%s: this is no name of the Service %s; where it begins like the name of a Service of the namespace that lacks the label %s, "+
-		"HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks)
-	peers, fenced := c.NetworkPolicyPeers()
-	add(!fenced, "--network-policies=false: unless other policies stand around istiod's pod, any pod of the management cluster can try its ports, "+
-		"and a guest can make istiod dial any address that the management network leads to")
-	for _, use := range usesOf(peers) {
-		for _, p := range use.peers {
-			block, is := p.(model.BlockPeer)
-			add(is && block.Prefix.Bits() == 0, "--%s=%s: that is every address", use.flag, p)
+	add(!own, "--webhook-host=%s: this is not a name of the Service %s; if it begins with the name of a Service in the namespace "+
+		"without the label %s, HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks)
+	peers, enabled := c.NetworkPolicyPeers()
+	add(!enabled, "--network-policies=false: unless other policies restrict istiod's pod, "+
+		"any pod of the management cluster can try to connect to its ports, "+
+		"and a guest can make istiod connect to any address that is reachable from the management network")
+	for _, list := range peerLists(peers) {
+		for _, p := range list.peers {
+			block, isBlock := p.(model.BlockPeer)
+			add(isBlock && block.Prefix.Bits() == 0, "--%s=%s: this allows every address", list.flag, p)
 		}
 	}
 	return out

@@ -13,63 +13,73 @@ import (
 	"github.com/hypergate/hypergate/pkg/publish"
 )
 
-// Ports of istiod's pod that others may reach. The rest nobody may: plaintext xDS (15010), and readiness (8080) but for the kubelet. istiod's debug pages
-// are on the metrics port (pilot/pkg/bootstrap/server.go, initIstiodAdminServer), where istiod asks for a workload's token.
+// Ports of istiod's pod that clients are allowed to reach. The other ports are closed: plaintext xDS (15010), and
+// readiness (8080), which only the kubelet reaches.
+//
+// istiod's debug pages are on the metrics port (pilot/pkg/bootstrap/server.go, initIstiodAdminServer). There, istiod
+// requires the token of a workload.
 const (
 	metricsPort     = 15014
 	webhooksPort    = 15017
-	guestServerPort = 6443 // HyperShift's, where no URL says another
+	guestServerPort = 6443 // HyperShift's port, if there is no URL with another
 )
 
-// use is a list of peers and the flag that sets it.
-type use struct {
+// peerList is a list of peers and the flag that sets it.
+type peerList struct {
 	flag     string
 	peers    []model.Peer
 	optional bool
 }
 
-func usesOf(p model.Peers) []use {
-	return []use{
-		{"guest-api-peers", p.GuestAPI, false}, {"xds-peers", p.XDS, false}, {"metrics-peers", p.Metrics, true}, {"dns-peers", p.DNS, false},
+func peerLists(p model.Peers) []peerList {
+	return []peerList{
+		{"guest-api-peers", p.GuestAPI, false},
+		{"xds-peers", p.XDS, false},
+		{"metrics-peers", p.Metrics, true},
+		{"dns-peers", p.DNS, false},
 	}
 }
 
-// validatePolicies says what is wrong, to add, each with the flag that sets it.
+// validatePolicies reports errors in the network policies to add, each with the flag that causes it.
 func validatePolicies(c model.Config, add func(ok bool, flag, format string, args ...any)) {
 	if c.Topology != model.TopologyHosted {
 		return
 	}
-	add(c.NetworkPolicies != nil, "network-policies", "it is not said whether to make network policies")
-	peers, fenced := c.NetworkPolicyPeers()
-	if !fenced {
+	add(c.NetworkPolicies != nil, "network-policies", "it is not set: set it to true or false")
+	peers, enabled := c.NetworkPolicyPeers()
+	if !enabled {
 		return
 	}
-	for _, use := range usesOf(peers) {
-		add(use.optional || len(use.peers) > 0, use.flag, "istiod cannot work without any; name some, or set --network-policies=false")
+	for _, list := range peerLists(peers) {
+		add(list.optional || len(list.peers) > 0, list.flag,
+			"istiod cannot work without these peers: give at least one, or set --network-policies=false")
 	}
 }
 
-// networkPolicies are the policies around istiod's pod. The kubelet's probes, on port 8080, come from the node, which a policy does not keep out.
-func networkPolicies(cfg model.Config, plane model.ControlPlane, guest model.GuestObservation, by publish.Strategy) ([]*unstructured.Unstructured, error) {
-	peers, fenced := cfg.NetworkPolicyPeers()
-	if !fenced {
+// networkPolicies returns the policies for istiod's pod, or nothing if they are disabled. No policy is necessary for
+// the kubelet's probes (port 8080): they come from the node, and a policy does not block the pod's own node.
+func networkPolicies(
+	cfg model.Config, plane model.ControlPlane, guest model.GuestObservation, strategy publish.Strategy,
+) ([]*unstructured.Unstructured, error) {
+	peers, enabled := cfg.NetworkPolicyPeers()
+	if !enabled {
 		return nil, nil
 	}
-	server, err := portOf(guest.API.Server)
+	serverPort, err := guestAPIPort(guest.API.Server)
 	if err != nil {
-		return nil, fmt.Errorf("making istiod's network policy: %w", err)
+		return nil, fmt.Errorf("computing istiod's network policy: %w", err)
 	}
 	in := slices.Concat(
 		allow("from", peers.GuestAPI, port("TCP", webhooksPort)),
 		allow("from", peers.XDS, port("TCP", publish.XDSPort)),
 		allow("from", peers.Metrics, port("TCP", metricsPort)),
 	)
-	if by.IsDirect() {
+	if strategy.IsDirect() {
 		in = append(in, map[string]any{"from": publish.Clients(plane), "ports": []any{port("TCP", publish.XDSPort)}})
 	}
 	out := slices.Concat(
-		allow("to", peers.GuestAPI, port("TCP", server)),
-		// OpenShift's DNS pods listen on 5353, behind a Service on 53; a policy is about the pods.
+		allow("to", peers.GuestAPI, port("TCP", serverPort)),
+		// OpenShift's DNS pods listen on port 5353, behind a Service on port 53. A policy applies to the ports of pods.
 		allow("to", peers.DNS, port("UDP", 53), port("TCP", 53), port("UDP", 5353), port("TCP", 5353)),
 	)
 	u := &unstructured.Unstructured{Object: map[string]any{
@@ -84,16 +94,17 @@ func networkPolicies(cfg model.Config, plane model.ControlPlane, guest model.Gue
 	return []*unstructured.Unstructured{u}, nil
 }
 
-// addNetworkPolicies adds what fences istiod's pod in.
-func (p *draft) addNetworkPolicies(by publish.Strategy) error {
-	policies, err := networkPolicies(p.cfg, p.mgmt.ControlPlane, p.guest, by)
+// addNetworkPolicies adds the network policies for istiod's pod.
+func (p *draft) addNetworkPolicies(strategy publish.Strategy) error {
+	policies, err := networkPolicies(p.cfg, p.mgmt.ControlPlane, p.guest, strategy)
 	for _, u := range policies {
 		err = errors.Join(err, p.addMgmt(&p.plan.Mgmt, u))
 	}
 	return err
 }
 
-// allow is a rule for some peers, or none at all: in the API, a rule without peers is one for everybody.
+// allow returns a rule for these peers, or no rule if there are no peers. In the API, a rule without peers allows all
+// peers.
 func allow(direction string, peers []model.Peer, ports ...any) []any {
 	if len(peers) == 0 {
 		return nil
@@ -105,7 +116,7 @@ func allow(direction string, peers []model.Peer, ports ...any) []any {
 	return []any{map[string]any{direction: list, "ports": ports}}
 }
 
-// selectorOf returns a peer as the API has it.
+// selectorOf returns a peer in the form of the API.
 func selectorOf(p model.Peer) map[string]any {
 	switch p := p.(type) {
 	case model.PodPeer:
@@ -114,7 +125,7 @@ func selectorOf(p model.Peer) map[string]any {
 		return map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{p.Label: p.Value}}}
 	case model.BlockPeer:
 		return map[string]any{"ipBlock": map[string]any{"cidr": p.Prefix.String()}}
-	default: // the interface is sealed; an empty peer of a policy is invalid, and the API server refuses it
+	default: // impossible, because the interface is sealed; the API server would refuse the empty peer
 		return map[string]any{}
 	}
 }
@@ -123,21 +134,22 @@ func port(protocol string, number int64) any {
 	return map[string]any{"protocol": protocol, "port": number}
 }
 
-// portOf is the port of the guest's API server as its pods have it: HyperShift's Service gives it no other number.
-func portOf(server string) (int64, error) {
+// guestAPIPort returns the port on which the pods of the guest's API server listen. It is the port of the URL, because
+// HyperShift's Service has the same port as its pods.
+func guestAPIPort(server string) (int64, error) {
 	if server == "" {
 		return guestServerPort, nil
 	}
 	parsed, err := url.Parse(server)
 	if err != nil {
-		return 0, fmt.Errorf("the guest's API server: %w", err)
+		return 0, fmt.Errorf("parsing the URL of the guest's API server: %w", err)
 	}
 	if parsed.Port() == "" {
 		return 443, nil
 	}
 	number, err := strconv.ParseUint(parsed.Port(), 10, 16)
 	if err != nil || number == 0 {
-		return 0, fmt.Errorf("the guest's API server %q has no port between 1 and 65535", server)
+		return 0, fmt.Errorf("the port in the URL %q of the guest's API server is not between 1 and 65535", server)
 	}
 	return int64(number), nil
 }

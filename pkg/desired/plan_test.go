@@ -253,7 +253,7 @@ func TestANewRootRollsIstiod(t *testing.T) {
 // TestWithoutACAThereIsNoPlan: istiod would make one of its own and write its key to the guest.
 func TestWithoutACAThereIsNoPlan(t *testing.T) {
 	_, err := desired.Compute(config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, asking("openshift-default"))
-	mustFail(t, err, "there is no mesh CA yet")
+	mustFail(t, err, "the mesh CA does not exist yet")
 }
 
 // TestTheNamespaceComesBeforeTheClaims checks that the plan names the guest's namespace only if it is missing. The

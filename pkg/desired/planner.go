@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,15 +12,15 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/publish"
 )
 
-// Planner computes plans for one Config and one ChartSource, and remembers what it read and rendered, so that the next plan costs only what
-// differs: most of a plan's time goes into CRDs, which never change, and the rendering of the management side depends on the Config alone. Its
-// Compute gives the same as the function Compute, whatever came before.
+// A Planner computes plans for one Config and one ChartSource. It remembers what it read and rendered, so that the next
+// plan costs only what differs. CRDs take most of the time of a plan, and they never change. The rendering of the
+// management side depends only on the Config. The method Compute returns the same as the function Compute, whatever the
+// Planner computed before.
 //
-// What it keeps is small: the CRDs as the bytes that are in every State, and of each release the last rendering. It is not safe for concurrent
-// use.
+// A Planner needs little memory: it stores the CRDs as the bytes that every Plan refers to, and the last rendering of
+// each release. It is not safe for concurrent use.
 type Planner struct {
 	cfg      model.Config
 	source   ChartSource
@@ -29,39 +28,44 @@ type Planner struct {
 	releases map[string]rendering
 }
 
-// rendering is a release as it was rendered last.
+// rendering is the last rendering of a release.
 type rendering struct {
 	values  []byte // the release's values, as JSON
 	objects []routed
 }
 
-// routed is a rendered object and where it goes.
+// routed is a rendered object and its destination.
 type routed struct {
 	u  *unstructured.Unstructured
 	to destination
 }
 
-// NewPlanner makes a Planner that remembers nothing yet. What cfg and source hold must not change.
+// NewPlanner returns a Planner that remembers nothing yet. The caller must not change the contents of cfg and source
+// later.
 func NewPlanner(cfg model.Config, source ChartSource) *Planner {
 	return &Planner{cfg: cfg, source: source, crds: map[string]model.GuestObject{}, releases: map[string]rendering{}}
 }
 
-// Compute is the function Compute for the Planner's Config and ChartSource.
+// Compute returns what the function Compute returns for the Planner's Config and ChartSource.
 func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
 	if err := Validate(p.cfg); err != nil {
 		return Plan{}, err
 	}
 	mode := guest.ModeOr(p.cfg)
-	d := draft{Planner: p, mgmt: mgmt, guest: guest, plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode}}
+	d := draft{
+		Planner: p, mgmt: mgmt, guest: guest,
+		plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode},
+	}
 	if d.plan.Installed {
 		if !mgmt.CA.Exists() {
-			return Plan{}, errors.New("computing the installation: there is no mesh CA yet")
+			return Plan{}, errors.New("computing the installation: the mesh CA does not exist yet")
 		}
-		if err := d.publish(); err != nil {
+		if err := d.findEndpoint(); err != nil {
 			return Plan{}, err
 		}
 	}
-	// CRDs and releases have nothing in common, neither fields of the plan nor what is remembered.
+	// CRDs and releases share neither fields of the plan nor fields of the Planner, so they can be computed in
+	// parallel.
 	var crdsErr, releasesErr error
 	var deciding sync.WaitGroup
 	deciding.Go(func() { crdsErr = d.addCRDs() })
@@ -69,7 +73,7 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 	case d.plan.Installed:
 		releasesErr = errors.Join(d.addReleases(), d.addOwn())
 	case mode != crds.Managed && len(guest.Classes) > 0 && mgmt.CA.Exists():
-		releasesErr = d.addCA() // the gateways go on running, and trust it
+		releasesErr = d.addCA() // the gateways continue to run, and trust this CA
 	}
 	deciding.Wait()
 	if err := errors.Join(crdsErr, releasesErr); err != nil {
@@ -82,95 +86,12 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 	return d.plan, nil
 }
 
-// publish finds out where istiod is published: from here on, the plan's Config says it. As long as nobody knows, no istiod is planned; one that is there
-// stays as it is, see State.Publication.
-func (p *draft) publish() error {
-	p.plan.Endpoint = publish.EndpointOf(p.cfg, p.mgmt)
-	switch at := p.plan.Endpoint.(type) {
-	case publish.EndpointKnown:
-		known := *p.Planner
-		known.cfg.XDS = at.At
-		p.Planner = &known // it remembers into the same maps
-	case publish.EndpointPending:
-	case publish.EndpointUnavailable:
-		return fmt.Errorf("publishing istiod: %s", at.Why)
-	}
-	return nil
-}
-
-// unknownCRDs are those of the names that are not remembered.
-func (p *Planner) unknownCRDs(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		_, known := p.crds[name]
-		return known
-	})
-}
-
-// crdReader reads and parses CRDs, which takes several milliseconds.
-type crdReader func() ([]*unstructured.Unstructured, error)
-
-// placeCRDs adds CRDs to the plan: those of the names that are remembered, and the unread ones, which are read at the same time. A CRD is
-// remembered unless it has a conversion webhook: how that is reached depends on the mesh CA.
-func (p *draft) placeCRDs(names []string, unread []crdReader) error {
-	for _, name := range names {
-		if o, known := p.crds[name]; known {
-			p.addCRD(o)
-		}
-	}
-	type crd struct {
-		model.GuestObject
-		forGood bool
-	}
-	read, errs := make([][]crd, len(unread)), make([]error, len(unread))
-	var reading sync.WaitGroup
-	for i, from := range unread {
-		reading.Go(func() {
-			list, err := from()
-			errs[i] = err
-			for _, u := range list {
-				o, forGood, err := p.newCRD(u)
-				read[i], errs[i] = append(read[i], crd{o, forGood}), errors.Join(errs[i], err)
-			}
-		})
-	}
-	reading.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, o := range slices.Concat(read...) {
-		p.addCRD(o.GuestObject)
-		if o.forGood {
-			p.crds[o.Key().Name] = o.GuestObject
-		}
-	}
-	return nil
-}
-
-// newCRD makes a CRD, and says whether it is the same in every plan.
-func (p *draft) newCRD(u *unstructured.Unstructured) (o model.GuestObject, forGood bool, err error) {
-	_, converted, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook")
-	if converted {
-		if u, err = p.withURLs(u); err != nil {
-			return model.GuestObject{}, false, err
-		}
-	}
-	o, err = model.NewGuestObject(u, p.cfg)
-	return o, !converted, err
-}
-
-func (p *draft) addCRD(o model.GuestObject) {
-	if p.plan.hasVerdict(o.Key().Name) == crds.Adopt {
-		p.plan.Adopted = append(p.plan.Adopted, o)
-	} else {
-		p.plan.CRDs = append(p.plan.CRDs, o)
-	}
-}
-
-// render renders and routes a release, unless it was rendered with the same values last time. The caller must not change the objects.
+// render renders and routes a release. If the values are the same as last time, it returns the last rendering. The
+// caller must not change the objects.
 func (p *Planner) render(r charts.Release) ([]routed, error) {
 	values, err := json.Marshal(r.Values)
 	if err != nil {
-		return nil, fmt.Errorf("comparing the values of release %s: %w", r.Name, err)
+		return nil, fmt.Errorf("encoding the values of release %s: %w", r.Name, err)
 	}
 	if last, known := p.releases[r.Name]; known && bytes.Equal(last.values, values) {
 		return last.objects, nil
@@ -195,7 +116,7 @@ func (p *Planner) render(r charts.Release) ([]routed, error) {
 	return objects, nil
 }
 
-// identityOf is all that is said of an object that goes nowhere.
+// identityOf returns an object with only the kind, namespace and name of u. A plan needs no more of a dropped object.
 func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	small := &unstructured.Unstructured{}
 	small.SetGroupVersionKind(u.GroupVersionKind())

@@ -12,48 +12,53 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// caRootHash makes a change of the roots roll istiod, which does not take up a new root while it runs. Another issuing CA under the same roots
-// it does take up.
+// caRootHash is an annotation of the pod template that changes with the roots of the mesh CA. It makes the Deployment
+// replace istiod's pods, because istiod does not load new roots while it runs. It does load another issuing CA with the
+// same roots.
 const caRootHash = "gateway.hypergate.dev/ca-root-hash"
 
-// guestAPIHash makes a change of how istiod reaches the guest's API server roll istiod: client-go reads a token file again, but neither the
-// server nor its CA.
+// guestAPIHash is an annotation of the pod template that changes with the URL or the CA of the guest's API server. It
+// makes the Deployment replace istiod's pods, because client-go reads a token file again, but not the server and its
+// CA.
 const guestAPIHash = "gateway.hypergate.dev/guest-api-hash"
 
-// transform changes one rendered object in place. It gets a copy that is its own.
+// transform changes one rendered object in place. Its name is part of error messages. apply gets a copy of the object.
 type transform struct {
 	name  string
 	kind  string
 	apply func(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error
 }
 
-// mgmtTransforms say what the chart has no value for, on the management side.
+// mgmtTransforms returns the changes that no chart value can make, for objects of the management side.
 func mgmtTransforms() []transform {
 	return append([]transform{
-		{"the service account lives where the pod does and has no token", "ServiceAccount", powerlessAccount},
-		{"the Service for xDS leads to nothing else", "Service", withoutWebhook},
-		{"the pod holds no management credential", "Deployment", withoutMgmtCredentials},
-		{"the pod is one of a control plane's", "Deployment", controlPlanePod},
-		{"the pod does not start without what it needs", "Deployment", requireVolumes},
+		{"the service account is in the pod's namespace and has no token", "ServiceAccount", powerlessAccount},
+		{"the Service for xDS does not lead to the webhook", "Service", withoutWebhook},
+		{"the pod has no credential of the management cluster", "Deployment", withoutMgmtCredentials},
+		{"the pod follows the conventions for pods of a control plane", "Deployment", controlPlanePod},
+		{"the pod does not start without the CA and the guest kubeconfig", "Deployment", requireVolumes},
 		{"a new CA root rolls istiod", "Deployment", hashCARoot},
-		{"another way to the guest's API server rolls istiod", "Deployment", hashGuestAPI},
-		{"nobody is sent to a pod that is gone", "Deployment", lingerBeforeEnd},
-		{"one istiod alone elects nobody, and is never two", "Deployment", singleReplica},
-		{"no environment variable is given twice", "Deployment", refuseDuplicateEnv},
+		{"a change of the guest's API server rolls istiod", "Deployment", hashGuestAPI},
+		{"a pod that stops still serves for a few seconds", "Deployment", sleepBeforeStop},
+		{"a single istiod runs without leader election, and never beside another", "Deployment", singleReplica},
+		{"no environment variable is set twice", "Deployment", refuseDuplicateEnv},
 	}, controlPlaneTransforms()...)
 }
 
-// guestTransforms say what the chart has no value for, in the guest.
+// guestTransforms returns the changes that no chart value can make, for objects of the guest.
 func guestTransforms() []transform {
 	return []transform{
-		{"the marker of the default revision selects nothing", "Service", withoutEndpoints},
-		{"no pod in the guest runs as istiod", "ServiceAccount", tokenlessAccount},
+		{"the marker of the default revision selects no pods", "Service", withoutEndpoints},
+		{"pods in the guest do not mount istiod's token", "ServiceAccount", tokenlessAccount},
 		{"the webhook checks only what istiod serves", "ValidatingWebhookConfiguration", narrowValidation},
-		{"the webhook fails closed only once it was seen to work", "ValidatingWebhookConfiguration", failurePolicy},
+		{"the webhook fails closed only after it was verified", "ValidatingWebhookConfiguration", failurePolicy},
 	}
 }
 
-func transformAll(list []transform, u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
+// transformAll applies all transforms for the kind of the object.
+func transformAll(
+	list []transform, u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation,
+) error {
 	for _, t := range list {
 		if t.kind != u.GetKind() {
 			continue
@@ -65,10 +70,12 @@ func transformAll(list []transform, u *unstructured.Unstructured, cfg model.Conf
 	return nil
 }
 
-// pullSecret is the Secret with which the pods of a hosted control plane pull their images; HyperShift gives it to each service account.
+// pullSecret is the Secret with which the pods of a hosted control plane pull their images. HyperShift sets it on each
+// service account.
 const pullSecret = "pull-secret"
 
-// powerlessAccount moves the account from Istio's namespace, where the chart puts it, to the pod's.
+// powerlessAccount moves the service account from Istio's namespace, where the chart puts it, to the pod's namespace.
+// It also disables the mounting of its token.
 func powerlessAccount(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	u.SetNamespace(cfg.MgmtNamespace)
 	u.Object["automountServiceAccountToken"] = false
@@ -78,26 +85,30 @@ func powerlessAccount(u *unstructured.Unstructured, cfg model.Config, _ model.Ma
 	return nil
 }
 
+// tokenlessAccount disables the mounting of the service account's token in the guest.
 func tokenlessAccount(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	u.Object["automountServiceAccountToken"] = false
 	return nil
 }
 
-// withoutMgmtCredentials takes away the automounted and the projected token of the management cluster, and the two volumes by which a Secret
-// or ConfigMap planted in the namespace would replace istiod's serving certificate. KUBECONFIG goes because the argument --kubeconfig is
-// given: that one is an error when the file is missing, where the variable falls back to the management cluster.
+// withoutMgmtCredentials removes the automounted and the projected token of the management cluster. It also removes the
+// two volumes through which a Secret or ConfigMap that an attacker creates in the namespace would replace istiod's
+// serving certificate.
+//
+// It removes the variable KUBECONFIG, because istiod has the argument --kubeconfig. If the file is missing, the
+// argument causes an error; the variable would make istiod fall back to the management cluster.
 func withoutMgmtCredentials(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
-	gone := []string{"istio-token", "istio-csr-dns-cert", "istio-csr-ca-configmap"}
+	removed := []string{"istio-token", "istio-csr-dns-cert", "istio-csr-ca-configmap"}
 	pod, container, err := istiodPod(u)
 	if err != nil {
 		return err
 	}
 	pod["automountServiceAccountToken"] = false
 	pod["enableServiceLinks"] = false
-	if err := removeNamed(pod, "volumes", gone); err != nil {
+	if err := removeNamed(pod, "volumes", removed); err != nil {
 		return err
 	}
-	if err := removeNamed(container, "volumeMounts", gone); err != nil {
+	if err := removeNamed(container, "volumeMounts", removed); err != nil {
 		return err
 	}
 	if err := removeNamed(container, "env", []string{"KUBECONFIG"}); err != nil {
@@ -106,10 +117,14 @@ func withoutMgmtCredentials(u *unstructured.Unstructured, _ model.Config, _ mode
 	return refuseTokens(pod)
 }
 
-// controlPlanePod gives the pod what HyperShift's end-to-end tests and OpenShift's conventions ask of each pod of a control plane: why it ended is
-// in its status, its image is not pulled anew with each start, and nothing of less importance takes its place (openshift/hypershift, test/e2e/util:
-// EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError, EnsureAllContainersHavePullPolicyIfNotPresent; the priority class is
-// HyperShift's own, and standalone the one that OpenShift's cluster-ingress-operator gives istiod).
+// controlPlanePod sets what HyperShift's end-to-end tests and OpenShift's conventions require of each pod of a control
+// plane:
+//
+//   - The pod's status contains the reason of its end, and its image is not pulled again with each start
+//     (openshift/hypershift, test/e2e/util: EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError,
+//     EnsureAllContainersHavePullPolicyIfNotPresent).
+//   - Less important pods do not take its place. The priority class is HyperShift's own. In a standalone cluster it is
+//     the class that OpenShift's cluster-ingress-operator gives istiod.
 func controlPlanePod(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	pod, container, err := istiodPod(u)
 	if err != nil {
@@ -124,7 +139,8 @@ func controlPlanePod(u *unstructured.Unstructured, cfg model.Config, _ model.Man
 	return nil
 }
 
-// refuseTokens looks for what the list above does not know by name: another volume with a token of the management cluster.
+// refuseTokens returns an error if the pod has another volume with a token of the management cluster, which
+// withoutMgmtCredentials does not know by name.
 func refuseTokens(pod map[string]any) error {
 	volumes, _ := pod["volumes"].([]any)
 	for _, v := range volumes {
@@ -133,14 +149,15 @@ func refuseTokens(pod map[string]any) error {
 		sources, _ := projected["sources"].([]any)
 		for _, s := range sources {
 			if source, _ := s.(map[string]any); source["serviceAccountToken"] != nil {
-				return fmt.Errorf("volume %v has a token of the management cluster", volume["name"])
+				return fmt.Errorf("volume %v contains a token of the management cluster", volume["name"])
 			}
 		}
 	}
 	return nil
 }
 
-// requireVolumes makes the CA and the guest kubeconfig required: with either missing, istiod would not fail but do something else.
+// requireVolumes makes the volumes of the CA and of the guest kubeconfig required. Without either of them istiod would
+// not fail: it would do something else.
 func requireVolumes(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	pod, err := podSpec(u)
 	if err != nil {
@@ -163,7 +180,7 @@ func requireVolumes(u *unstructured.Unstructured, _ model.Config, _ model.Manage
 	return nil
 }
 
-// caFiles are the files of the CA that issues, and not those of the one that will.
+// caFiles returns the files of the CA that issues certificates now. It omits the files of the CA that issues next.
 func caFiles() []any {
 	out := make([]any, 0, 4)
 	for _, name := range []string{model.CACertFile, model.CAKeyFile, model.CAChainFile, model.CARootFile} {
@@ -172,33 +189,38 @@ func caFiles() []any {
 	return out
 }
 
+// hashCARoot sets the annotation caRootHash.
 func hashCARoot(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	sum := sha256.Sum256(mgmt.CA.Root)
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", caRootHash)
 }
 
-// hashGuestAPI hashes the certificates and not their text: the same ones in another order, or wrapped in another way, mean the same.
+// hashGuestAPI sets the annotation guestAPIHash. It hashes the certificates and not their text, because another order
+// or another line length does not change the meaning.
 func hashGuestAPI(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, guest model.GuestObservation) error {
 	sum := sha256.Sum256(append([]byte(guest.API.Server+"\n"), pki.CanonicalCAs(guest.API.CABundle)...))
 	return unstructured.SetNestedField(u.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", guestAPIHash)
 }
 
-// linger is how long, in seconds, istiod's pod goes on when it is told to end: until every node has heard that it is to be asked no more. A
-// connection that is on its way to it would otherwise hang (the lifecycle hook sleep is part of Kubernetes since 1.30).
-const linger = 3
+// stopDelay is the time, in seconds, that istiod's pod continues to serve after its deletion begins. In this time every
+// node learns not to send connections to it. Otherwise a new connection would hang. (The lifecycle hook sleep is part
+// of Kubernetes since 1.30.)
+const stopDelay = 3
 
-func lingerBeforeEnd(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
+// sleepBeforeStop delays the end of a pod by stopDelay.
+func sleepBeforeStop(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	if istiodReplicas(mgmt) == 1 {
-		return nil // there is nobody else to be sent to, and the next one waits for its end
+		return nil // there is no other pod that could serve, and the next pod waits for the end of this one
 	}
 	_, container, err := istiodPod(u)
 	if err != nil {
 		return err
 	}
-	return unstructured.SetNestedField(container, int64(linger), "lifecycle", "preStop", "sleep", "seconds")
+	return unstructured.SetNestedField(container, int64(stopDelay), "lifecycle", "preStop", "sleep", "seconds")
 }
 
-// refuseDuplicateEnv keeps a pod template from the server that server-side apply would refuse with a message about list keys.
+// refuseDuplicateEnv returns an error if an environment variable is set twice. Server-side apply would refuse such a
+// pod template with a message about list keys.
 func refuseDuplicateEnv(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	_, container, err := istiodPod(u)
 	if err != nil {
@@ -211,16 +233,17 @@ func refuseDuplicateEnv(u *unstructured.Unstructured, _ model.Config, _ model.Ma
 		name, isString := entry["name"].(string)
 		switch {
 		case !isString:
-			return fmt.Errorf("an environment variable has the name %v, which is no string", entry["name"])
+			return fmt.Errorf("an environment variable has the name %v, which is not a string", entry["name"])
 		case seen[name]:
-			return fmt.Errorf("environment variable %s is given twice", name)
+			return fmt.Errorf("environment variable %s is set twice", name)
 		}
 		seen[name] = true
 	}
 	return nil
 }
 
-// withoutEndpoints leaves of the tag Service only what istiod looks at, its labels: no address is taken and no pod of the guest is selected.
+// withoutEndpoints reduces the tag Service to its labels, which are all that istiod reads. The Service then has no
+// cluster IP and selects no pods of the guest.
 func withoutEndpoints(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	u.Object["spec"] = map[string]any{
 		"clusterIP": "None",
@@ -229,7 +252,8 @@ func withoutEndpoints(u *unstructured.Unstructured, _ model.Config, _ model.Mana
 	return nil
 }
 
-// narrowValidation replaces the chart's rule, all resources of all of Istio's groups, by the resources that this istiod serves.
+// narrowValidation replaces the chart's rule, which matches all resources in all of Istio's groups, by rules for the
+// resources that this istiod serves.
 func narrowValidation(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
 	byGroup := map[string][]string{}
 	for _, r := range cfg.SortedIstioResources() {
@@ -238,14 +262,16 @@ func narrowValidation(u *unstructured.Unstructured, cfg model.Config, _ model.Ma
 	rules := make([]any, 0, len(byGroup))
 	for _, group := range sortedKeys(byGroup) {
 		rules = append(rules, map[string]any{
-			"apiGroups": []any{group}, "apiVersions": []any{"*"}, "resources": allOf(byGroup[group]), "operations": []any{"CREATE", "UPDATE"},
+			"apiGroups": []any{group}, "apiVersions": []any{"*"}, "resources": allOf(byGroup[group]),
+			"operations": []any{"CREATE", "UPDATE"},
 		})
 	}
 	return eachWebhook(u, func(webhook map[string]any) { webhook["rules"] = rules })
 }
 
-// failurePolicy is Ignore until a rejection was seen to come through the guest's API server: a webhook that nobody answers would otherwise
-// stop every write to what it covers.
+// failurePolicy sets the failure policy of the webhooks. It is Ignore until the webhook probe has observed a rejection
+// through the guest's API server. Otherwise a webhook that does not answer would block every write of the resources
+// that it covers.
 func failurePolicy(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
 	policy := "Ignore"
 	if guest.WebhookProbe == model.WebhookVerified && mgmt.Istiod == model.Available {
@@ -254,32 +280,34 @@ func failurePolicy(u *unstructured.Unstructured, _ model.Config, mgmt model.Mana
 	return eachWebhook(u, func(webhook map[string]any) { webhook["failurePolicy"] = policy })
 }
 
+// eachWebhook calls do for each webhook of a webhook configuration.
 func eachWebhook(u *unstructured.Unstructured, do func(map[string]any)) error {
 	webhooks, _ := u.Object["webhooks"].([]any)
 	if len(webhooks) == 0 {
-		return fmt.Errorf("it has no webhooks")
+		return fmt.Errorf("the object has no webhooks")
 	}
 	for _, w := range webhooks {
 		webhook, ok := w.(map[string]any)
 		if !ok {
-			return fmt.Errorf("a webhook is no object")
+			return fmt.Errorf("a webhook is not an object")
 		}
 		do(webhook)
 	}
 	return nil
 }
 
+// podSpec returns the pod specification in a workload's pod template.
 func podSpec(u *unstructured.Unstructured) (map[string]any, error) {
 	spec, _ := u.Object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)
 	pod, ok := template["spec"].(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("it has no pod template")
+		return nil, fmt.Errorf("the object has no pod template")
 	}
 	return pod, nil
 }
 
-// istiodPod is the pod's specification and istiod's container in it; the chart calls it discovery.
+// istiodPod returns the pod specification and istiod's container in it, which the chart calls discovery.
 func istiodPod(u *unstructured.Unstructured) (pod, container map[string]any, err error) {
 	if pod, err = podSpec(u); err != nil {
 		return nil, nil, err
@@ -288,7 +316,7 @@ func istiodPod(u *unstructured.Unstructured) (pod, container map[string]any, err
 	return pod, container, err
 }
 
-// named finds the entry of a list of objects that has a name.
+// named returns the entry with this name in a list of objects.
 func named(in map[string]any, list, name string) (map[string]any, error) {
 	entries, _ := in[list].([]any)
 	for _, e := range entries {
@@ -299,8 +327,8 @@ func named(in map[string]any, list, name string) (map[string]any, error) {
 	return nil, fmt.Errorf("%s has no entry %q", list, name)
 }
 
-// removeNamed takes entries out of a list by name. Each must be there: that one is not means that the chart changed and that the reader of
-// this file must look again.
+// removeNamed removes entries from a list by name. A missing entry is an error: it means that the chart changed and
+// that this file must change, too.
 func removeNamed(in map[string]any, list string, names []string) error {
 	for _, name := range names {
 		if _, err := named(in, list, name); err != nil {

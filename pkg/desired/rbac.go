@@ -8,9 +8,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// istiodRBAC is what istiod may do in the guest, and nothing more: the smallest set of rules with which istiod 1.29 becomes ready and serves
-// Gateways, found by taking the chart's rules away one by one (each read here makes istiod never ready when it is missing). It must list
-// Secrets of all namespaces, since a Gateway may name one anywhere; it writes none.
+// istiodRBAC returns istiod's roles and bindings in the guest. They are the smallest set of rules with which istiod
+// 1.29 becomes ready and serves Gateways. The set was found by removing the chart's rules one by one: without any one
+// of these reads, istiod never becomes ready.
+//
+// istiod must list the Secrets of all namespaces, because a Gateway can name a Secret in any namespace. It writes no
+// Secret.
 func istiodRBAC(cfg model.Config) []*unstructured.Unstructured {
 	subjects := []any{map[string]any{"kind": "ServiceAccount", "name": cfg.IstiodName(), "namespace": cfg.GuestNamespace}}
 	role := func(kind, namespace string, rules []any) *unstructured.Unstructured {
@@ -26,7 +29,8 @@ func istiodRBAC(cfg model.Config) []*unstructured.Unstructured {
 		role("ClusterRole", "", istiodClusterRules(cfg.SortedIstioResources())),
 		binding("ClusterRoleBinding", "ClusterRole", ""),
 		role("Role", cfg.GuestNamespace, []any{
-			// Leader election. istiod's elections that still use ConfigMaps are covered by the cluster-wide rule below.
+			// Leader election. The cluster-wide rule for ConfigMaps covers istiod's elections that still use
+			// ConfigMaps.
 			rule("coordination.k8s.io", []string{"leases"}, "get", "create", "update"),
 		}),
 		binding("RoleBinding", "Role", cfg.GuestNamespace),
@@ -38,19 +42,23 @@ func istiodClusterRules(istio []model.IstioResource) []any {
 	gateway := "gateway.networking.k8s.io"
 	rules := []any{
 		rule("", []string{"pods", "nodes", "services", "namespaces", "configmaps", "secrets", "serviceaccounts"}, read...),
-		// The CA's root goes into a ConfigMap of every namespace, since a gateway may run in any.
+		// istiod writes the CA's root into a ConfigMap of every namespace, because a gateway can run in any namespace.
 		rule("", []string{"configmaps"}, "get", "create", "update"),
 		rule("discovery.k8s.io", []string{"endpointslices"}, read...),
 		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, read...),
 		rule("admissionregistration.k8s.io", []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, read...),
 		rule("networking.k8s.io", []string{"ingresses"}, read...),
-		rule(gateway, []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies", "referencegrants"}, read...),
-		rule(gateway, []string{"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "backendtlspolicies/status"}, "update"),
-		// Which istiod has deployed a Gateway is noted on it.
+		rule(gateway, []string{
+			"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies", "referencegrants",
+		}, read...),
+		rule(gateway, []string{
+			"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "backendtlspolicies/status",
+		}, "update"),
+		// istiod records on a Gateway which istiod deployed it.
 		rule(gateway, []string{"gateways/status"}, "patch"),
 		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
 		rule("authorization.k8s.io", []string{"subjectaccessreviews"}, "create"),
-		// The gateways that istiod deploys. Deleting is the garbage collector's, by owner reference.
+		// The gateways that istiod deploys. The garbage collector deletes them, because they have owner references.
 		rule("apps", []string{"deployments"}, "list", "watch", "create", "patch"),
 		rule("autoscaling", []string{"horizontalpodautoscalers"}, "list", "watch", "create", "patch"),
 		rule("policy", []string{"poddisruptionbudgets"}, "list", "watch", "create", "patch"),
@@ -59,7 +67,7 @@ func istiodClusterRules(istio []model.IstioResource) []any {
 	return slices.Concat(rules, istioRules(istio, read))
 }
 
-// istioRules let istiod read the Istio resources that it serves.
+// istioRules returns rules that allow istiod to read the Istio resources that it serves.
 func istioRules(istio []model.IstioResource, read []string) []any {
 	rules := make([]any, 0, len(istio))
 	for _, r := range istio {

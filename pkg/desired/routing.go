@@ -15,24 +15,24 @@ type release string
 const (
 	// releaseIstiod is istiod itself.
 	releaseIstiod release = "istiod"
-	// releaseRemote is what a cluster needs whose istiod is elsewhere: the chart with profile remote, since Istio 1.24 in place of the
-	// istiod-remote chart.
+	// releaseRemote is what a cluster needs if its istiod runs in another cluster: the chart with the profile remote.
+	// Since Istio 1.24, this profile replaces the istiod-remote chart.
 	releaseRemote release = "istiod-remote"
 )
 
-// destination is where a rendered object goes: exactly one of the values below. The interface is sealed.
+// destination is the destination of a rendered object: exactly one of the types below. The interface is sealed.
 type destination interface{ isDestination() }
 
 type (
-	// toMgmt: the management side, before the workload.
+	// toMgmt is the management side, before the workload.
 	toMgmt struct{}
-	// toWorkload: the management side, once all that it mounts and calls is there.
+	// toWorkload is the management side, after everything exists that the workload mounts and calls.
 	toWorkload struct{}
-	// toGuest: the guest, before istiod starts.
+	// toGuest is the guest, before istiod starts.
 	toGuest struct{}
-	// toAdmission: the guest, once istiod answers.
+	// toAdmission is the guest, after istiod is available.
 	toAdmission struct{}
-	// drop: nowhere, because of the reason.
+	// drop means that hypergate does not apply the object, for this reason.
 	drop struct{ reason string }
 )
 
@@ -42,23 +42,23 @@ func (toGuest) isDestination()     {}
 func (toAdmission) isDestination() {}
 func (drop) isDestination()        {}
 
-// route is one row of the routing table: objects of a release, of a kind and of a name go there. What is applied is known by its whole name,
-// but for the part that the chart makes of a namespace or a class.
+// route is one row of the routing table: the destination of the objects with this release, kind and name. The rows of
+// applied objects contain the whole name, except the part that the chart derives from a namespace or a class.
 type route struct {
-	release release // empty means either
+	release release // empty: both releases
 	kind    string  // Kind.group
-	name    string  // <rev> stands for the revision, a * at the end for any rest
+	name    string  // <rev> stands for the revision, and * at the end for any suffix
 	to      destination
 }
 
-// matches says whether the row is about a rendered object.
+// matches reports whether the row applies to a rendered object.
 func (r route) matches(rel release, kind, name string, cfg model.Config) bool {
 	pattern, anyRest := strings.CutSuffix(strings.ReplaceAll(r.name, "<rev>", cfg.Revision), "*")
 	return (r.release == "" || r.release == rel) && r.kind == kind && (name == pattern || anyRest && strings.HasPrefix(name, pattern))
 }
 
-// Reasons for dropping. They are shown by "render --side dropped" and by the demo, so each says why and, where something replaces the
-// object, what.
+// Reasons for dropping an object. "render --side dropped" and the demo show them. Each reason explains why, and names
+// the replacement if there is one.
 const (
 	whyNoMgmtRBAC     = "istiod has no permission on the management side; it talks to the guest's API only"
 	whyMinimalRBAC    = "replaced by least-privilege rules: the chart's can write every Secret of the namespace"
@@ -79,7 +79,7 @@ const (
 
 const rbacGroup, admissionGroup = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
 
-// routes is the routing table. The first row that matches wins.
+// routes returns the routing table. The first row that matches an object applies.
 func routes(cfg model.Config) []route {
 	injector, tagInjector := destination(drop{whyNoInjection}), drop{whyNoInjection}
 	if cfg.SidecarInjection {
@@ -133,7 +133,8 @@ func routes(cfg model.Config) []route {
 	}
 }
 
-// routeOf finds where a rendered object goes. An object that no row knows is an error, never a guess.
+// routeOf returns the destination of a rendered object. If no row matches the object, routeOf returns an error and does
+// not guess.
 func routeOf(table []route, rel release, cfg model.Config, u *unstructured.Unstructured) (destination, error) {
 	kind := u.GroupVersionKind().GroupKind().String()
 	for _, r := range table {
@@ -142,6 +143,7 @@ func routeOf(table []route, rel release, cfg model.Config, u *unstructured.Unstr
 		}
 	}
 	return nil, fmt.Errorf("the chart's release %s renders %s %q, which hypergate's routing table does not know: "+
-		"the chart is newer than this hypergate, or not Istio's; use a chart version that this hypergate was built for, or add a row to pkg/desired/route.go",
+		"the chart is newer than this hypergate, or it is not Istio's; "+
+		"use a chart version that this hypergate was built for, or add a row to pkg/desired/routing.go",
 		rel, kind, u.GetName())
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// electionEnv turns istiod's leader elections off (pilot/pkg/leaderelection): it then does at once what only a leader does.
+// electionEnv is the variable that disables istiod's leader elections (pilot/pkg/leaderelection). istiod then starts
+// the leader's work at once.
 const electionEnv = "ENABLE_LEADER_ELECTION"
 
-// istiodReplicas is how many pods istiod has.
+// istiodReplicas returns the number of istiod's pods.
 func istiodReplicas(h model.ManagementObservation) int64 {
 	if h.ControlPlane.Exists() {
 		return h.ControlPlane.Replicas()
@@ -17,8 +18,10 @@ func istiodReplicas(h model.ManagementObservation) int64 {
 	return 1
 }
 
-// singleReplica is for one istiod. Its elections are held in the guest, three of them, 0.8 requests a second between them as long as it lives, and it
-// wins them all. Without them two of different versions would write over each other in the guest, so that one must be gone before the next begins.
+// singleReplica disables leader election if there is only one istiod. istiod has three elections in the guest, which
+// cost 0.8 requests per second together, and a single istiod always wins them. Without elections, two istiods of
+// different versions would overwrite each other's writes in the guest. So the old pod must end before the new one
+// starts (strategy Recreate).
 func singleReplica(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	if istiodReplicas(mgmt) > 1 {
 		return nil
@@ -29,7 +32,8 @@ func singleReplica(u *unstructured.Unstructured, _ model.Config, mgmt model.Mana
 	}
 	env, _ := container["env"].([]any)
 	container["env"] = append(env, map[string]any{"name": electionEnv, "value": "false"})
-	// What istiod does in the guest ends at once when it is told to end; for the default of ten seconds it would wait for gateways to hang up, which they do not.
+	// istiod stops its work in the guest immediately when it receives the signal to end. With the default of 10 seconds
+	// it would then wait for gateways to close their connections, which they do not do.
 	args, _ := container["args"].([]any)
 	container["args"] = append(args, "--shutdownDuration=1s")
 	return unstructured.SetNestedMap(u.Object, map[string]any{"type": "Recreate"}, "spec", "strategy")

@@ -15,15 +15,16 @@ import (
 )
 
 var (
-	// GatewayClass.spec.controllerName's pattern, shortened to what it means: a domain, a slash, a path.
+	// controllerNamePattern is a simplified form of the pattern of GatewayClass.spec.controllerName: a domain, a slash,
+	// a path.
 	controllerNamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
 	imagePattern          = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.\-:]*/[a-z0-9._/\-]+(:[\w][\w.\-]{0,127})?(@sha256:[a-f0-9]{64})?$`)
 )
 
-// maxControllerName is the length that the GatewayClass's CRD allows.
+// maxControllerName is the maximum length that the CRD of GatewayClass allows.
 const maxControllerName = 253
 
-// Validate says everything that is wrong with a Config, each with the flag that sets it.
+// Validate returns an error with everything that is wrong with a Config. Each part begins with the flag that causes it.
 func Validate(c model.Config) error {
 	var errs []error
 	add := func(ok bool, flag, format string, args ...any) {
@@ -31,44 +32,65 @@ func Validate(c model.Config) error {
 			errs = append(errs, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
 		}
 	}
-	add(c.Topology == model.TopologyHosted || c.Topology == model.TopologyStandalone, "topology", "%q is neither %q nor %q", c.Topology, model.TopologyHosted, model.TopologyStandalone)
-	add(model.IsLabel(c.MgmtNamespace), "namespace", "%q is no namespace name", c.MgmtNamespace)
-	add(model.IsLabel(c.GuestNamespace), "guest-namespace", "%q is no namespace name", c.GuestNamespace)
-	if c.Topology == model.TopologyStandalone {
-		add(c.MgmtNamespace == c.GuestNamespace, "namespace", "%q must be the guest namespace %q when standalone: both sides are one cluster", c.MgmtNamespace, c.GuestNamespace)
-	}
-	add(controllerNamePattern.MatchString(c.ControllerName) && len(c.ControllerName) <= maxControllerName, "controller-name", "%q is no controller name such as openshift.io/gateway-controller/v1", c.ControllerName)
-	// The longest that is made of a revision is the owner label's value: <revision>.management.
-	longest := validation.LabelValueMaxLength - len(model.Config{}.OwnerValue(model.SideMgmt))
-	add(model.IsLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",
-		"%q is no revision: lower-case letters, digits and hyphens, at most %d, and not \"default\"", c.Revision, longest)
-	add(imagePattern.MatchString(c.PilotImage), "pilot-image", "%q is no image reference with a registry, such as registry.example.com/pilot@sha256:…", c.PilotImage)
-	add(imagePattern.MatchString(c.ProxyImage), "proxy-image", "%q is no image reference with a registry, such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
+	add(c.Topology == model.TopologyHosted || c.Topology == model.TopologyStandalone, "topology",
+		"%q is not a topology: use %q or %q", c.Topology, model.TopologyHosted, model.TopologyStandalone)
+	validateNames(c, add)
+	add(imagePattern.MatchString(c.PilotImage), "pilot-image",
+		"%q is not an image reference with a registry: use a reference such as registry.example.com/pilot@sha256:…", c.PilotImage)
+	add(imagePattern.MatchString(c.ProxyImage), "proxy-image",
+		"%q is not an image reference with a registry: use a reference such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
 	publish.ValidateFlags(c, add)
 	validateHosted(c, add)
 	for _, r := range c.IstioResources {
-		add(slices.Contains(model.KnownIstioResources(), r), "istio-resources", "%q is no resource of Istio's API", r.CRD())
+		add(slices.Contains(model.KnownIstioResources(), r), "istio-resources",
+			"%q is not a resource of Istio's API: use a resource such as %s", r.CRD(), model.KnownIstioResources()[0].CRD())
 	}
 	for _, writer := range c.CRDWriters {
-		add(writer != "" && strings.TrimSpace(writer) == writer, "crd-writers", "%q is no user name", writer)
+		add(writer != "" && strings.TrimSpace(writer) == writer, "crd-writers",
+			"%q is empty or has spaces around it: give the name of a user", writer)
 	}
 	validatePolicies(c, add)
 	return errors.Join(errs...)
 }
 
-// validateHosted checks the hosts by which a guest reaches istiod.
+// validateNames checks the namespaces, the controller name and the revision.
+func validateNames(c model.Config, add func(ok bool, flag, format string, args ...any)) {
+	const noNamespace = "%q is not a namespace name: use lower-case letters, digits and hyphens, at most 63 characters"
+	add(model.IsLabel(c.MgmtNamespace), "namespace", noNamespace, c.MgmtNamespace)
+	add(model.IsLabel(c.GuestNamespace), "guest-namespace", noNamespace, c.GuestNamespace)
+	if c.Topology == model.TopologyStandalone {
+		add(c.MgmtNamespace == c.GuestNamespace, "namespace",
+			"%q differs from --guest-namespace %q: with --topology standalone both sides are one cluster, so set both flags to one value",
+			c.MgmtNamespace, c.GuestNamespace)
+	}
+	add(controllerNamePattern.MatchString(c.ControllerName) && len(c.ControllerName) <= maxControllerName, "controller-name",
+		"%q is not a controller name: use a name such as openshift.io/gateway-controller/v1", c.ControllerName)
+	// The longest value that contains the revision is the value of the owner label: <revision>.management.
+	longest := validation.LabelValueMaxLength - len(model.Config{}.OwnerValue(model.SideMgmt))
+	add(model.IsLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",
+		"%q is not a revision: use lower-case letters, digits and hyphens, at most %d characters, and not \"default\"",
+		c.Revision, longest)
+}
+
+// validateHosted checks the Secret with the guest's kubeconfig, and the hosts at which a guest reaches istiod.
 func validateHosted(c model.Config, add func(ok bool, flag, format string, args ...any)) {
-	const byName = "guest-kubeconfig-secret"
+	const secretFlag = "guest-kubeconfig-secret"
 	if c.Topology != model.TopologyHosted {
-		add(c.GuestKubeconfigSecret == "", byName, "a standalone cluster is its own guest; leave the flag out, or use --topology hosted")
+		add(c.GuestKubeconfigSecret == "", secretFlag,
+			"a standalone cluster is its own guest: omit the flag, or use --topology hosted")
 		return
 	}
-	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, byName, "%q is no name of a Secret", c.GuestKubeconfigSecret)
-	add(c.GuestKubeconfigSecret != model.CASecretName && c.GuestKubeconfigSecret != model.CredentialSecretName, byName,
-		"the Secret %s is one that hypergate makes itself: name the one that the control plane's provider makes, mostly <cluster>-kubeconfig", c.GuestKubeconfigSecret)
-	add(!leakcheck.NamesNamespace(c, c.XDS.Host), "xds-address", "%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host", c.XDS.Host)
-	derived := c.WebhookHost == c.WebhookService() // what is wrong with it is wrong with the revision
-	add(model.IsHost(c.WebhookHost) || derived, "webhook-host", "%q is no host name", c.WebhookHost)
+	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, secretFlag,
+		"%q is not a valid name of a Secret", c.GuestKubeconfigSecret)
+	add(c.GuestKubeconfigSecret != model.CASecretName && c.GuestKubeconfigSecret != model.CredentialSecretName, secretFlag,
+		"hypergate creates the Secret %s itself: name the Secret that the control plane's provider creates, usually <cluster>-kubeconfig",
+		c.GuestKubeconfigSecret)
+	add(!leakcheck.NamesNamespace(c, c.XDS.Host), "xds-address",
+		"%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host",
+		c.XDS.Host)
+	isDefault := c.WebhookHost == c.WebhookService() // it is invalid only if the revision is, which has an error of its own
+	add(model.IsHost(c.WebhookHost) || isDefault, "webhook-host", "%q is not a host name or an IP address", c.WebhookHost)
 	add(!strings.HasPrefix(c.WebhookHost, c.IstiodName()), "webhook-host",
-		"%q begins with the name of istiod's Service for xDS, and HyperShift would delete the webhook; the webhook's Service is %s", c.WebhookHost, c.WebhookService())
+		"%q begins with the name of istiod's Service for xDS, so HyperShift would delete the webhook: use %s, the Service of the webhook",
+		c.WebhookHost, c.WebhookService())
 }

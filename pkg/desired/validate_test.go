@@ -67,7 +67,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"no xds host":                 {func(c *model.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
 		"no xds port":                 {func(c *model.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
 		"no Secret's name":            {func(c *model.Config) { c.GuestKubeconfigSecret = "Guest_1" }, []string{"--guest-kubeconfig-secret", `"Guest_1"`}},
-		"a Secret of ours":            {func(c *model.Config) { c.GuestKubeconfigSecret = "cacerts" }, []string{"--guest-kubeconfig-secret", "cacerts", "hypergate makes itself"}},
+		"a Secret of ours":            {func(c *model.Config) { c.GuestKubeconfigSecret = "cacerts" }, []string{"--guest-kubeconfig-secret", "hypergate creates the Secret cacerts itself"}},
 		"another Secret of ours":      {func(c *model.Config) { c.GuestKubeconfigSecret = "istio-kubeconfig" }, []string{"--guest-kubeconfig-secret", "<cluster>-kubeconfig"}},
 		"webhook host with a port":    {func(c *model.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},
 		"webhook host with user info": {func(c *model.Config) { c.WebhookHost = "me@istiod" }, []string{"--webhook-host"}},

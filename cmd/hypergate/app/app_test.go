@@ -278,7 +278,7 @@ func TestBadFlagsOfRun(t *testing.T) {
 		},
 		"a Secret that is none": {
 			flags("--guest-kubeconfig-secret=Guest_1"),
-			[]string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`},
+			[]string{"--guest-kubeconfig-secret", `"Guest_1" is not a valid name of a Secret`},
 		},
 		"a Secret, standalone": {
 			flags("--topology=standalone", "--namespace=", "--guest-kubeconfig-secret=guest1-kubeconfig"),

@@ -70,11 +70,11 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 		},
 		"no Secret's name": {
 			[]string{"--guest-kubeconfig-secret=Guest_1", "--namespace=clusters"},
-			[]string{"--guest-kubeconfig-secret", `"Guest_1" is no name of a Secret`},
+			[]string{"--guest-kubeconfig-secret", `"Guest_1" is not a valid name of a Secret`},
 		},
 		"a Secret, standalone": {
 			[]string{"--topology=standalone", "--guest-kubeconfig-secret=guest1-kubeconfig"},
-			[]string{"--guest-kubeconfig-secret", "leave the flag out"},
+			[]string{"--guest-kubeconfig-secret", "omit the flag"},
 		},
 		"a Secret, not in a pod": {
 			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
