@@ -71,17 +71,29 @@ func TestABrokenChartIsRefused(t *testing.T) {
 		template string
 		want     []string
 	}{
-		"a template that fails":       {`{{ fail "boom" }}`, []string{"release istiod", "test charts", "templates/extra.yaml", "boom"}},
-		"a template that is none":     {`{{ if }}`, []string{"templates/extra.yaml"}},
-		"output that is no YAML":      {"a: b: c", []string{"templates/extra.yaml", "not YAML"}},
-		"output that is no object":    {"[1, 2]", []string{"templates/extra.yaml", "not a Kubernetes object"}},
-		"an unknown kind":             {"apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: miner", []string{"release istiod", "CronJob.batch", `"miner"`}},
-		"a cluster role in a List":    {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret}", []string{"templates/extra.yaml", "List"}},
-		"a Secret":                    {"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: {{ .Release.Namespace }}", []string{"Secret", `"s"`}},
-		"two objects of one identity": {"apiVersion: v1\nkind: Service\nmetadata:\n  name: istiod-openshift-gateway\n  namespace: clusters-guest1", []string{"Service clusters-guest1/istiod-openshift-gateway", "rendered twice", "templates/extra.yaml", "templates/service.yaml"}},
+		"a template that fails":    {`{{ fail "boom" }}`, []string{"release istiod", "test charts", "templates/extra.yaml", "boom"}},
+		"a template that is none":  {`{{ if }}`, []string{"templates/extra.yaml"}},
+		"output that is no YAML":   {"a: b: c", []string{"templates/extra.yaml", "not YAML"}},
+		"output that is no object": {"[1, 2]", []string{"templates/extra.yaml", "not a Kubernetes object"}},
+		"an unknown kind": {
+			"apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: miner", []string{"release istiod", "CronJob.batch", `"miner"`},
+		},
+		"a cluster role in a List": {
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret}", []string{"templates/extra.yaml", "List"},
+		},
+		"a Secret": {
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: {{ .Release.Namespace }}", []string{"Secret", `"s"`},
+		},
+		"two objects of one identity": {
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: istiod-openshift-gateway\n  namespace: clusters-guest1",
+			[]string{
+				"Service clusters-guest1/istiod-openshift-gateway", "rendered twice", "templates/extra.yaml", "templates/service.yaml",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "templates/extra.yaml": tc.template}), tc.want...)
+			refused(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "templates/extra.yaml": tc.template}),
+				tc.want...)
 		})
 	}
 }
@@ -97,7 +109,8 @@ func TestStableValidationPolicy(t *testing.T) {
 		t.Fatal("the chart has no stableValidationPolicy")
 	}
 	plain := compute(t, config(model.TopologyHosted), chartWith(t, nil), installed(t), withForeignCRDs(asking("a")))
-	plan := compute(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t), withForeignCRDs(asking("a")))
+	plan := compute(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t),
+		withForeignCRDs(asking("a")))
 	for _, release := range []string{"istiod", "istiod-remote"} {
 		dropped(t, plan, release, "ValidatingAdmissionPolicy", "stable-channel policy")
 		dropped(t, plan, release, "ValidatingAdmissionPolicyBinding", "stable-channel policy")
@@ -110,7 +123,10 @@ func TestStableValidationPolicy(t *testing.T) {
 
 // TestAChangedDeploymentIsRefused: post-rendering relies on what the chart calls things, and looks.
 func TestAChangedDeploymentIsRefused(t *testing.T) {
-	token := map[string]any{"name": "token", "projected": map[string]any{"sources": []any{map[string]any{"serviceAccountToken": map[string]any{"path": "token"}}}}}
+	token := map[string]any{
+		"name":      "token",
+		"projected": map[string]any{"sources": []any{map[string]any{"serviceAccountToken": map[string]any{"path": "token"}}}},
+	}
 	pod := func(u *unstructured.Unstructured) map[string]any {
 		spec, _, err := unstructured.NestedFieldNoCopy(u.Object, "spec", "template", "spec")
 		if err != nil {
@@ -125,14 +141,21 @@ func TestAChangedDeploymentIsRefused(t *testing.T) {
 		change func(*unstructured.Unstructured)
 		want   []string
 	}{
-		"no pod":               {func(u *unstructured.Unstructured) { delete(u.Object, "spec") }, []string{"no pod template"}},
-		"another container":    {func(u *unstructured.Unstructured) { container(u)["name"] = "pilot" }, []string{"containers", `"discovery"`}},
-		"no CA volume":         {func(u *unstructured.Unstructured) { pod(u)["volumes"] = []any{} }, []string{"volumes has no entry"}},
-		"another token volume": {func(u *unstructured.Unstructured) { pod(u)["volumes"] = append(pod(u)["volumes"].([]any), token) }, []string{"volume token", "token of the management cluster"}},
+		"no pod": {func(u *unstructured.Unstructured) { delete(u.Object, "spec") }, []string{"no pod template"}},
+		"another container": {
+			func(u *unstructured.Unstructured) { container(u)["name"] = "pilot" }, []string{"containers", `"discovery"`},
+		},
+		"no CA volume": {func(u *unstructured.Unstructured) { pod(u)["volumes"] = []any{} }, []string{"volumes has no entry"}},
+		"another token volume": {
+			func(u *unstructured.Unstructured) { pod(u)["volumes"] = append(pod(u)["volumes"].([]any), token) },
+			[]string{"volume token", "token of the management cluster"},
+		},
 		"a variable given twice": {func(u *unstructured.Unstructured) {
 			twice(container(u), map[string]any{"name": "REVISION", "value": "x"})
 		}, []string{"REVISION", "set twice"}},
-		"a variable of no name": {func(u *unstructured.Unstructured) { twice(container(u), map[string]any{"name": map[string]any{}}) }, []string{"not a string"}},
+		"a variable of no name": {
+			func(u *unstructured.Unstructured) { twice(container(u), map[string]any{"name": map[string]any{}}) }, []string{"not a string"},
+		},
 		"annotations that are a list": {
 			func(u *unstructured.Unstructured) {
 				u.Object["spec"].(map[string]any)["template"].(map[string]any)["metadata"] = []any{}
@@ -187,7 +210,8 @@ func TestAWebhookThatLeadsElsewhereIsRefused(t *testing.T) {
 				}
 				return rendered
 			}}
-			refused(t, config(model.TopologyHosted), source, "ValidatingWebhookConfiguration", "istio-validator-openshift-gateway-openshift-ingress", "rev.validation.istio.io")
+			refused(t, config(model.TopologyHosted), source, "ValidatingWebhookConfiguration",
+				"istio-validator-openshift-gateway-openshift-ingress", "rev.validation.istio.io")
 		})
 	}
 }

@@ -20,13 +20,15 @@ func TestPhaseOfACluster(t *testing.T) {
 		edit func(*model.ControlPlane)
 		want model.Lifecycle
 	}{
-		"up":                     {func(*model.ControlPlane) {}, model.Active{}},
-		"not up yet":             {func(c *model.ControlPlane) { c.Stage = model.Uninitialized }, model.Starting{}},
-		"paused":                 {func(c *model.ControlPlane) { c.PausedUntil = model.PausedForNow }, model.Paused{}},
-		"paused before it is up": {func(c *model.ControlPlane) { c.PausedUntil, c.Stage = model.PausedForNow, model.Uninitialized }, model.Paused{}},
-		"going":                  {func(c *model.ControlPlane) { c.Deleting = true }, model.Deleting{}},
-		"going, and paused":      {func(c *model.ControlPlane) { c.Deleting, c.PausedUntil = true, model.PausedForNow }, model.Deleting{}},
-		"going, and never up":    {func(c *model.ControlPlane) { c.Deleting, c.Stage = true, model.Uninitialized }, model.Deleting{}},
+		"up":         {func(*model.ControlPlane) {}, model.Active{}},
+		"not up yet": {func(c *model.ControlPlane) { c.Stage = model.Uninitialized }, model.Starting{}},
+		"paused":     {func(c *model.ControlPlane) { c.PausedUntil = model.PausedForNow }, model.Paused{}},
+		"paused before it is up": {
+			func(c *model.ControlPlane) { c.PausedUntil, c.Stage = model.PausedForNow, model.Uninitialized }, model.Paused{},
+		},
+		"going":               {func(c *model.ControlPlane) { c.Deleting = true }, model.Deleting{}},
+		"going, and paused":   {func(c *model.ControlPlane) { c.Deleting, c.PausedUntil = true, model.PausedForNow }, model.Deleting{}},
+		"going, and never up": {func(c *model.ControlPlane) { c.Deleting, c.Stage = true, model.Uninitialized }, model.Deleting{}},
 	} {
 		c := aCluster()
 		tc.edit(&c)
@@ -46,7 +48,9 @@ func TestAClusterOwnsAndNothingElse(t *testing.T) {
 	owned := installed(t)
 	owned.ControlPlane = aCluster()
 	with := compute(t, cfg, embedded(t), owned, guest)
-	want := []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "guest1", UID: "7f3b", Controller: new(true)}}
+	want := []metav1.OwnerReference{
+		{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "guest1", UID: "7f3b", Controller: new(true)},
+	}
 	before, after := mgmtObjects(without), mgmtObjects(with)
 	if len(before) != len(after) || len(before) == 0 {
 		t.Fatalf("%d objects without it, %d with", len(before), len(after))

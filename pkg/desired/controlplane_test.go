@@ -99,7 +99,8 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 			t.Fatal(err)
 		}
 		owners := u.GetOwnerReferences()
-		if len(owners) != 1 || owners[0].Kind != "HostedControlPlane" || owners[0].APIVersion != "hypershift.openshift.io/v1beta1" || owners[0].UID != "7f3a" ||
+		if len(owners) != 1 || owners[0].Kind != "HostedControlPlane" ||
+			owners[0].APIVersion != "hypershift.openshift.io/v1beta1" || owners[0].UID != "7f3a" ||
 			owners[0].Name != "guest1" || !*owners[0].Controller || owners[0].BlockOwnerDeletion != nil {
 			t.Errorf("%s is owned by %+v", o, owners)
 		}
@@ -179,51 +180,93 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 		"one is gone before the next": {func(*model.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
 		"and waits for nobody":        {func(*model.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
 		"each of two lets go in time": {
-			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, pod("containers", 0, "lifecycle", "preStop", "sleep", "seconds"), int64(3),
+			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable },
+			pod("containers", 0, "lifecycle", "preStop", "sleep", "seconds"), int64(3),
 		},
-		"two replicas":              {func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, []any{"spec", "replicas"}, int64(2)},
-		"one of two may be missing": {func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, []any{"spec", "strategy", "rollingUpdate", "maxUnavailable"}, int64(1)},
-		"an unknown policy":         {func(c *model.ControlPlane) { c.Availability = "Many" }, []any{"spec", "replicas"}, int64(2)},
-		"few old versions":          {func(*model.ControlPlane) {}, []any{"spec", "revisionHistoryLimit"}, int64(2)},
-		"a priority of its own":     {func(c *model.ControlPlane) { c.PriorityClass = "mine" }, pod("priorityClassName"), "mine"},
-		"HyperShift's priority":     {func(*model.ControlPlane) {}, pod("priorityClassName"), "hypershift-control-plane"},
-		"a node selector":           {func(c *model.ControlPlane) { c.NodeSelector = map[string]string{"role": "infra"} }, pod("nodeSelector"), map[string]any{"role": "infra"}},
-		"no node selector":          {func(*model.ControlPlane) {}, pod("nodeSelector"), nil},
-		"a user":                    {func(c *model.ControlPlane) { c.RunAsUser = 1001 }, pod("securityContext"), map[string]any{"runAsUser": int64(1001), "fsGroup": int64(1001)}},
-		"no user":                   {func(*model.ControlPlane) {}, pod("securityContext"), nil},
+		"two replicas": {
+			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, []any{"spec", "replicas"}, int64(2),
+		},
+		"one of two may be missing": {
+			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable },
+			[]any{"spec", "strategy", "rollingUpdate", "maxUnavailable"},
+			int64(1),
+		},
+		"an unknown policy":     {func(c *model.ControlPlane) { c.Availability = "Many" }, []any{"spec", "replicas"}, int64(2)},
+		"few old versions":      {func(*model.ControlPlane) {}, []any{"spec", "revisionHistoryLimit"}, int64(2)},
+		"a priority of its own": {func(c *model.ControlPlane) { c.PriorityClass = "mine" }, pod("priorityClassName"), "mine"},
+		"HyperShift's priority": {func(*model.ControlPlane) {}, pod("priorityClassName"), "hypershift-control-plane"},
+		"a node selector": {
+			func(c *model.ControlPlane) { c.NodeSelector = map[string]string{"role": "infra"} }, pod("nodeSelector"),
+			map[string]any{"role": "infra"},
+		},
+		"no node selector": {func(*model.ControlPlane) {}, pod("nodeSelector"), nil},
+		"a user": {
+			func(c *model.ControlPlane) { c.RunAsUser = 1001 }, pod("securityContext"),
+			map[string]any{"runAsUser": int64(1001), "fsGroup": int64(1001)},
+		},
+		"no user": {func(*model.ControlPlane) {}, pod("securityContext"), nil},
 		"a toleration": {func(c *model.ControlPlane) {
 			c.Tolerations = []corev1.Toleration{{Key: "k", Operator: "Exists", TolerationSeconds: new(int64(5))}}
 		}, pod("tolerations", 2), map[string]any{"key": "k", "operator": "Exists", "tolerationSeconds": int64(5)}},
-		"a restart":                  {func(c *model.ControlPlane) { c.RestartDate = "now" }, annotations("hypershift.openshift.io/restart-date"), "now"},
-		"no restart":                 {func(*model.ControlPlane) {}, annotations("hypershift.openshift.io/restart-date"), nil},
-		"the control plane's image":  {func(c *model.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" }, annotations("hypershift.openshift.io/release-image"), "quay.io/r:4.21.3"},
-		"the version":                {func(*model.ControlPlane) {}, []any{"metadata", "annotations", "release.openshift.io/version"}, "4.21.0"},
-		"no version":                 {func(c *model.ControlPlane) { c.ReleaseVersion = "" }, []any{"metadata", "annotations", "release.openshift.io/version"}, nil},
-		"a label":                    {func(c *model.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
-		"a label in the chart's way": {func(c *model.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a"},
-		"a label that is selected":   {func(c *model.ControlPlane) { c.Labels = map[string]string{"app": "a"} }, labels("app"), "istiod"},
+		"a restart": {
+			func(c *model.ControlPlane) { c.RestartDate = "now" }, annotations("hypershift.openshift.io/restart-date"), "now",
+		},
+		"no restart": {func(*model.ControlPlane) {}, annotations("hypershift.openshift.io/restart-date"), nil},
+		"the control plane's image": {
+			func(c *model.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" }, annotations("hypershift.openshift.io/release-image"),
+			"quay.io/r:4.21.3",
+		},
+		"the version": {
+			func(*model.ControlPlane) {}, []any{"metadata", "annotations", "release.openshift.io/version"}, "4.21.0",
+		},
+		"no version": {
+			func(c *model.ControlPlane) { c.ReleaseVersion = "" }, []any{"metadata", "annotations", "release.openshift.io/version"}, nil,
+		},
+		"a label": {func(c *model.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
+		"a label in the chart's way": {
+			func(c *model.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a",
+		},
+		"a label that is selected": {func(c *model.ControlPlane) { c.Labels = map[string]string{"app": "a"} }, labels("app"), "istiod"},
 		"a label that opens doors": {
 			func(c *model.ControlPlane) {
 				c.Labels = map[string]string{"hypershift.openshift.io/need-management-kas-access": "true"}
 			},
 			labels("hypershift.openshift.io/need-management-kas-access"), nil,
 		},
-		"a label of Istio's": {func(c *model.ControlPlane) { c.Labels = map[string]string{"sidecar.istio.io/inject": "true"} }, labels("sidecar.istio.io/inject"), "false"},
+		"a label of Istio's": {
+			func(c *model.ControlPlane) { c.Labels = map[string]string{"sidecar.istio.io/inject": "true"} },
+			labels("sidecar.istio.io/inject"), "false",
+		},
 		"requests": {func(c *model.ControlPlane) {
 			c.Requests = map[string]map[string]string{"discovery": {"cpu": "1"}, "gone": {"cpu": "9"}}
 		}, pod("containers", 0, "resources", "requests"), map[string]any{"cpu": "1", "memory": "160Mi"}},
 		"extended requests": {func(c *model.ControlPlane) {
 			c.Requests = map[string]map[string]string{"discovery": {"example.com/nic": "1"}}
 		}, pod("containers", 0, "resources", "limits"), map[string]any{"example.com/nic": "1"}},
-		"zones are required": {func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "topology.kubernetes.io/zone"},
-		"or only preferred":  {func(c *model.ControlPlane) { c.Availability, c.Platform = model.HighlyAvailable, "KubeVirt" }, pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"), "kubernetes.io/hostname"},
-		"one is not spread":  {func(*model.ControlPlane) {}, pod("affinity", "podAntiAffinity"), nil},
+		"zones are required": {
+			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable },
+			pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"),
+			"topology.kubernetes.io/zone",
+		},
+		"or only preferred": {
+			func(c *model.ControlPlane) { c.Availability, c.Platform = model.HighlyAvailable, "KubeVirt" },
+			pod("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "topologyKey"),
+			"kubernetes.io/hostname",
+		},
+		"one is not spread": {func(*model.ControlPlane) {}, pod("affinity", "podAntiAffinity"), nil},
 		"dedicated nodes": {func(c *model.ControlPlane) {
 			c.DedicatedRequestServing, c.ServingNodes = true, map[string]string{"size": "large"}
-		}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", 0, "matchExpressions", 2, "key"), "size"},
-		"no dedicated nodes":  {func(*model.ControlPlane) {}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"), nil},
-		"the Secrets' mode":   {func(*model.ControlPlane) {}, pod("volumes", 1, "secret", "defaultMode"), int64(416)},
-		"the operand's label": {func(*model.ControlPlane) {}, []any{"metadata", "labels", "hypershift.openshift.io/managed-by"}, "hypergate"},
+		}, pod(
+			"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
+			"nodeSelectorTerms", 0, "matchExpressions", 2, "key",
+		), "size"},
+		"no dedicated nodes": {
+			func(*model.ControlPlane) {}, pod("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"), nil,
+		},
+		"the Secrets' mode": {func(*model.ControlPlane) {}, pod("volumes", 1, "secret", "defaultMode"), int64(416)},
+		"the operand's label": {
+			func(*model.ControlPlane) {}, []any{"metadata", "labels", "hypershift.openshift.io/managed-by"}, "hypergate",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, at(istiod(t, tc.edit), tc.path...)); diff != "" {
@@ -272,7 +315,8 @@ func TestLabelsAndNodesInAnyOrder(t *testing.T) {
 	istiod := istiodUnder(t)
 	for range 5 {
 		u := istiod(t, func(c *model.ControlPlane) {
-			c.DedicatedRequestServing, c.Labels, c.ServingNodes, c.NodeSelector = true, map[string]string{}, map[string]string{}, map[string]string{}
+			c.DedicatedRequestServing = true
+			c.Labels, c.ServingNodes, c.NodeSelector = map[string]string{}, map[string]string{}, map[string]string{}
 			for i := range 20 {
 				key := fmt.Sprintf("key%d", i)
 				c.Labels[key], c.ServingNodes[key], c.NodeSelector[key] = "v", "v", "v"

@@ -17,11 +17,16 @@ import (
 // What the policy does is tested on an API server, by TestCRDPolicy of test/integration. Here is what it is.
 
 func policyConfig() model.Config {
-	return model.Config{Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "openshift-gateway"}
+	return model.Config{
+		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
+		Revision: "openshift-gateway",
+	}
 }
 
 // crdPolicyOf is the policy and its binding as the API has them, which knows all their fields.
-func crdPolicyOf(t *testing.T, protected, writers []string) (policy admissionregistrationv1.ValidatingAdmissionPolicy, binding admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+func crdPolicyOf(t *testing.T, protected, writers []string) (
+	policy admissionregistrationv1.ValidatingAdmissionPolicy, binding admissionregistrationv1.ValidatingAdmissionPolicyBinding,
+) {
 	t.Helper()
 	objects := crdPolicy(policyConfig(), protected, writers)
 	if len(objects) != 2 {
@@ -72,15 +77,19 @@ func TestCRDPolicyMatches(t *testing.T) {
 	policy, binding := crdPolicyOf(t, protected, nil)
 	rule := func(operation admissionregistrationv1.OperationType, names ...string) admissionregistrationv1.NamedRuleWithOperations {
 		scope := admissionregistrationv1.ClusterScope
-		return admissionregistrationv1.NamedRuleWithOperations{ResourceNames: names, RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		out := admissionregistrationv1.NamedRuleWithOperations{ResourceNames: names}
+		out.RuleWithOperations = admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{operation},
 			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"customresourcedefinitions"}, Scope: &scope,
+				APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"customresourcedefinitions"},
+				Scope: &scope,
 			},
-		}}
+		}
+		return out
 	}
 	match := policy.Spec.MatchConstraints
-	if diff := cmp.Diff([]admissionregistrationv1.NamedRuleWithOperations{rule("UPDATE", protected...), rule("DELETE")}, match.ResourceRules); diff != "" {
+	rules := []admissionregistrationv1.NamedRuleWithOperations{rule("UPDATE", protected...), rule("DELETE")}
+	if diff := cmp.Diff(rules, match.ResourceRules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{model.OwnerLabel: "openshift-gateway.guest"}, match.ObjectSelector.MatchLabels); diff != "" {
@@ -89,7 +98,9 @@ func TestCRDPolicyMatches(t *testing.T) {
 	if policy.Spec.ParamKind != nil || len(policy.Spec.Validations) != 1 || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
 		t.Errorf("want one validation without parameters, and failure policy Fail, got %+v", policy.Spec)
 	}
-	want := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}
+	want := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
 	if diff := cmp.Diff(want, binding.Spec); diff != "" || binding.Name != CRDPolicyName(policyConfig()) {
 		t.Errorf("binding %s (-want +got):\n%s", binding.Name, diff)
 	}
@@ -111,9 +122,8 @@ func TestCRDWriters(t *testing.T) {
 		t.Errorf("the list that was given was changed:\n%s", diff)
 	}
 	same := crdPolicy(policyConfig(), []string{"a.example.com"}, []string{"a", "z"})
-	if diff := cmp.Diff(same, crdPolicy(policyConfig(), []string{"a.example.com"}, given), cmp.Comparer(func(a, b *unstructured.Unstructured) bool {
-		return cmp.Equal(a.Object, b.Object)
-	})); diff != "" {
+	byContent := cmp.Comparer(func(a, b *unstructured.Unstructured) bool { return cmp.Equal(a.Object, b.Object) })
+	if diff := cmp.Diff(same, crdPolicy(policyConfig(), []string{"a.example.com"}, given), byContent); diff != "" {
 		t.Errorf("the order of writers makes another policy:\n%s", diff)
 	}
 	// A hosted cluster's ingress operator has no pod in the guest that a token could be bound to.

@@ -61,7 +61,8 @@ func TestCRDs(t *testing.T) {
 		verdicts[c.Name] = c.Verdict
 	}
 	want := map[string]crds.Verdict{
-		backendTLS: crds.Update, classes: crds.Keep, gateways: crds.Blocked, grpcRoutes: crds.Adopt, httpRoutes: crds.Keep, referenceGrants: crds.Install,
+		backendTLS: crds.Update, classes: crds.Keep, gateways: crds.Blocked, grpcRoutes: crds.Adopt, httpRoutes: crds.Keep,
+		referenceGrants:  crds.Install,
 		destinationRules: crds.Wait, envoyFilters: crds.Adopt, wasmPlugins: crds.Undetermined,
 	}
 	if diff := cmp.Diff(want, verdicts); diff != "" {
@@ -96,7 +97,11 @@ func TestDecideCRDs(t *testing.T) {
 	for _, c := range want {
 		names = append(names, c.Name)
 		istio := strings.HasSuffix(c.Name, ".istio.io")
-		if c.Wanted != (crds.Wanted{Version: "v1.4.1", Channel: "standard"}) && c.Wanted != (crds.Wanted{Version: charts.EmbeddedVersion}) || istio != (c.Wanted.Channel == "") {
+		wanted := crds.Wanted{Version: "v1.4.1", Channel: "standard"}
+		if istio {
+			wanted = crds.Wanted{Version: charts.EmbeddedVersion}
+		}
+		if c.Wanted != wanted {
 			t.Errorf("%s is wanted as %+v", c.Name, c.Wanted)
 		}
 	}
@@ -133,7 +138,8 @@ func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	}
 	asked := guest
 	asked.Classes = asking("openshift-default").Classes
-	if diff := cmp.Diff(texts(anObjects(compute(t, config(model.TopologyHosted), embedded(t), installed(t), asked).Protection)), texts(anObjects(plan.Protection))); diff != "" {
+	withClass := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asked)
+	if diff := cmp.Diff(texts(anObjects(withClass.Protection)), texts(anObjects(plan.Protection))); diff != "" {
 		t.Errorf("the policy changes with the first class, -with one +without:\n%s", diff)
 	}
 }
@@ -188,7 +194,8 @@ func TestUnmanaged(t *testing.T) {
 				t.Errorf("in the guest there is %q, want nothing", names(got))
 			}
 			if plan.Installed || plan.Mode == crds.Managed || plan.CRDsBeforeIstiod() || plan.Waiting() > 0 {
-				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", plan.Installed, plan.Mode, plan.CRDsBeforeIstiod(), plan.Waiting())
+				t.Errorf("installed %v, mode %s, CRDs first %v, %d waited for", plan.Installed, plan.Mode, plan.CRDsBeforeIstiod(),
+					plan.Waiting())
 			}
 			for _, c := range plan.Decisions {
 				if c.Verdict != crds.Keep {
@@ -311,7 +318,8 @@ func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 
 	// A CRD with a conversion webhook is looked through each time, and those that are adopted are no exception.
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {a: "in %s."}},
-		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
+			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
 	source := crdSource{embedded(t), parse(t, fmt.Sprintf(crd, wasmPlugins, mgmtNamespace))}
 	for name, fact := range map[string]crds.Fact{"installed": {}, "adopted": agreed(foreign())} {
 		_, err := desired.Compute(config(model.TopologyHosted), source, installed(t), withCRDs(map[string]crds.Fact{wasmPlugins: fact}))

@@ -39,7 +39,8 @@ func shuffle[T any](random *rand.Rand, list []T) {
 func everything(plan desired.Plan) map[string]any {
 	return map[string]any{
 		"installed": plan.Installed, "mode": plan.Mode, "dropped": plan.Dropped, "decisions": plan.Decisions,
-		"crds": texts(anObjects(plan.CRDs)), "adopted": texts(anObjects(plan.Adopted)), "protection": texts(anObjects(plan.Protection)), "guest": texts(guestObjects(plan)), "management": texts(mgmtObjects(plan)),
+		"crds": texts(anObjects(plan.CRDs)), "adopted": texts(anObjects(plan.Adopted)), "protection": texts(anObjects(plan.Protection)),
+		"guest": texts(guestObjects(plan)), "management": texts(mgmtObjects(plan)),
 	}
 }
 
@@ -102,7 +103,10 @@ func TestObjectsAreCopies(t *testing.T) {
 // BenchmarkCompute is a whole plan, warm. The bar for rendering both sides is 30 ms.
 func BenchmarkCompute(b *testing.B) {
 	source := rendering(b)
-	for name, guest := range map[string]model.GuestObservation{"with CRDs": asking("openshift-default"), "without CRDs": withForeignCRDs(asking("openshift-default"))} {
+	for name, guest := range map[string]model.GuestObservation{
+		"with CRDs":    asking("openshift-default"),
+		"without CRDs": withForeignCRDs(asking("openshift-default")),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

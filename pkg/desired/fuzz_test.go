@@ -13,7 +13,8 @@ import (
 // FuzzCompute: whatever the flags, the Config is refused by Validate, or the plan is refused whole, or it is a plan in which every rendered
 // object is accounted for and all invariants hold. What a guest's user may choose, the names of classes, never refuses anything.
 func FuzzCompute(f *testing.F) {
-	f.Add("openshift-gateway", "clusters-guest1", "openshift-ingress", "openshift.io/gateway-controller/v1", "istiod.apps.example.com", "istiod", "openshift-default", "second", uint16(0))
+	f.Add("openshift-gateway", "clusters-guest1", "openshift-ingress", "openshift.io/gateway-controller/v1", "istiod.apps.example.com",
+		"istiod", "openshift-default", "second", uint16(0))
 	f.Add("1", "a-1", "istio-system", "example.com/$(POD_NAME)", "192.0.2.1", "192.0.2.1", "true", "null", uint16(0xffff))
 	f.Add("revision-tag-default", "a", "b", "e.x/'{{ fail }}", "::1", "::1", strings.Repeat("x", 253), "a: b", uint16(0x2))
 	f.Add("sidecar-injector", "null", "1e3", "a/b", "a.1", "a.1", "---", "", uint16(0x5))

@@ -51,11 +51,15 @@ func goldens(t *testing.T, plan desired.Plan) map[string][]byte {
 	files := map[string][]byte{
 		"dropped.yaml": asYAML(t, plan.Dropped),
 		"plan.yaml": asYAML(t, map[string][]string{
-			"1-crds": names(plan.CRDs), "1-protection": names(plan.Protection), "2-guest": names(plan.Guest), "2-management": names(plan.Mgmt),
-			"3-workload": names(plan.Workload), "4-admission": names(plan.Admission),
+			"1-crds": names(plan.CRDs), "1-protection": names(plan.Protection), "2-guest": names(plan.Guest),
+			"2-management": names(plan.Mgmt),
+			"3-workload":   names(plan.Workload), "4-admission": names(plan.Admission),
 		}),
 	}
-	for side, objects := range map[model.Side][]anObject{model.SideMgmt: mgmtObjects(plan), model.SideGuest: append(guestObjects(plan), anObjects(plan.Protection)...)} {
+	for side, objects := range map[model.Side][]anObject{
+		model.SideMgmt:  mgmtObjects(plan),
+		model.SideGuest: append(guestObjects(plan), anObjects(plan.Protection)...),
+	} {
 		for _, o := range objects {
 			data, err := yaml.JSONToYAML(o.JSON())
 			if err != nil {

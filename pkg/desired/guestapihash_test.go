@@ -28,7 +28,8 @@ func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
 		guest := withForeignCRDs(asking("openshift-default"))
 		guest.API = api
 		plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), guest)
-		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/guest-api-hash"]
+		return as[appsv1.Deployment](t,
+			theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/guest-api-hash"]
 	}
 	const server = "https://kube-apiserver:6443"
 	before := hash(model.GuestAPI{Server: server, CABundle: bundle(a, b)})
@@ -36,8 +37,10 @@ func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
 		api  model.GuestAPI
 		same bool
 	}{
-		"another order":           {model.GuestAPI{Server: server, CABundle: bundle(b, a)}, true},
-		"other wrapping":          {model.GuestAPI{Server: server, CABundle: bundle(rewrapped(t, a), []byte("\n\n"), bytes.TrimSpace(b))}, true},
+		"another order": {model.GuestAPI{Server: server, CABundle: bundle(b, a)}, true},
+		"other wrapping": {
+			model.GuestAPI{Server: server, CABundle: bundle(rewrapped(t, a), []byte("\n\n"), bytes.TrimSpace(b))}, true,
+		},
 		"with words around":       {model.GuestAPI{Server: server, CABundle: bundle([]byte("# one\n"), a, []byte("# two\n"), b)}, true},
 		"one of them twice":       {model.GuestAPI{Server: server, CABundle: bundle(a, b, a)}, true},
 		"another server":          {model.GuestAPI{Server: "https://elsewhere:6443", CABundle: bundle(a, b)}, false},

@@ -206,7 +206,10 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": keep(source)}
 }
 
-func compute(tb testing.TB, cfg model.Config, source desired.ChartSource, mgmt model.ManagementObservation, guest model.GuestObservation) desired.Plan {
+// compute returns the plan for these inputs. An error ends the test.
+func compute(
+	tb testing.TB, cfg model.Config, source desired.ChartSource, mgmt model.ManagementObservation, guest model.GuestObservation,
+) desired.Plan {
 	tb.Helper()
 	plan, err := desired.Compute(cfg, source, mgmt, guest)
 	if err != nil {

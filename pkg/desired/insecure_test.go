@@ -37,7 +37,9 @@ func TestWeakened(t *testing.T) {
 		"a webhook's host that is no Service of ours": {
 			func(c *model.Config) { c.WebhookHost = "hooks.example.com" }, []string{"--webhook-host=hooks.example.com"},
 		},
-		"a namespace that is too short to be looked for": {func(c *model.Config) { c.MgmtNamespace = "guest1" }, []string{"--namespace=guest1"}},
+		"a namespace that is too short to be looked for": {
+			func(c *model.Config) { c.MgmtNamespace = "guest1" }, []string{"--namespace=guest1"},
+		},
 		"several": {func(c *model.Config) {
 			c.WebhookHost, c.NetworkPolicies = "hooks.example.com", model.NoPolicies{}
 		}, []string{"--webhook-host=hooks.example.com", "--network-policies=false"}},

@@ -64,7 +64,10 @@ func rotating(tb testing.TB) model.ManagementObservation {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return model.ManagementObservation{CA: ca, Rotation: rotation, Istiod: model.Available, API: model.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root}}
+	return model.ManagementObservation{
+		CA: ca, Rotation: rotation, Istiod: model.Available,
+		API: model.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root},
+	}
 }
 
 // secretsOf is one of each kind, under the words that the refusal must have for it.
@@ -149,7 +152,8 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 	}
 	for what, secret := range secretsOf(mgmt) {
 		plan, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), mgmt, guest)
-		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default", `data["the.file"]`)
+		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
+			`data["the.file"]`)
 		mustNotTell(t, err, mgmt)
 		if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 			t.Errorf("%s: the plan is not refused whole:\n%s", what, diff)
@@ -195,13 +199,20 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		plant func(*unstructured.Unstructured)
 		where string
 	}{
-		"an annotation":       {func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": word}) }, "metadata.annotations.a"},
-		"an annotation's key": {func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) }, "a key of metadata.annotations to the guest:"},
+		"an annotation": {
+			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": word}) }, "metadata.annotations.a",
+		},
+		"an annotation's key": {
+			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) }, "a key of metadata.annotations;",
+		},
 		"a label": {func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"gateway.networking.k8s.io/x": word})
 		}, `metadata.labels["gateway.networking.k8s.io/x"]`},
-		"a key of the data": {inData(word, "a"), "a key of data to the guest:"},
-		"the name":          {func(u *unstructured.Unstructured) { u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtNamespace) }, "a ConfigMap would reveal the name of the management namespace by its name"},
+		"a key of the data": {inData(word, "a"), "a key of data;"},
+		"the name": {
+			func(u *unstructured.Unstructured) { u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtNamespace) },
+			"a ConfigMap would tell the guest the name of the management namespace by its name",
+		},
 		"deep in a list": {
 			func(u *unstructured.Unstructured) { u.Object["x"] = []any{"a", map[string]any{"b": []any{word}}} }, "x.1.b.0",
 		},
@@ -261,7 +272,9 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			*g = withForeignCRDs(asking("a", "of-"+mgmtNamespace))
 			return ""
 		},
-		"a class of the namespace's name in disguise": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
+		"a class of the namespace's name in disguise": func(_ *model.Config, _ *model.ManagementObservation,
+			g *model.GuestObservation,
+		) string {
 			*g = withForeignCRDs(asking("a", hex.EncodeToString([]byte(mgmtNamespace))))
 			return ""
 		},
@@ -286,7 +299,9 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			h.CA, h.Rotation, h.CAOwner = selfSigned(t), pki.Rotation{}, model.Theirs
 			return string(h.CA.Root)
 		},
-		"the way that istiod is published by, on the host of the management API": func(c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation) string {
+		"the way that istiod is published by, on the host of the management API": func(c *model.Config, _ *model.ManagementObservation,
+			_ *model.GuestObservation,
+		) string {
 			c.XDS = model.HostPort{Host: "api.mgmt.example.com", Port: 30012}
 			return c.XDS.String()
 		},
@@ -301,7 +316,8 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t), withForeignCRDs(asking("a")))
+	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t),
+		withForeignCRDs(asking("a")))
 	if err != nil {
 		t.Errorf("standalone: %v", err)
 	}
@@ -320,7 +336,10 @@ func selfSigned(t *testing.T) pki.CA {
 		t.Fatal(err)
 	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return pki.CA{Cert: cert, Chain: cert, Root: cert, Key: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})}
+	return pki.CA{
+		Cert: cert, Chain: cert, Root: cert,
+		Key: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
+	}
 }
 
 // TestAKeyIsFoundInAnotherFormat than the one that it is kept in.
@@ -340,7 +359,10 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kept, key := range map[string]any{string(imported.Key): rsaKey, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: ecDER})): ecKey} {
+	for kept, key := range map[string]any{
+		string(imported.Key): rsaKey,
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: ecDER})): ecKey,
+	} {
 		mgmt := installed(t)
 		mgmt.CA = imported
 		mgmt.CA.Key = []byte(kept)
@@ -362,10 +384,13 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 // TestAConversionWebhookIsLookedThrough: of the CRDs, those that a plan's secrets go into.
 func TestAConversionWebhookIsLookedThrough(t *testing.T) {
 	mgmt := rotating(t)
-	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
-		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
+	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
+		metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
+			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
 		base64.StdEncoding.EncodeToString(mgmt.CA.Key))
-	_, err := desired.Compute(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, asking("a"))
+	_, err := desired.Compute(config(model.TopologyHosted),
+		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, asking("a"))
 	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 

@@ -19,28 +19,85 @@ func TestMint(t *testing.T) {
 		object string
 		want   []string // of the error; none: it is minted
 	}{
-		"a ConfigMap for management":        {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}", nil},
-		"a Secret for management":           {mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: clusters-guest1}}", nil},
-		"another Secret for management":     {mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: etcd-client, namespace: clusters-guest1}}", []string{"Secret clusters-guest1/etcd-client", "name"}},
-		"a ConfigMap for the guest":         {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress}}", nil},
-		"a ClusterRole for the guest":       {guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", nil},
-		"a ClusterRole for management":      {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", []string{"ClusterRole a", "ClusterRole.rbac"}},
-		"a Role for management":             {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a, namespace: clusters-guest1}}", []string{"Role clusters-guest1/a"}},
-		"a RoleBinding for management":      {mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: clusters-guest1}}", []string{"RoleBinding clusters-guest1/a"}},
-		"a webhook for management":          {mgmt, "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}}", []string{"ValidatingWebhookConfiguration a"}},
-		"a CRD for management":              {mgmt, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b.c}}", []string{"CustomResourceDefinition a.b.c"}},
-		"a Namespace for management":        {mgmt, "{apiVersion: v1, kind: Namespace, metadata: {name: a}}", []string{"Namespace a"}},
-		"a Secret for the guest":            {guest, "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: openshift-ingress}}", []string{"Secret openshift-ingress/a"}},
-		"a Deployment for the guest":        {guest, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: openshift-ingress}}", []string{"Deployment openshift-ingress/a", "Deployment.apps"}},
-		"a Pod for the guest":               {guest, "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: openshift-ingress}}", []string{"Pod openshift-ingress/a"}},
-		"management's for another tenant":   {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest2}}", []string{"ConfigMap clusters-guest2/istio-openshift-gateway", `must be "clusters-guest1"`}},
-		"management's without a namespace":  {mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway}}", []string{"ConfigMap istio-openshift-gateway", `must be "clusters-guest1"`}},
-		"the guest's for kube-system":       {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}", []string{"ConfigMap kube-system/a", `must be "openshift-ingress"`}},
-		"a ClusterRole in a namespace":      {guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a, namespace: openshift-ingress}}", []string{"ClusterRole openshift-ingress/a", `must be ""`}},
-		"an object without a name":          {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: openshift-ingress}}", []string{"ConfigMap", "no name"}},
-		"a kind in another version":         {mgmt, "{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a, namespace: clusters-guest1}}", []string{"Deployment clusters-guest1/a"}},
-		"labels that are no strings":        {guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {a: 1}}}", []string{"ConfigMap openshift-ingress/a", "labels"}},
-		"a kind of the same name elsewhere": {mgmt, "{apiVersion: example.com/v1, kind: Service, metadata: {name: a, namespace: clusters-guest1}}", []string{"Service clusters-guest1/a", "Service.example.com"}},
+		"a ConfigMap for management": {
+			mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}", nil,
+		},
+		"a Secret for management": {
+			mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: clusters-guest1}}", nil,
+		},
+		"another Secret for management": {
+			mgmt, "{apiVersion: v1, kind: Secret, metadata: {name: etcd-client, namespace: clusters-guest1}}",
+			[]string{"Secret clusters-guest1/etcd-client", "name"},
+		},
+		"a ConfigMap for the guest": {
+			guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress}}", nil,
+		},
+		"a ClusterRole for the guest": {
+			guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}", nil,
+		},
+		"a ClusterRole for management": {
+			mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}",
+			[]string{"ClusterRole a", "ClusterRole.rbac"},
+		},
+		"a Role for management": {
+			mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a, namespace: clusters-guest1}}",
+			[]string{"Role clusters-guest1/a"},
+		},
+		"a RoleBinding for management": {
+			mgmt, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: clusters-guest1}}",
+			[]string{"RoleBinding clusters-guest1/a"},
+		},
+		"a webhook for management": {
+			mgmt, "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}}",
+			[]string{"ValidatingWebhookConfiguration a"},
+		},
+		"a CRD for management": {
+			mgmt, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b.c}}",
+			[]string{"CustomResourceDefinition a.b.c"},
+		},
+		"a Namespace for management": {mgmt, "{apiVersion: v1, kind: Namespace, metadata: {name: a}}", []string{"Namespace a"}},
+		"a Secret for the guest": {
+			guest, "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: openshift-ingress}}",
+			[]string{"Secret openshift-ingress/a"},
+		},
+		"a Deployment for the guest": {
+			guest, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: openshift-ingress}}",
+			[]string{"Deployment openshift-ingress/a", "Deployment.apps"},
+		},
+		"a Pod for the guest": {
+			guest, "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: openshift-ingress}}", []string{"Pod openshift-ingress/a"},
+		},
+		"management's for another tenant": {
+			mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest2}}",
+			[]string{"ConfigMap clusters-guest2/istio-openshift-gateway", `must be "clusters-guest1"`},
+		},
+		"management's without a namespace": {
+			mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway}}",
+			[]string{"ConfigMap istio-openshift-gateway", `must be "clusters-guest1"`},
+		},
+		"the guest's for kube-system": {
+			guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}",
+			[]string{"ConfigMap kube-system/a", `must be "openshift-ingress"`},
+		},
+		"a ClusterRole in a namespace": {
+			guest, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a, namespace: openshift-ingress}}",
+			[]string{"ClusterRole openshift-ingress/a", `must be ""`},
+		},
+		"an object without a name": {
+			guest, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: openshift-ingress}}", []string{"ConfigMap", "no name"},
+		},
+		"a kind in another version": {
+			mgmt, "{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a, namespace: clusters-guest1}}",
+			[]string{"Deployment clusters-guest1/a"},
+		},
+		"labels that are no strings": {
+			guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {a: 1}}}",
+			[]string{"ConfigMap openshift-ingress/a", "labels"},
+		},
+		"a kind of the same name elsewhere": {
+			mgmt, "{apiVersion: example.com/v1, kind: Service, metadata: {name: a, namespace: clusters-guest1}}",
+			[]string{"Service clusters-guest1/a", "Service.example.com"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, cfg := parse(t, tc.object), config(model.TopologyHosted)
@@ -63,15 +120,15 @@ func TestMint(t *testing.T) {
 
 // TestMintTakesWhatTheServerFillsIn out of the object, adds the owner, and leaves its input alone.
 func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
-	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u, resourceVersion: "7",
-		creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
+	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u,
+		resourceVersion: "7", creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
 	u := parse(t, text)
 	o, err := model.NewGuestObject(u, config(model.TopologyHosted))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"labels":{"gateway.hypergate.dev/owner":"openshift-gateway.guest","k":"v"},` +
-		`"name":"a","namespace":"openshift-ingress"}}`
+	want := `{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{` +
+		`"labels":{"gateway.hypergate.dev/owner":"openshift-gateway.guest","k":"v"},"name":"a","namespace":"openshift-ingress"}}`
 	if diff := cmp.Diff(want, string(o.JSON())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -82,12 +139,16 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 
 // TestTheListsOfKindsKeepTheirPromises, by which prune and the roles of hypergate go.
 func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
+	guestOnly := []string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}
 	for _, k := range config(model.TopologyHosted).MgmtKinds() {
-		if !k.Namespaced || k.NeverPrune || slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}, k.GVK.Group) {
+		if !k.Namespaced || k.NeverPrune || slices.Contains(guestOnly, k.GVK.Group) {
 			t.Errorf("%s may stand on the management side", k.GVK)
 		}
 		if len(k.Names) == 0 {
-			t.Errorf("%s is watched by label, and RBAC knows none: a hosted control plane's namespace is full of other people's objects, the keys of the guest's etcd among them", k.GVK)
+			t.Errorf(
+				"%s is watched by label, and RBAC knows none: a hosted control plane's namespace is full of other people's objects, the "+
+					"keys of the guest's etcd among them",
+				k.GVK)
 		}
 	}
 	for _, k := range model.GuestKinds() {
@@ -110,7 +171,11 @@ func FuzzMint(f *testing.F) {
 			t.Skip("JSON cannot hold it")
 		}
 		cfg := config(model.TopologyHosted)
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name}}}
+		u := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name},
+			},
+		}
 		if mgmt {
 			if o, err := model.NewMgmtObject(u, cfg); err == nil {
 				checkSide(t, []anObject{o}, model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))

@@ -76,7 +76,8 @@ func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	if selector.Empty() || !selector.Matches(labels.Set(pod)) {
 		t.Errorf("the policy selects %s, and istiod's pod has the labels %v", selector, pod)
 	}
-	if diff := cmp.Diff([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes); diff != "" {
+	types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	if diff := cmp.Diff(types, policy.Spec.PolicyTypes); diff != "" {
 		t.Errorf("policy types (-want +got):\n%s", diff)
 	}
 	i := slices.IndexFunc(plan.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
@@ -125,8 +126,10 @@ func TestNetworkPolicyRefusals(t *testing.T) {
 
 func TestParsePeer(t *testing.T) {
 	for text, want := range map[string]model.Peer{
-		"pods:app=kube-apiserver":                            model.PodPeer{Label: "app", Value: "kube-apiserver"},
-		"namespaces:network.openshift.io/policy-group=a.b-C": model.NamespacePeer{Label: "network.openshift.io/policy-group", Value: "a.b-C"},
+		"pods:app=kube-apiserver": model.PodPeer{Label: "app", Value: "kube-apiserver"},
+		"namespaces:network.openshift.io/policy-group=a.b-C": model.NamespacePeer{
+			Label: "network.openshift.io/policy-group", Value: "a.b-C",
+		},
 		"192.0.2.0/24":  model.BlockPeer{Prefix: netip.MustParsePrefix("192.0.2.0/24")},
 		"2001:db8::/32": model.BlockPeer{Prefix: netip.MustParsePrefix("2001:db8::/32")},
 	} {
@@ -136,7 +139,8 @@ func TestParsePeer(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "pods", "pods:", "pods:app", "pods:app=", "pods:=x", "pods:a b=c", "pods:a=b=c", "pods:app=x,y=z", "namespaces:", "namespaces:a/b/c=d", "nodes:a=b",
+		"", "pods", "pods:", "pods:app", "pods:app=", "pods:=x", "pods:a b=c", "pods:a=b=c", "pods:app=x,y=z", "namespaces:",
+		"namespaces:a/b/c=d", "nodes:a=b",
 		"192.0.2", "192.0.2.256", "192.0.2.0/33", "2001:db8::/129", "fe80::1%eth0", "any", "*",
 	} {
 		if p, err := model.ParsePeer(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {

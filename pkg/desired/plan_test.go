@@ -47,7 +47,8 @@ func (s crdSource) CRDs([]string) ([]*unstructured.Unstructured, error) {
 // TestConversionWebhooks: a CRD is a place for a clientConfig, too.
 func TestConversionWebhooks(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
-		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
+			namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
 	guest := asking("openshift-default")
 	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
 	plan := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
@@ -56,7 +57,8 @@ func TestConversionWebhooks(t *testing.T) {
 		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
 	}
 	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
-	refused(t, config(model.TopologyHosted), foreign, "CustomResourceDefinition", "wasmplugins.extensions.istio.io", "openshift-ingress/converter")
+	refused(t, config(model.TopologyHosted), foreign, "CustomResourceDefinition", "wasmplugins.extensions.istio.io",
+		"openshift-ingress/converter")
 }
 
 // TestFailurePolicy: Fail only while istiod serves and its webhook was seen to reject through the guest's API server.
@@ -177,7 +179,8 @@ func dropped(t *testing.T, plan desired.Plan, release, kind, why string) {
 func TestSidecarInjection(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
-	if i := slices.IndexFunc(plan.Admission, func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }); i >= 0 {
+	isMutating := func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }
+	if i := slices.IndexFunc(plan.Admission, isMutating); i >= 0 {
 		t.Errorf("%s changes pods, and nobody asked for it", plan.Admission[i])
 	}
 	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
@@ -223,7 +226,9 @@ func TestIstiodsRoleIsLeast(t *testing.T) {
 			}
 		}
 		writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
-		for _, resource := range []string{"secrets", "pods", "nodes", "namespaces", "validatingwebhookconfigurations", "customresourcedefinitions", "gateways"} {
+		for _, resource := range []string{
+			"secrets", "pods", "nodes", "namespaces", "validatingwebhookconfigurations", "customresourcedefinitions", "gateways",
+		} {
 			if writes && slices.Contains(r.Resources, resource) {
 				t.Errorf("%v writes %s", r, resource)
 			}
@@ -236,7 +241,8 @@ func TestANewRootRollsIstiod(t *testing.T) {
 	hash := func(ca pki.CA) string {
 		mgmt := model.ManagementObservation{CA: ca}
 		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
-		return as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
+		return as[appsv1.Deployment](t,
+			theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
 	}
 	ca := testCA(t)
 	before := hash(ca)
@@ -267,7 +273,8 @@ func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
 		t.Errorf("the namespace is %v", list)
 	}
 	guest.Namespace = model.Present
-	if list := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest).Namespace(); len(list) != 0 {
+	plan = compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest)
+	if list := plan.Namespace(); len(list) != 0 {
 		t.Errorf("a namespace that is there is planned: %v", list)
 	}
 }
@@ -277,7 +284,8 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		plain := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 		for _, class := range []string{
-			"marker-of-the-guest", "{{ .Values.global }}", "a: b\nc: d", "$(POD_NAMESPACE)", `"quoted"`, "---", "ca-key.pem", strings.Repeat("x", 253), "",
+			"marker-of-the-guest", "{{ .Values.global }}", "a: b\nc: d", "$(POD_NAMESPACE)", `"quoted"`, "---", "ca-key.pem",
+			strings.Repeat("x", 253), "",
 		} {
 			plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking(class, "openshift-default")))
 			if diff := cmp.Diff(texts(mgmtObjects(plain)), texts(mgmtObjects(plan))); diff != "" {

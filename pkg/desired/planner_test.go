@@ -68,7 +68,8 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 				t.Errorf("%s, -Compute +Planner:\n%s", name, diff)
 			}
 			if renders != step.renders || read != step.crds {
-				t.Errorf("%s: rendered %d releases and read %d of Istio's CRDs, want %d and %d", name, renders, read, step.renders, step.crds)
+				t.Errorf("%s: rendered %d releases and read %d of Istio's CRDs, want %d and %d", name, renders, read, step.renders,
+					step.crds)
 			}
 		}
 	}
@@ -87,8 +88,10 @@ func (s freshCRDs) CRDs([]string) ([]*unstructured.Unstructured, error) {
 // TestAPlannerRemembersNoConversionWebhook: how a CRD's webhook is reached changes with the CA.
 func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
-		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
-	planner := desired.NewPlanner(config(model.TopologyHosted), freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
+		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
+			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
+	planner := desired.NewPlanner(config(model.TopologyHosted),
+		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
 	bundles := map[string]bool{}
 	for _, mgmt := range []model.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
 		plan, err := planner.Compute(mgmt, asking("a"))

@@ -62,7 +62,8 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			want: "impossible: HostedControlPlane guest1 has no infrastructure ID or no host",
 		},
 		"a Route without an infrastructure's name": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" }, want: "impossible: HostedControlPlane guest1 has no infrastructure ID or no host",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" },
+			want: "impossible: HostedControlPlane guest1 names no host",
 		},
 		"a Route whose host is given": {
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
@@ -70,7 +71,8 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		"a router refuses the Route": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 			exposure: model.ObservedEndpoints{Refused: model.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
-			want:     "impossible: the router rejects Route xds-openshift-gateway with host x.example.com (HostAlreadyClaimed): set another --publish-host",
+			want: "impossible: the router refuses Route xds-openshift-gateway for x.example.com (HostAlreadyClaimed): give another " +
+				"--publish-host",
 		},
 		"it refused the host that it had before": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "y.example.com"}},
@@ -79,17 +81,22 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"the way is not there": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "y.example.com"}},
-			exposure: model.ObservedEndpoints{Problem: "the management cluster serves no Routes"}, want: "impossible: the management cluster serves no Routes",
+			exposure: model.ObservedEndpoints{Problem: "the management cluster serves no Routes"},
+			want:     "impossible: the management cluster serves no Routes",
 		},
 		"the control plane operator's Route names the namespace": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byRoute },
-			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"}},
-			want:     "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, contains the name of the management namespace",
+			exposure: model.ObservedEndpoints{
+				ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"},
+			},
+			want: "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, names the management namespace",
 		},
 		"the control plane operator's Route": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
-			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}},
-			want:     "at istiod.apps.guest1.hypershift.local:443",
+			exposure: model.ObservedEndpoints{
+				ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"},
+			},
+			want: "at istiod.apps.guest1.hypershift.local:443",
 		},
 		"the control plane operator's Route, without a host yet": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byRoute },
@@ -107,48 +114,67 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			want: "impossible: the guest's nodes reach their control plane over a private link, behind which HyperShift's own router",
 		},
 		"a load balancer that leads nowhere": {
-			publish: model.Publish{Strategy: model.PublishLoadBalancer}, plane: func(p *model.ControlPlane) { p.EndpointAccess = "Private" },
-			want: "impossible: the guest's nodes reach their control plane over a private link, and hypergate's load balancer",
+			publish: model.Publish{Strategy: model.PublishLoadBalancer},
+			plane:   func(p *model.ControlPlane) { p.EndpointAccess = "Private" },
+			want:    "impossible: the guest's nodes reach their control plane by a private link, which no load balancer",
 		},
 		"a load balancer": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
 			exposure: model.ObservedEndpoints{LoadBalancer: "2001:db8::7"}, want: "at [2001:db8::7]:15012",
 		},
 		"a load balancer that has no address yet": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") }, want: "waits for an address for istiod's load balancer",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
+			want: "waits for an address for istiod's load balancer",
 		},
 		"a load balancer with a name": {
-			publish: model.Publish{Strategy: model.PublishLoadBalancer, At: model.HostPort{Host: "x.example.com"}}, exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"},
-			want: "at x.example.com:15012",
+			publish:  model.Publish{Strategy: model.PublishLoadBalancer, At: model.HostPort{Host: "x.example.com"}},
+			exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"},
+			want:     "at x.example.com:15012",
 		},
 		"a node's port": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
 			exposure: model.ObservedEndpoints{NodePort: 31512}, want: "at 192.0.2.7:31512",
 		},
 		"a node's port that is not handed out yet": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") }, want: "waits for a port",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
+			want: "waits for a port",
 		},
-		"nobody names a node": {publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512}, want: "impossible: the address of the management cluster's nodes is not known"},
+		"nobody names a node": {
+			publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512},
+			want: "impossible: nobody says at which address",
+		},
 		"a TLSRoute": {
-			publish:  model.Publish{Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"}, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}},
+			publish: model.Publish{
+				Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"},
+				Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"},
+			},
 			exposure: model.ObservedEndpoints{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
 		},
 		"a TLSRoute of which nobody knows the version": {
-			publish: model.Publish{Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"}, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}},
-			want:    "waits for the version of TLSRoutes",
+			publish: model.Publish{
+				Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"},
+				Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"},
+			},
+			want: "waits for TLSRoutes",
 		},
 		"a platform with a way of its own": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: "impossible: --publish=auto has no strategy for platform IBMCloud",
+			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute },
+			want: "impossible: --publish=auto knows no way on platform IBMCloud",
 		},
 		"a way that nobody knows": {
-			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") }, want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy ("S3"`,
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") },
+			want: `impossible: --publish=auto follows the guest's API server, and how that is published ("S3"`,
 		},
-		"nothing is said": {publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil }, want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy (""`},
+		"nothing is said": {
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil },
+			want: `impossible: --publish=auto follows the guest's API server, and how that is published (""`,
+		},
 		"a host that gives the namespace away": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
 			},
-			want: "impossible: \"istiod-x.clusters-guest1.example.com\", the host under which istiod would be published, contains the name of the management namespace",
+			want: "impossible: \"istiod-x.clusters-guest1.example.com\", under which istiod would be published, names the management " +
+				"namespace",
 		},
 		"a host that is none": {
 			publish: auto, plane: func(p *model.ControlPlane) {
@@ -197,7 +223,8 @@ func sayTheSame(t *testing.T, plan desired.Plan, at model.HostPort) {
 	if n := strings.Count(text.String(), at.String()); n < 2 {
 		t.Errorf("%s is %d times on the management side, and should be the address of xDS and of the CA", at, n)
 	}
-	if !strings.Contains(text.String(), "discoveryAddress: "+at.String()) && !strings.Contains(text.String(), "discoveryAddress: '"+at.String()+"'") {
+	if !strings.Contains(text.String(), "discoveryAddress: "+at.String()) &&
+		!strings.Contains(text.String(), "discoveryAddress: '"+at.String()+"'") {
 		t.Errorf("the mesh configuration does not name %s", at)
 	}
 }
@@ -216,7 +243,8 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			publish: model.Publish{Strategy: model.PublishRoute, At: byName}, service: "ClusterIP",
 			route: map[string]any{
 				"host": "x.example.com", "to": map[string]any{"kind": "Service", "name": "xds-openshift-gateway", "weight": int64(100)},
-				"port": map[string]any{"targetPort": "tls-xds"}, "tls": map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
+				"port": map[string]any{"targetPort": "tls-xds"},
+				"tls":  map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
 			},
 		},
 		"somebody else's Route": {
@@ -224,23 +252,42 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "y.example.com"}},
 		},
 		"a TLSRoute": {
-			publish: model.Publish{Strategy: model.PublishTLSRoute, At: byName, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"}}, service: "ClusterIP",
+			publish: model.Publish{
+				Strategy: model.PublishTLSRoute, At: byName,
+				Gateway: model.ParentGateway{Namespace: "infra", Name: "edge", Listener: "tls"},
+			},
+			service:  "ClusterIP",
 			exposure: model.ObservedEndpoints{TLSRouteVersion: "v1alpha3"},
 			route: map[string]any{
-				"parentRefs": []any{map[string]any{"namespace": "infra", "name": "edge", "sectionName": "tls"}}, "hostnames": []any{"x.example.com"},
-				"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "xds-openshift-gateway", "port": int64(15012)}}}},
+				"parentRefs": []any{map[string]any{"namespace": "infra", "name": "edge", "sectionName": "tls"}},
+				"hostnames":  []any{"x.example.com"},
+				"rules": []any{
+					map[string]any{"backendRefs": []any{map[string]any{"name": "xds-openshift-gateway", "port": int64(15012)}}},
+				},
 			},
 		},
-		"a load balancer that nobody has an address for": {publish: model.Publish{Strategy: model.PublishLoadBalancer}, service: "LoadBalancer"},
-		"a load balancer":  {publish: model.Publish{Strategy: model.PublishLoadBalancer, At: byName}, exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com"},
-		"a port of nodes":  {publish: model.Publish{Strategy: model.PublishNodePort, At: byName}, exposure: model.ObservedEndpoints{NodePort: 31512}, service: "NodePort"},
-		"this one of them": {publish: model.Publish{Strategy: model.PublishNodePort, At: model.HostPort{Host: "x.example.com", Port: 30000}}, exposure: model.ObservedEndpoints{NodePort: 30000}, service: "NodePort 30000"},
+		"a load balancer that nobody has an address for": {
+			publish: model.Publish{Strategy: model.PublishLoadBalancer}, service: "LoadBalancer",
+		},
+		"a load balancer": {
+			publish:  model.Publish{Strategy: model.PublishLoadBalancer, At: byName},
+			exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com",
+		},
+		"a port of nodes": {
+			publish: model.Publish{Strategy: model.PublishNodePort, At: byName}, exposure: model.ObservedEndpoints{NodePort: 31512},
+			service: "NodePort",
+		},
+		"this one of them": {
+			publish:  model.Publish{Strategy: model.PublishNodePort, At: model.HostPort{Host: "x.example.com", Port: 30000}},
+			exposure: model.ObservedEndpoints{NodePort: 30000}, service: "NodePort 30000",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
 			plane := aControlPlane()
-			plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+			plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane},
+				withForeignCRDs(asking("openshift-default")))
 			service, open := "", false
 			for _, o := range plan.Mgmt {
 				u, err := o.Unstructured()
@@ -307,22 +354,27 @@ func checkRoute(t *testing.T, plan desired.Plan, plane model.ControlPlane, want 
 func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
+	const ranges = `"loadBalancerSourceRanges":["198.51.100.0/24","2001:db8::/32"]`
 	for name, tc := range map[string]struct {
 		allowed []string
 		want    string
 	}{
-		"everybody":   {nil, `"from":[{"ipBlock":{"cidr":"0.0.0.0/0"}},{"ipBlock":{"cidr":"::/0"}}],"ports":[{"port":15012,`},
-		"some blocks": {[]string{"198.51.100.0/24", "2001:db8::/32"}, `"from":[{"ipBlock":{"cidr":"198.51.100.0/24"}},{"ipBlock":{"cidr":"2001:db8::/32"}}],"ports":[{"port":15012,`},
+		"everybody": {nil, `"from":[{"ipBlock":{"cidr":"0.0.0.0/0"}},{"ipBlock":{"cidr":"::/0"}}],"ports":[{"port":15012,`},
+		"some blocks": {
+			[]string{"198.51.100.0/24", "2001:db8::/32"},
+			`"from":[{"ipBlock":{"cidr":"198.51.100.0/24"}},{"ipBlock":{"cidr":"2001:db8::/32"}}],"ports":[{"port":15012,`,
+		},
 	} {
 		plane := aControlPlane()
 		plane.AllowedCIDRs = tc.allowed
-		plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane}, withForeignCRDs(asking("openshift-default")))
+		plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane},
+			withForeignCRDs(asking("openshift-default")))
 		for _, o := range plan.Mgmt {
 			text := string(o.JSON())
 			switch {
 			case o.GVK().Kind == "NetworkPolicy" && !strings.Contains(text, tc.want):
 				t.Errorf("%s: the policy does not say %s:\n%s", name, tc.want, text)
-			case o.Key().Name == cfg.XDSService() && strings.Contains(text, `"loadBalancerSourceRanges":["198.51.100.0/24","2001:db8::/32"]`) != (tc.allowed != nil):
+			case o.Key().Name == cfg.XDSService() && strings.Contains(text, ranges) != (tc.allowed != nil):
 				t.Errorf("%s: %s", name, text)
 			}
 		}
@@ -336,7 +388,8 @@ func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	for want, exposure := range map[bool]model.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
 		mgmt := installed(t)
 		mgmt.Endpoints = exposure
-		if plan := compute(t, cfg, embedded(t), mgmt, withForeignCRDs(asking("openshift-default"))); plan.IsWhole() != want || (len(plan.Workload) > 0) != want {
+		plan := compute(t, cfg, embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
+		if plan.IsWhole() != want || (len(plan.Workload) > 0) != want {
 			t.Errorf("it is whole: %v, and has %d workloads", plan.IsWhole(), len(plan.Workload))
 		}
 	}

@@ -27,7 +27,8 @@ func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
 			recorded := &recordingSource{ChartSource: sources[version]}
 			plan := compute(t, cfg, recorded, mgmt, guest)
 			if diff := accounting(recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
-				t.Errorf("not every object is accounted for exactly once (-expected +planned) with %+v and classes %v:\n%s", cfg, guest.Classes, diff)
+				t.Errorf("not every object is accounted for exactly once (-expected +planned) with %+v and classes %v:\n%s", cfg,
+					guest.Classes, diff)
 			}
 			checkPlan(t, cfg, mgmt, plan)
 		})
@@ -95,8 +96,8 @@ func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementO
 	tb.Helper()
 	cfg := config(one(random, bothTopologies()...))
 	// Revisions that look like parts of the names that the chart makes.
-	cfg.Revision = one(random, "openshift-gateway", "a", "1", "true", "1-29-1", "revision-tag-canary", "sidecar-injector", "x-gatewayclass-y",
-		"validator", strings.Repeat("r", 52))
+	cfg.Revision = one(random, "openshift-gateway", "a", "1", "true", "1-29-1", "revision-tag-canary", "sidecar-injector",
+		"x-gatewayclass-y", "validator", strings.Repeat("r", 52))
 	cfg.WebhookHost = one(random, cfg.WebhookService(), "webhook.example.com", "192.0.2.1")
 	cfg.GuestNamespace = one(random, "openshift-ingress", "istio-system", strings.Repeat("n", 63))
 	cfg.MgmtNamespace = one(random, mgmtNamespace, "ocm-production-2f0c8-guest1")
@@ -117,7 +118,8 @@ func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementO
 // anyClasses are one to five names of GatewayClasses: DNS subdomains, which may be up to 253 characters and look like anything.
 func anyClasses(random *rand.Rand) []string {
 	all := []string{
-		"openshift-default", "true", "null", "1", "1e3", "0x10", "a.b.c", "2026-01-01", "default", "istio", "values", "values-openshift-gateway",
+		"openshift-default", "true", "null", "1", "1e3", "0x10", "a.b.c", "2026-01-01", "default", "istio", "values",
+		"values-openshift-gateway",
 		strings.Repeat("c", 63), strings.Repeat("c", 64), strings.Repeat(strings.Repeat("d", 61)+".", 4) + "12345",
 	}
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -145,11 +147,13 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 			[]string{"CustomResourceDefinition", `"things.example.com"`},
 		},
 		"a known kind of another group": {
-			"istiod", "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
+			"istiod",
+			"{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
 			[]string{"Service.serving.knative.dev", `"istiod-openshift-gateway"`},
 		},
 		"a known kind of another name": {
-			"istiod", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod-openshift-gateway-canary, namespace: clusters-guest1}}",
+			"istiod",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod-openshift-gateway-canary, namespace: clusters-guest1}}",
 			[]string{"Deployment.apps", `"istiod-openshift-gateway-canary"`},
 		},
 		"a known kind in another version": {
@@ -157,12 +161,15 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 			[]string{"ConfigMap clusters-guest1/istio-openshift-gateway", "is not allowed on the management side", "kind"},
 		},
 		"an object of another namespace for management": {
-			"istiod", "{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}, spec: {ports: [{name: grpc-xds}, {name: https-webhook}]}}",
-			[]string{"Service kube-system/istiod-openshift-gateway", "is not allowed on the management side", `"clusters-guest1"`},
+			"istiod",
+			"{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}, spec: {ports: [{name: " +
+				"grpc-xds}, {name: https-webhook}]}}",
+			[]string{"Service kube-system/istiod-openshift-gateway", "must not stand on the management side", `"clusters-guest1"`},
 		},
 		"an object of another namespace for the guest": {
-			"istiod-remote", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
-			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "is not allowed on the guest side", `"openshift-ingress"`},
+			"istiod-remote",
+			"{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
+			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "must not stand on the guest side", `"openshift-ingress"`},
 		},
 		"an object without a namespace": {
 			"istiod-remote", "{apiVersion: v1, kind: Service, metadata: {name: istiod-revision-tag-default}}",
@@ -173,7 +180,8 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 			[]string{"release istiod-remote", "Secret", `"cacerts"`},
 		},
 		"a workload for the guest": {
-			"istiod-remote", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod-openshift-gateway, namespace: openshift-ingress}}",
+			"istiod-remote",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod-openshift-gateway, namespace: openshift-ingress}}",
 			[]string{"release istiod-remote", "Deployment.apps", `"istiod-openshift-gateway"`},
 		},
 		"a Secret for management that the chart makes": {
@@ -210,7 +218,8 @@ func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ..
 // TestAllStrangersAreNamedAtOnce spares the reader of a log one round per object.
 func TestAllStrangersAreNamedAtOnce(t *testing.T) {
 	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
-		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"), parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
+		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"),
+			parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
 	}}
 	refused(t, config(model.TopologyHosted), source, `"one"`, `"two"`)
 }

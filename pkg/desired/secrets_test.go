@@ -21,7 +21,8 @@ var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 func credential() model.Credential {
 	return model.Credential{
-		GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued, Expires: issued.Add(time.Hour),
+		GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued,
+		Expires: issued.Add(time.Hour),
 	}
 }
 
@@ -57,7 +58,10 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	ca := testCA(t)
 	for _, rotation := range []pki.Rotation{
 		{Request: "a"},
-		{Phase: pki.Spreading, Since: issued, Next: pki.CA{Cert: []byte("c"), Key: []byte("k"), Chain: []byte("h"), Root: []byte("r")}, Request: "a"},
+		{
+			Phase: pki.Spreading, Since: issued, Next: pki.CA{Cert: []byte("c"), Key: []byte("k"), Chain: []byte("h"), Root: []byte("r")},
+			Request: "a",
+		},
 		{Phase: pki.Settling, Since: issued, Effective: issued.Add(time.Minute), Next: pki.CA{Root: []byte("r")}, Request: "a"},
 	} {
 		mgmt := installed(t)
@@ -99,7 +103,8 @@ func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
 			t.Errorf("%s is planned", o)
 		}
 	}
-	webhook := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(plan), "ValidatingWebhookConfiguration"))
+	webhook := as[admissionregistrationv1.ValidatingWebhookConfiguration](t,
+		theOnly(t, guestObjects(plan), "ValidatingWebhookConfiguration"))
 	if diff := cmp.Diff(testCA(t).Root, webhook.Webhooks[0].ClientConfig.CABundle); diff != "" {
 		t.Errorf("the webhook's caBundle, -want +got:\n%s", diff)
 	}
@@ -226,7 +231,8 @@ func TestAccount(t *testing.T) {
 
 // FuzzCredential: whatever a Secret of that name holds, it is either a whole credential that makes the same Secret again, or an error.
 func FuzzCredential(f *testing.F) {
-	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"), []byte("ca"))
+	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"),
+		[]byte("ca"))
 	f.Add("", "now", []byte("{"), []byte{0xff}, []byte(nil))
 	f.Fuzz(func(t *testing.T, from, to string, kubeconfig, token, ca []byte) {
 		c, err := model.CredentialFromSecret(map[string]string{model.IssuedAnnotation: from, model.ExpiresAnnotation: to},
@@ -244,7 +250,8 @@ func FuzzCredential(f *testing.F) {
 		if err != nil {
 			t.Fatalf("wrote %s, which cannot be read: %v", base64.StdEncoding.EncodeToString(o.JSON()), err)
 		}
-		if again.Server != c.Server || again.Token != c.Token || !again.Expires.Truncate(time.Second).Equal(c.Expires.Truncate(time.Second)) {
+		sameExpiry := again.Expires.Truncate(time.Second).Equal(c.Expires.Truncate(time.Second))
+		if again.Server != c.Server || again.Token != c.Token || !sameExpiry {
 			t.Errorf("read %+v and then %+v", c, again)
 		}
 	})

@@ -43,14 +43,17 @@ gatewayClasses:
 		want := []string{
 			"ConfigMap " + namespace + "/istio-openshift-gateway", "ConfigMap " + namespace + "/istio-sidecar-injector-openshift-gateway",
 			"Deployment " + namespace + "/istiod-openshift-gateway",
-			"ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-other",
+			"ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
+			"ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-other",
 		}
 		if diff := cmp.Diff(want, changed); diff != "" {
 			t.Errorf("%s: what changed (-want +got):\n%s", topology, diff)
 		}
 		for object, parts := range map[string][]string{
 			want[0]: {"accessLogEncoding: JSON", "concurrency: 3", "discoveryAddress: " + cfg.XDS.String()},
-			want[2]: {`"limits":{"memory":"1Gi"},"requests":{"cpu":"20m","memory":"160Mi"}`, "--log_output_level=ads:debug", "--log_as_json"},
+			want[2]: {
+				`"limits":{"memory":"1Gi"},"requests":{"cpu":"20m","memory":"160Mi"}`, "--log_output_level=ads:debug", "--log_as_json",
+			},
 			want[3]: {"minReplicas: 1", "maxReplicas: 10", "maxUnavailable: 1"},
 			want[4]: {"minReplicas: 1", "maxReplicas: 20", "maxUnavailable: 1"},
 		} {

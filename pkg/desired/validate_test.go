@@ -38,7 +38,9 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		change func(*model.Config)
 		want   []string
 	}{
-		"topology":                 {func(c *model.Config) { c.Topology = "both" }, []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
+		"topology": {
+			func(c *model.Config) { c.Topology = "both" }, []string{"--topology", `"both"`, `"hosted"`, `"standalone"`},
+		},
 		"no namespace":             {func(c *model.Config) { c.MgmtNamespace = "" }, []string{"--namespace", `""`}},
 		"a namespace with dots":    {func(c *model.Config) { c.MgmtNamespace = "a.b" }, []string{"--namespace", `"a.b"`}},
 		"guest namespace":          {func(c *model.Config) { c.GuestNamespace = "Ingress" }, []string{"--guest-namespace", `"Ingress"`}},
@@ -47,28 +49,53 @@ func TestValidateNamesTheFlag(t *testing.T) {
 			func(c *model.Config) { c.Topology = model.TopologyStandalone },
 			[]string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"},
 		},
-		"controller name without a path": {func(c *model.Config) { c.ControllerName = "openshift.io" }, []string{"--controller-name", `"openshift.io"`, "such as"}},
+		"controller name without a path": {
+			func(c *model.Config) { c.ControllerName = "openshift.io" }, []string{"--controller-name", `"openshift.io"`, "such as"},
+		},
 		"controller name that is text":   {func(c *model.Config) { c.ControllerName = `openshift.io/a"b` }, []string{"--controller-name"}},
 		"controller name over two lines": {func(c *model.Config) { c.ControllerName = "openshift.io/a\nb" }, []string{"--controller-name"}},
-		"controller name too long":       {func(c *model.Config) { c.ControllerName = "openshift.io/" + strings.Repeat("a", 241) }, []string{"--controller-name"}},
-		"no revision":                    {func(c *model.Config) { c.Revision = "" }, []string{"--revision"}},
-		"the default revision":           {func(c *model.Config) { c.Revision = "default" }, []string{"--revision", `not "default"`}},
-		"revision with dots":             {func(c *model.Config) { c.Revision = "1.29" }, []string{"--revision", `"1.29"`}},
-		"revision too long for a label":  {func(c *model.Config) { c.Revision = strings.Repeat("r", 53) }, []string{"--revision", "at most 52"}},
-		"pilot image without a registry": {func(c *model.Config) { c.PilotImage = "pilot:1.20.3" }, []string{"--pilot-image", `"pilot:1.20.3"`, "registry"}},
-		"proxy image with a bad digest":  {func(c *model.Config) { c.ProxyImage = "example.com/proxyv2@sha256:beef" }, []string{"--proxy-image", "beef"}},
-		"image with a space":             {func(c *model.Config) { c.ProxyImage = "example.com/proxyv2 --privileged" }, []string{"--proxy-image"}},
+		"controller name too long": {
+			func(c *model.Config) { c.ControllerName = "openshift.io/" + strings.Repeat("a", 241) }, []string{"--controller-name"},
+		},
+		"no revision":          {func(c *model.Config) { c.Revision = "" }, []string{"--revision"}},
+		"the default revision": {func(c *model.Config) { c.Revision = "default" }, []string{"--revision", `not "default"`}},
+		"revision with dots":   {func(c *model.Config) { c.Revision = "1.29" }, []string{"--revision", `"1.29"`}},
+		"revision too long for a label": {
+			func(c *model.Config) { c.Revision = strings.Repeat("r", 53) }, []string{"--revision", "at most 52"},
+		},
+		"pilot image without a registry": {
+			func(c *model.Config) { c.PilotImage = "pilot:1.20.3" }, []string{"--pilot-image", `"pilot:1.20.3"`, "registry"},
+		},
+		"proxy image with a bad digest": {
+			func(c *model.Config) { c.ProxyImage = "example.com/proxyv2@sha256:beef" }, []string{"--proxy-image", "beef"},
+		},
+		"image with a space": {
+			func(c *model.Config) { c.ProxyImage = "example.com/proxyv2 --privileged" }, []string{"--proxy-image"},
+		},
 		"webhook host that HyperShift deletes": {
 			func(c *model.Config) { c.WebhookHost = "istiod-openshift-gateway.clusters-guest1.svc" },
 			[]string{"--webhook-host", `"istiod-openshift-gateway.clusters-guest1.svc"`, "gw-webhook-openshift-gateway"},
 		},
-		"xds host":                    {func(c *model.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"}},
-		"xds host that tells of us":   {func(c *model.Config) { c.XDS.Host = "istiod-clusters-guest1.apps.example.com" }, []string{"--xds-address", "names the management namespace"}},
-		"no xds host":                 {func(c *model.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
-		"no xds port":                 {func(c *model.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
-		"no Secret's name":            {func(c *model.Config) { c.GuestKubeconfigSecret = "Guest_1" }, []string{"--guest-kubeconfig-secret", `"Guest_1"`}},
-		"a Secret of ours":            {func(c *model.Config) { c.GuestKubeconfigSecret = "cacerts" }, []string{"--guest-kubeconfig-secret", "hypergate creates the Secret cacerts itself"}},
-		"another Secret of ours":      {func(c *model.Config) { c.GuestKubeconfigSecret = "istio-kubeconfig" }, []string{"--guest-kubeconfig-secret", "<cluster>-kubeconfig"}},
+		"xds host": {
+			func(c *model.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"},
+		},
+		"xds host that tells of us": {
+			func(c *model.Config) { c.XDS.Host = "istiod-clusters-guest1.apps.example.com" },
+			[]string{"--xds-address", "names the management namespace"},
+		},
+		"no xds host": {func(c *model.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
+		"no xds port": {func(c *model.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},
+		"no Secret's name": {
+			func(c *model.Config) { c.GuestKubeconfigSecret = "Guest_1" }, []string{"--guest-kubeconfig-secret", `"Guest_1"`},
+		},
+		"a Secret of ours": {
+			func(c *model.Config) { c.GuestKubeconfigSecret = "cacerts" },
+			[]string{"--guest-kubeconfig-secret", "hypergate creates the Secret cacerts itself"},
+		},
+		"another Secret of ours": {
+			func(c *model.Config) { c.GuestKubeconfigSecret = "istio-kubeconfig" },
+			[]string{"--guest-kubeconfig-secret", "<cluster>-kubeconfig"},
+		},
 		"webhook host with a port":    {func(c *model.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},
 		"webhook host with user info": {func(c *model.Config) { c.WebhookHost = "me@istiod" }, []string{"--webhook-host"}},
 		"webhook host with a query":   {func(c *model.Config) { c.WebhookHost = "istiod?x" }, []string{"--webhook-host"}},
@@ -94,13 +121,16 @@ func TestValidateNamesTheFlag(t *testing.T) {
 }
 
 func TestValidateNamesAllFlags(t *testing.T) {
-	mustFail(t, desired.Validate(model.Config{}), "--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image",
-		"--proxy-image", "--xds-address")
+	mustFail(t, desired.Validate(model.Config{}),
+		"--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image", "--proxy-image", "--xds-address")
 	mustFail(t, desired.Validate(model.Config{Topology: model.TopologyHosted}), "--webhook-host")
 }
 
 func TestHostPort(t *testing.T) {
-	for want, h := range map[string]model.HostPort{"a.example.com:443": {Host: "a.example.com", Port: 443}, "[2001:db8::1]:15012": {Host: "2001:db8::1", Port: 15012}} {
+	for want, h := range map[string]model.HostPort{
+		"a.example.com:443":   {Host: "a.example.com", Port: 443},
+		"[2001:db8::1]:15012": {Host: "2001:db8::1", Port: 15012},
+	} {
 		if got := h.String(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

@@ -59,7 +59,8 @@ func TestTheChartsKnowEveryValue(t *testing.T) {
 		for release, values := range source.values {
 			for _, path := range valuePaths("", defaults, values) {
 				if !regexp.MustCompile(`\.Values\)?\.` + regexp.QuoteMeta(path) + `\b`).MatchString(templates) {
-					t.Errorf("chart %s: release %s sets %s, which is neither in the chart's values nor used by a template", version, release, path)
+					t.Errorf("chart %s: release %s sets %s, which is neither in the chart's values nor used by a template", version,
+						release, path)
 				}
 			}
 		}

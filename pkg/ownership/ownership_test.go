@@ -116,18 +116,40 @@ func TestTenure(t *testing.T) {
 		seen model.ObservedLeases
 		want ownership.State
 	}{
-		"nobody's":                       {model.ObservedLeases{}, ownership.Unclaimed{Missing: claims}},
-		"ours":                           {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, holders[0])}}, ownership.Owned{}},
-		"ours, from before it had an ID": {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[1]), held(1, holders[0])}}, ownership.Owned{}},
-		"half ours":                      {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unclaimed{Missing: claims[1:]}},
-		"without a holder":               {model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unclaimed{Missing: claims[:1]}},
-		"of another controller name":     {model.ObservedLeases{Held: []model.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}}, ownership.Unclaimed{Missing: claims}},
-		"the controller name taken":      {model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, holders[0])}}, ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}}}},
-		"the revision taken":             {model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, "x")}}, ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
-		"the revision taken, rest free":  {model.ObservedLeases{Held: []model.HeldLease{held(1, "x")}}, ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}}},
+		"nobody's": {model.ObservedLeases{}, ownership.Unclaimed{Missing: claims}},
+		"ours": {
+			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, holders[0])}}, ownership.Owned{},
+		},
+		"ours, from before it had an ID": {
+			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[1]), held(1, holders[0])}}, ownership.Owned{},
+		},
+		"half ours": {
+			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unclaimed{Missing: claims[1:]},
+		},
+		"without a holder": {
+			model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unclaimed{Missing: claims[:1]},
+		},
+		"of another controller name": {
+			model.ObservedLeases{Held: []model.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}},
+			ownership.Unclaimed{Missing: claims},
+		},
+		"the controller name taken": {
+			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, holders[0])}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}}},
+		},
+		"the revision taken": {
+			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, "x")}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}},
+		},
+		"the revision taken, rest free": {
+			model.ObservedLeases{Held: []model.HeldLease{held(1, "x")}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}},
+		},
 		"all taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, "x")}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}, {Claim: claims[1], HeldLease: held(1, "x")}}},
+			ownership.OwnedByOther{
+				By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}, {Claim: claims[1], HeldLease: held(1, "x")}},
+			},
 		},
 		"not readable": {model.ObservedLeases{Unknown: unreadable}, ownership.Unknown{Err: unreadable}},
 	} {
@@ -153,14 +175,18 @@ func TestOwnClaimsAreNobodyElses(t *testing.T) {
 
 func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	cfg := config(model.TopologyHosted)
-	by := model.HeldLease{Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	by := model.HeldLease{
+		Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
 	err := ownership.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: ownership.OwnedByOther{
 		By: []ownership.LeaseOfOther{{Claim: ownership.Leases(cfg)[0], HeldLease: by}, {Claim: ownership.Leases(cfg)[1], HeldLease: by}},
 	}}
 	text := err.Error()
 	for _, part := range []string{
-		"the controller name openshift.io/gateway-controller/v1", "another hypergate (\"hosted/x/    (123", "2026-01-02T03:04:05Z", "and the revision openshift-gateway", "stop that hypergate and its istiod",
-		"kubectl -n openshift-ingress delete lease hypergate-claim-controller-27e2e0b7 hypergate-claim-revision-openshift-gateway;", "--controller-name", "--revision",
+		"the controller name openshift.io/gateway-controller/v1", "another hypergate (\"hosted/x/    (123", "2026-01-02T03:04:05Z",
+		"and the revision openshift-gateway", "stop that hypergate and its istiod",
+		"kubectl -n openshift-ingress delete lease hypergate-claim-controller-27e2e0b7 hypergate-claim-revision-openshift-gateway;",
+		"--controller-name", "--revision",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q lacks %q", text, part)
@@ -187,18 +213,36 @@ func TestRivals(t *testing.T) {
 		seen model.ForeignInstallations
 		want []ownership.ConflictingController
 	}{
-		"nobody":               {hosted, model.ForeignInstallations{}, nil},
-		"finalizer":            {hosted, model.ForeignInstallations{Finalized: []string{"a", "b"}}, []ownership.ConflictingController{ownership.IngressOperator{Seen: finalizer}}},
-		"Istio of OpenShift's": {hosted, model.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []ownership.ConflictingController{ownership.IngressOperator{Seen: istio}}},
-		"Istio of OpenShift's, our revision is another": {revised, model.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []ownership.ConflictingController{ownership.IngressOperator{Seen: istio}}},
-		"an Istio of our revision":                      {renamed, model.ForeignInstallations{Istios: []string{"openshift-gateway"}}, []ownership.ConflictingController{ownership.ForeignIstiod{Seen: istio}}},
-		"somebody's own Istio":                          {hosted, model.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
-		"an istiod in the guest":                        {hosted, istiods(""), []ownership.ConflictingController{deployment}},
-		"a standalone hypergate's istiod":               {hosted, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment}},
-		"our own istiod, standalone":                    {standalone, istiods("openshift-gateway.management"), nil},
-		"somebody's istiod, standalone":                 {standalone, istiods(""), []ownership.ConflictingController{deployment}},
-		"our own without its label is drift":            {standalone, istiods(model.Unlabelled), nil},
-		"but in a guest it is another hypergate's":      {hosted, istiods(model.Unlabelled), []ownership.ConflictingController{deployment}},
+		"nobody": {hosted, model.ForeignInstallations{}, nil},
+		"finalizer": {
+			hosted,
+			model.ForeignInstallations{Finalized: []string{"a", "b"}},
+			[]ownership.ConflictingController{ownership.IngressOperator{Seen: finalizer}},
+		},
+		"Istio of OpenShift's": {
+			hosted,
+			model.ForeignInstallations{Istios: []string{"openshift-gateway"}},
+			[]ownership.ConflictingController{ownership.IngressOperator{Seen: istio}},
+		},
+		"Istio of OpenShift's, our revision is another": {
+			revised,
+			model.ForeignInstallations{Istios: []string{"openshift-gateway"}},
+			[]ownership.ConflictingController{ownership.IngressOperator{Seen: istio}},
+		},
+		"an Istio of our revision": {
+			renamed,
+			model.ForeignInstallations{Istios: []string{"openshift-gateway"}},
+			[]ownership.ConflictingController{ownership.ForeignIstiod{Seen: istio}},
+		},
+		"somebody's own Istio":   {hosted, model.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
+		"an istiod in the guest": {hosted, istiods(""), []ownership.ConflictingController{deployment}},
+		"a standalone hypergate's istiod": {
+			hosted, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment},
+		},
+		"our own istiod, standalone":               {standalone, istiods("openshift-gateway.management"), nil},
+		"somebody's istiod, standalone":            {standalone, istiods(""), []ownership.ConflictingController{deployment}},
+		"our own without its label is drift":       {standalone, istiods(model.Unlabelled), nil},
+		"but in a guest it is another hypergate's": {hosted, istiods(model.Unlabelled), []ownership.ConflictingController{deployment}},
 		"both": {
 			hosted,
 			model.ForeignInstallations{Finalized: []string{"a"}, Istiods: istiods("").Istiods},
@@ -213,9 +257,15 @@ func TestRivals(t *testing.T) {
 
 func TestARivalIsNamedWithWhatEndsIt(t *testing.T) {
 	cfg := config(model.TopologyHosted)
-	text := ownership.ConflictError{Config: cfg, Controllers: []ownership.ConflictingController{ownership.IngressOperator{Seen: "seen here"}, ownership.ForeignIstiod{Seen: "seen there"}}}.Error()
+	text := ownership.ConflictError{
+		Config: cfg,
+		Controllers: []ownership.ConflictingController{
+			ownership.IngressOperator{Seen: "seen here"}, ownership.ForeignIstiod{Seen: "seen there"},
+		},
+	}.Error()
 	for _, part := range []string{
-		"OpenShift's ingress operator", "seen here", "--controller-name", "managementMode: Unmanaged", "ingresses.operator.openshift.io cluster", "; an istiod of the revision openshift-gateway", "seen there", "--revision",
+		"OpenShift's ingress operator", "seen here", "--controller-name", "managementMode: Unmanaged",
+		"ingresses.operator.openshift.io cluster", "; an istiod of the revision openshift-gateway", "seen there", "--revision",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q lacks %q", text, part)
