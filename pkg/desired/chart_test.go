@@ -17,7 +17,7 @@ import (
 
 const discovery = "istio-control/istio-discovery/"
 
-// chartWith is Istio 1.28.2's charts directory with files of its own laid over it: what a --charts-dir may hold.
+// chartWith returns Istio 1.28.2's charts directory with additional or replaced files, as in a --charts-dir.
 func chartWith(t *testing.T, files map[string]string) *charts.Source {
 	t.Helper()
 	over := fstest.MapFS{}
@@ -31,7 +31,7 @@ func chartWith(t *testing.T, files map[string]string) *charts.Source {
 	return source
 }
 
-// overlay is a file system with another one laid over it.
+// overlay is a file system whose files are replaced by the files of another one.
 type overlay struct {
 	under fs.FS
 	over  fstest.MapFS
@@ -60,12 +60,12 @@ func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 		}
 	}
 	if err != nil && len(added) == 0 {
-		return entries, nil // nothing is laid over this folder
+		return entries, nil // no files are replaced in this folder
 	}
 	return entries, err
 }
 
-// TestABrokenChartIsRefused with an error that names the charts, the release and the template or the object.
+// TestABrokenChartIsRefused checks that the error names the charts, the release, and the template or the object.
 func TestABrokenChartIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		template string
@@ -98,7 +98,8 @@ func TestABrokenChartIsRefused(t *testing.T) {
 	}
 }
 
-// TestStableValidationPolicy is the one cluster-scoped object that Istio's chart renders among the namespaced ones. It goes nowhere.
+// TestStableValidationPolicy checks that Istio's stable-channel policy is dropped. It is the only cluster-scoped object
+// that Istio's chart can render in addition to the namespaced ones.
 func TestStableValidationPolicy(t *testing.T) {
 	values, err := os.ReadFile(testcharts.Dir1282(t) + "/" + discovery + "values.yaml")
 	if err != nil {
@@ -121,7 +122,8 @@ func TestStableValidationPolicy(t *testing.T) {
 	}
 }
 
-// TestAChangedDeploymentIsRefused: post-rendering relies on what the chart calls things, and looks.
+// TestAChangedDeploymentIsRefused checks that post-rendering refuses a Deployment without the names of the chart that
+// it depends on.
 func TestAChangedDeploymentIsRefused(t *testing.T) {
 	token := map[string]any{
 		"name":      "token",
@@ -185,12 +187,13 @@ func TestAChangedDeploymentIsRefused(t *testing.T) {
 	}
 }
 
-// twice appends to a container's environment.
+// twice appends an entry to a container's environment.
 func twice(container map[string]any, entry any) {
 	container["env"] = append(container["env"].([]any), entry)
 }
 
-// TestAWebhookThatLeadsElsewhereIsRefused: a chart whose webhook names another Service, or a URL of somebody else's.
+// TestAWebhookThatLeadsElsewhereIsRefused checks that a chart is refused if its webhook calls another Service or
+// another URL.
 func TestAWebhookThatLeadsElsewhereIsRefused(t *testing.T) {
 	for name, client := range map[string]map[string]any{
 		"another Service": {"service": map[string]any{"name": "evil", "namespace": "openshift-ingress", "path": "/validate"}},

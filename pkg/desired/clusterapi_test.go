@@ -41,7 +41,8 @@ func TestPhaseOfACluster(t *testing.T) {
 	}
 }
 
-// TestAClusterOwnsAndNothingElse: what is on the management side is as without one, but for its owner, and the guest does not notice.
+// TestAClusterOwnsAndNothingElse checks that a Cluster of Cluster API changes only the owner of the objects on the
+// management side. The guest's objects do not change.
 func TestAClusterOwnsAndNothingElse(t *testing.T) {
 	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
 	without := compute(t, cfg, embedded(t), installed(t), guest)

@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// aControlPlane is an ordinary HostedControlPlane.
+// aControlPlane returns an ordinary HostedControlPlane.
 func aControlPlane() model.ControlPlane {
 	return model.ControlPlane{
 		Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: model.SingleReplica,
@@ -23,7 +23,7 @@ func aControlPlane() model.ControlPlane {
 	}
 }
 
-// under is a management side whose istiod serves, with a HostedControlPlane.
+// under returns a management side with a HostedControlPlane whose istiod serves.
 func under(tb testing.TB, edit func(*model.ControlPlane)) model.ManagementObservation {
 	tb.Helper()
 	mgmt := installed(tb)
@@ -81,7 +81,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestTheControlPlaneOwnsWhatIsOnTheManagementSide, and nothing in the guest, which does not know it.
+// TestTheControlPlaneOwnsWhatIsOnTheManagementSide checks that the HostedControlPlane owns each object on the
+// management side. It owns nothing in the guest, and no object in the guest names it.
 func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 	mgmt := under(t, func(*model.ControlPlane) {})
 	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("demo")))
@@ -115,7 +116,8 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 	}
 }
 
-// TestTheGuestDoesNotNoticeTheControlPlane: what is applied there is the same with and without.
+// TestTheGuestDoesNotNoticeTheControlPlane checks that the guest's objects are the same with and without a
+// HostedControlPlane.
 func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
 	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
 	texts := func(mgmt model.ManagementObservation) (out []string) {
@@ -132,7 +134,8 @@ func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
 	}
 }
 
-// istiodUnder makes istiod's Deployment under a HostedControlPlane; the chart is rendered once.
+// istiodUnder returns a function that computes istiod's Deployment for a HostedControlPlane. It renders the chart only
+// once.
 func istiodUnder(t *testing.T) func(*testing.T, func(*model.ControlPlane)) *unstructured.Unstructured {
 	t.Helper()
 	planner := desired.NewPlanner(config(model.TopologyHosted), embedded(t))
@@ -146,7 +149,7 @@ func istiodUnder(t *testing.T) func(*testing.T, func(*model.ControlPlane)) *unst
 	}
 }
 
-// at is what a Deployment has at a path; a number in it is an entry of a list.
+// at returns the value at a path of an object. A number in the path is an index of a list.
 func at(u *unstructured.Unstructured, path ...any) any {
 	var here any = u.Object
 	for _, step := range path {
@@ -165,7 +168,7 @@ func at(u *unstructured.Unstructured, path ...any) any {
 	return here
 }
 
-// TestWhatTheControlPlaneDecides goes through each of its fields that istiod's Deployment follows.
+// TestWhatTheControlPlaneDecides checks each field of the HostedControlPlane that istiod's Deployment depends on.
 func TestWhatTheControlPlaneDecides(t *testing.T) {
 	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
 	annotations := func(key string) []any { return []any{"spec", "template", "metadata", "annotations", key} }
@@ -276,8 +279,9 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 	}
 }
 
-// TestTheReleaseThatHypergateCameWithCounts: during an upgrade the HostedControlPlane is ahead, and whoever waits for istiod must not be told that it
-// is of the new release.
+// TestTheReleaseThatHypergateCameWithCounts checks that Config.ReleaseVersion has priority over the
+// HostedControlPlane's version. During an upgrade, the HostedControlPlane already has the new version. A client that
+// waits for istiod must not read that istiod belongs to the new release.
 func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.ReleaseVersion = "4.20.9"
@@ -287,7 +291,8 @@ func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
 	}
 }
 
-// TestOnlyARestartOrAChangeOfThePodRollsIstiod: what the HostedControlPlane says of other things does not.
+// TestOnlyARestartOrAChangeOfThePodRollsIstiod checks that other fields of the HostedControlPlane do not change the pod
+// template.
 func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
 	istiod := istiodUnder(t)
 	pods := func(edit func(*model.ControlPlane)) any { return at(istiod(t, edit), "spec", "template") }
@@ -309,7 +314,7 @@ func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
 	}
 }
 
-// TestLabelsAndNodesInAnyOrder: maps have none, and a plan must.
+// TestLabelsAndNodesInAnyOrder checks that the order in a plan does not depend on the iteration order of maps.
 func TestLabelsAndNodesInAnyOrder(t *testing.T) {
 	var texts []string
 	istiod := istiodUnder(t)

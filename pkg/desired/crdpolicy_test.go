@@ -14,7 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// What the policy does is tested on an API server, by TestCRDPolicy of test/integration. Here is what it is.
+// These tests check the content of the policy. TestCRDPolicy in test/integration checks its effect on an API server.
 
 func policyConfig() model.Config {
 	return model.Config{
@@ -23,7 +23,7 @@ func policyConfig() model.Config {
 	}
 }
 
-// crdPolicyOf is the policy and its binding as the API has them, which knows all their fields.
+// crdPolicyOf returns the policy and its binding as typed objects. A field that the API does not have is an error.
 func crdPolicyOf(t *testing.T, protected, writers []string) (
 	policy admissionregistrationv1.ValidatingAdmissionPolicy, binding admissionregistrationv1.ValidatingAdmissionPolicyBinding,
 ) {
@@ -71,7 +71,7 @@ func TestCRDPolicyIsForTheGuest(t *testing.T) {
 	}
 }
 
-// TestCRDPolicyMatches is what the policy is asked about at all. What it is not asked about, it cannot break.
+// TestCRDPolicyMatches checks which requests the policy applies to. It cannot block any other request.
 func TestCRDPolicyMatches(t *testing.T) {
 	protected := []string{"a.example.com", "b.example.com"}
 	policy, binding := crdPolicyOf(t, protected, nil)
@@ -106,7 +106,8 @@ func TestCRDPolicyMatches(t *testing.T) {
 	}
 }
 
-// TestCRDWriters: those of the platform come with every policy, others beside them; whatever the order, the policy is the same.
+// TestCRDWriters checks that every policy allows the platform's writers and the configured ones. Their order does not
+// change the policy.
 func TestCRDWriters(t *testing.T) {
 	platform := PlatformCRDWriters()
 	if !slices.IsSorted(platform) || len(slices.Compact(platform)) != len(PlatformCRDWriters()) {
@@ -126,7 +127,8 @@ func TestCRDWriters(t *testing.T) {
 	if diff := cmp.Diff(same, crdPolicy(policyConfig(), []string{"a.example.com"}, given), byContent); diff != "" {
 		t.Errorf("the order of writers makes another policy:\n%s", diff)
 	}
-	// A hosted cluster's ingress operator has no pod in the guest that a token could be bound to.
+	// The policy must check only names of users: a hosted cluster's ingress operator has no pod in the guest that a
+	// token could be bound to.
 	if expression := policy.Spec.Validations[0].Expression; strings.Contains(expression, "userInfo.extra") {
 		t.Errorf("more than a name is asked of a user:\n%s", expression)
 	}

@@ -31,14 +31,14 @@ const (
 	wasmPlugins      = "wasmplugins.extensions.istio.io"
 )
 
-// withCRDs is a guest that asks, with some CRDs.
+// withCRDs returns a guest with a GatewayClass and these CRDs.
 func withCRDs(facts map[string]crds.Fact) model.GuestObservation {
 	guest := asking("openshift-default")
 	guest.CRDs = facts
 	return guest
 }
 
-// mixed is a guest with a CRD of each fate.
+// mixed returns a guest with a CRD for each possible decision.
 func mixed() model.GuestObservation {
 	return withCRDs(map[string]crds.Fact{
 		backendTLS:       ours(),
@@ -50,7 +50,7 @@ func mixed() model.GuestObservation {
 		envoyFilters:     {Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "mesh.operators"}, Content: crds.Read},
 		wasmPlugins:      {Owner: crds.Owner{Kind: crds.Unknown}},
 
-		"virtualservices.networking.istio.io": foreign(), // not asked for
+		"virtualservices.networking.istio.io": foreign(), // not one of Config.IstioResources
 	})
 }
 
@@ -88,7 +88,8 @@ func keysOf(objects []model.GuestObject) []string {
 	return out
 }
 
-// TestDecideCRDs: all that may be installed, each once, in one order, with or without a class.
+// TestDecideCRDs checks that there is exactly one decision about each CRD that hypergate can install, in a fixed order,
+// with or without a class.
 func TestDecideCRDs(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
@@ -127,7 +128,8 @@ func TestDecideCRDs(t *testing.T) {
 	}
 }
 
-// TestWithoutAClassIstiosCRDsAreLookedAfter where they are; those that are not there come with the first class. The policy has them already.
+// TestWithoutAClassIstiosCRDsAreLookedAfter checks that hypergate manages existing CRDs of Istio even without a class.
+// It installs missing ones with the first class. The policy contains both from the beginning.
 func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	guest := withCRDs(map[string]crds.Fact{destinationRules: ours()})
 	guest.Classes = nil
@@ -144,7 +146,7 @@ func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	}
 }
 
-// TestAdoptingByFlag is consent for what says nothing itself.
+// TestAdoptingByFlag checks that the flag is consent for the CRDs that have no annotation of their own.
 func TestAdoptingByFlag(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDs.Consent = crds.Given
@@ -156,8 +158,8 @@ func TestAdoptingByFlag(t *testing.T) {
 	}
 }
 
-// TestUnmanaged: istiod, its access to the guest, its webhooks and our policy go. What the gateways that go on running trust stays, and so do
-// CRDs, whatever they are.
+// TestUnmanaged checks that the plan contains neither istiod, nor its access to the guest, its webhooks and the CRD
+// policy. The mesh CA stays, because running gateways trust it. All CRDs stay, too.
 func TestUnmanaged(t *testing.T) {
 	byFlag := func(mode crds.Mode) func(*model.Config, *model.GuestObservation) {
 		return func(cfg *model.Config, _ *model.GuestObservation) { cfg.CRDs.Mode = mode }
@@ -211,7 +213,7 @@ func TestUnmanaged(t *testing.T) {
 	}
 }
 
-// TestUnmanagedAndBack: from there a plan is the one that it was.
+// TestUnmanagedAndBack checks that the plan is the same before and after the mode Unmanaged.
 func TestUnmanagedAndBack(t *testing.T) {
 	planner := desired.NewPlanner(config(model.TopologyHosted), embedded(t))
 	unmanaged := mixed()
@@ -229,7 +231,8 @@ func TestUnmanagedAndBack(t *testing.T) {
 	}
 }
 
-// TestIstiosCRDsTellTheirVersion, which they do not do by themselves. It is how an older hypergate knows a newer one's.
+// TestIstiosCRDsTellTheirVersion checks that hypergate adds the version of Istio to Istio's CRDs, which do not contain
+// it. An older hypergate needs it to recognize the CRDs of a newer one.
 func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 	for _, source := range bothVersions(t) {
 		plan := compute(t, config(model.TopologyHosted), source, installed(t), asking("openshift-default"))
@@ -253,8 +256,8 @@ func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 	}
 }
 
-// TestCRDsFirst: istiod and its RBAC wait where a CRD is, or may be, one of the release before. They do not wait where there is none, or where
-// nothing will be done.
+// TestCRDsFirst checks that istiod and its RBAC wait if an existing CRD is, or might be, from the previous release.
+// They do not wait for a CRD that does not exist, or that hypergate does not write.
 func TestCRDsFirst(t *testing.T) {
 	unread := ours()
 	unread.Content = crds.Unread
@@ -281,7 +284,7 @@ func TestCRDsFirst(t *testing.T) {
 	}
 }
 
-// TestProtection: a policy for what is ours or becomes it, and for nothing else.
+// TestProtection checks that the policy protects exactly the CRDs that hypergate owns or will own.
 func TestProtection(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
@@ -309,14 +312,15 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestLeaksInCRDsAndTheirProtection: the guest reads these, too.
+// TestLeaksInCRDsAndTheirProtection checks that a leak in a CRD or in the policy is refused, because the guest can read
+// them.
 func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDWriters = []string{"system:serviceaccount:" + mgmtNamespace + ":upgrader"}
 	_, err := desired.Compute(cfg, embedded(t), installed(t), asking("openshift-default"))
 	mustFail(t, err, "ValidatingAdmissionPolicy", "the name of the management namespace")
 
-	// A CRD with a conversion webhook is looked through each time, and those that are adopted are no exception.
+	// Every plan searches each CRD with a conversion webhook, also the adopted ones.
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {a: "in %s."}},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
@@ -331,7 +335,7 @@ func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 	}
 }
 
-// TestAPlannerRemembersCRDs, whether they are installed or adopted, and takes the one for the other.
+// TestAPlannerRemembersCRDs checks that a Planner reads each CRD only once, both to install and to adopt it.
 func TestAPlannerRemembersCRDs(t *testing.T) {
 	renders, read := 0, 0
 	planner := desired.NewPlanner(config(model.TopologyHosted), countingSource{embedded(t), &renders, &read})

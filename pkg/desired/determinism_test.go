@@ -13,7 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// shuffledSource gives what the charts give in another order each time.
+// shuffledSource returns the objects of the charts in another order each time.
 type shuffledSource struct {
 	desired.ChartSource
 	random *rand.Rand
@@ -35,7 +35,7 @@ func shuffle[T any](random *rand.Rand, list []T) {
 	random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// everything is a whole plan in a form that can be compared.
+// everything returns a whole plan in a form that cmp.Diff can compare.
 func everything(plan desired.Plan) map[string]any {
 	return map[string]any{
 		"installed": plan.Installed, "mode": plan.Mode, "dropped": plan.Dropped, "decisions": plan.Decisions,
@@ -58,7 +58,7 @@ func TestSameInputSameBytes(t *testing.T) {
 		for range 3 {
 			shuffle(random, cfg.IstioResources)
 			shuffle(random, guest.Classes)
-			repeated := slices.Concat(cfg.IstioResources, cfg.IstioResources[:2]) // a flag that names one twice
+			repeated := slices.Concat(cfg.IstioResources, cfg.IstioResources[:2]) // a flag can name a resource twice
 			cfg := cfg
 			cfg.IstioResources = repeated
 			got := everything(compute(t, cfg, shuffledSource{rendering(t), random}, installed(t), guest))
@@ -69,7 +69,8 @@ func TestSameInputSameBytes(t *testing.T) {
 	}
 }
 
-// TestInputsAreNotChanged: what is observed is used again for the next plan.
+// TestInputsAreNotChanged checks that Compute does not change its inputs, because the next plan uses the observations
+// again.
 func TestInputsAreNotChanged(t *testing.T) {
 	cfg, mgmt, guest := config(model.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
 	cfg.IstioResources = model.KnownIstioResources()
@@ -82,7 +83,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 	}
 }
 
-// TestObjectsAreCopies: what a caller does with one reading of an object changes neither the object nor another reading.
+// TestObjectsAreCopies checks that a change of the result of Unstructured changes neither the object nor later results.
 func TestObjectsAreCopies(t *testing.T) {
 	o := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a"))).Workload[0]
 	before := string(o.JSON())
@@ -100,7 +101,7 @@ func TestObjectsAreCopies(t *testing.T) {
 	}
 }
 
-// BenchmarkCompute is a whole plan, warm. The bar for rendering both sides is 30 ms.
+// BenchmarkCompute measures a whole plan with warm caches. The limit for rendering both sides is 30 ms.
 func BenchmarkCompute(b *testing.B) {
 	source := rendering(b)
 	for name, guest := range map[string]model.GuestObservation{

@@ -10,8 +10,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// FuzzCompute: whatever the flags, the Config is refused by Validate, or the plan is refused whole, or it is a plan in which every rendered
-// object is accounted for and all invariants hold. What a guest's user may choose, the names of classes, never refuses anything.
+// FuzzCompute checks that for all flags one of three things happens: Validate refuses the Config, or Compute refuses
+// the whole plan, or the plan accounts for every rendered object and all invariants hold. The names of classes, which
+// the guest's users choose, must not cause a refusal.
 func FuzzCompute(f *testing.F) {
 	f.Add("openshift-gateway", "clusters-guest1", "openshift-ingress", "openshift.io/gateway-controller/v1", "istiod.apps.example.com",
 		"istiod", "openshift-default", "second", uint16(0))
@@ -45,7 +46,7 @@ func FuzzCompute(f *testing.F) {
 			return
 		}
 		if class1 == class2 {
-			return // the guest's API has no two classes of one name
+			return // impossible in the guest's API
 		}
 		if diff := accounting(recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
 			t.Errorf("-expected +planned:\n%s", diff)
@@ -54,7 +55,7 @@ func FuzzCompute(f *testing.F) {
 	})
 }
 
-// checkRefusal: it is whole, and not because of what the guest's users chose.
+// checkRefusal checks that a refused plan is empty, and that the names of classes did not cause the refusal.
 func checkRefusal(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, plan desired.Plan, err error) {
 	t.Helper()
 	if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {

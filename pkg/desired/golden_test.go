@@ -15,11 +15,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// The goldens are everything that is computed for an ordinary installation, one file per object:
+// The golden files contain everything that Compute returns for an ordinary installation, one file per object:
 //
 //	testdata/golden/<chart version>/<topology>/<side>/<kind>_<name>.yaml   the object
-//	testdata/golden/<chart version>/<topology>/plan.yaml                   the stages, and the names in them; CRDs by name only
-//	testdata/golden/<chart version>/<topology>/dropped.yaml                what goes nowhere, and why
+//	testdata/golden/<chart version>/<topology>/plan.yaml                   the names of the objects in each stage
+//	testdata/golden/<chart version>/<topology>/dropped.yaml                the dropped objects, with reasons
+//
+// CRDs have no file of their own. They are only in plan.yaml.
 const howToUpdate = "if that is meant, run UPDATE=1 go test ./pkg/desired -run TestGolden and read the diff"
 
 func TestGolden(t *testing.T) {
@@ -45,7 +47,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldens are the wanted files of one plan, by path.
+// goldens returns the golden files for one plan, by path.
 func goldens(t *testing.T, plan desired.Plan) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{
@@ -75,7 +77,7 @@ func goldens(t *testing.T, plan desired.Plan) map[string][]byte {
 	return files
 }
 
-// checkGoldens compares a folder with what should be in it: no file less, none more.
+// checkGoldens checks that a folder contains exactly the wanted files.
 func checkGoldens(t *testing.T, dir string, want map[string][]byte) {
 	t.Helper()
 	if os.Getenv("UPDATE") != "" {

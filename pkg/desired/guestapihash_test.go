@@ -13,7 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// TestAnotherWayToTheGuestRollsIstiod, and the same one in other words does not: another order, other wrapping, a comment, a certificate twice.
+// TestAnotherWayToTheGuestRollsIstiod checks that another server or other certificates change the pod template. Another
+// order, another line length, comments and a repeated certificate do not.
 func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
 	root := func() []byte {
 		ca, err := pki.New(time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC))
@@ -56,7 +57,7 @@ func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
 	}
 }
 
-// rewrapped is a certificate with its base64 in one line.
+// rewrapped returns the certificate with its base64 in one line.
 func rewrapped(t *testing.T, certificate []byte) []byte {
 	t.Helper()
 	block, _ := pem.Decode(certificate)

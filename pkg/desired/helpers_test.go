@@ -22,10 +22,10 @@ import (
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
-// mgmtNamespace is a name that is nowhere in the charts, so that it can be searched for.
+// mgmtNamespace is a name that does not occur in the charts, so that tests can search for it.
 const mgmtNamespace = "clusters-guest1"
 
-// config is what the flags say in an ordinary installation.
+// config returns the Config of an ordinary installation.
 func config(topology model.Topology) model.Config {
 	cfg := model.Config{
 		Topology:       topology,
@@ -53,7 +53,7 @@ func bothTopologies() []model.Topology {
 	return []model.Topology{model.TopologyHosted, model.TopologyStandalone}
 }
 
-// testCA is a CA that never changes. Its certificates are real; its key is no key, but text in the form of one.
+// testCA returns a CA that never changes. Its certificates are valid. Its key is not valid: it is text in PEM format.
 func testCA(tb testing.TB) pki.CA {
 	tb.Helper()
 	read := func(name string) []byte {
@@ -66,13 +66,13 @@ func testCA(tb testing.TB) pki.CA {
 	return pki.CA{Cert: read("ca-cert.pem"), Key: read("ca-key.pem"), Chain: read("cert-chain.pem"), Root: read("root-cert.pem")}
 }
 
-// installed is a management side whose istiod serves.
+// installed returns a management side whose istiod serves.
 func installed(tb testing.TB) model.ManagementObservation {
 	tb.Helper()
 	return model.ManagementObservation{CA: testCA(tb), Istiod: model.Available}
 }
 
-// asking is a guest whose GatewayClasses have these names.
+// asking returns a guest with GatewayClasses of these names.
 func asking(classes ...string) model.GuestObservation {
 	var guest model.GuestObservation
 	for i, name := range classes {
@@ -81,7 +81,8 @@ func asking(classes ...string) model.GuestObservation {
 	return guest
 }
 
-// withForeignCRDs is a guest where somebody else has installed every CRD. CRDs are most of the work of Compute; tests of the rest do without.
+// withForeignCRDs returns the guest with all CRDs installed by a third party. CRDs take most of the time of Compute, so
+// tests of other parts avoid them.
 func withForeignCRDs(guest model.GuestObservation) model.GuestObservation {
 	guest.CRDs = map[string]crds.Fact{}
 	for _, name := range crds.GatewayAPI().Names() {
@@ -93,40 +94,42 @@ func withForeignCRDs(guest model.GuestObservation) model.GuestObservation {
 	return guest
 }
 
-// foreign is what is known of a CRD that somebody else has installed, the same as ours.
+// foreign returns the facts of a CRD that a third party installed, with the same content as hypergate's.
 func foreign() crds.Fact {
 	return crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty, Name: "helm"}, Content: crds.Read}
 }
 
-// ours is what is known of a CRD that hypergate has installed, as it should be.
+// ours returns the facts of an unchanged CRD that hypergate installed.
 func ours() crds.Fact {
 	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member}, Content: crds.Read}
 }
 
-// leaving is a CRD that is being deleted.
+// leaving returns the facts of a CRD that is being deleted.
 func leaving(fact crds.Fact) crds.Fact {
 	fact.Metadata.Deletion = crds.Terminating
 	return fact
 }
 
-// released is a CRD that somebody has taken away from hypergate, agreed one that hypergate may take over.
+// released returns the facts of a CRD whose annotation refuses consent, so that hypergate does not manage it.
 func released(fact crds.Fact) crds.Fact {
 	fact.Metadata.Consent = crds.Refused
 	return fact
 }
 
+// agreed returns the facts of a CRD whose annotation gives consent, so that hypergate can take it over.
 func agreed(fact crds.Fact) crds.Fact {
 	fact.Metadata.Consent = crds.Given
 	return fact
 }
 
-// other is a CRD that is another one than ours: it lacks a field.
+// other returns the facts of a CRD with other content than hypergate's: it lacks a field.
 func other(fact crds.Fact) crds.Fact {
 	fact.Difference.Gained = []crds.Field{{Path: "spec.new", Versions: []string{"v1"}}}
 	return fact
 }
 
-// keptSource keeps what the charts rendered. For each rendering Helm parses all templates, which would be most of what these tests take.
+// keptSource caches renderings. For each rendering Helm parses all templates, which would take most of the time of
+// these tests.
 type keptSource struct {
 	desired.ChartSource
 	mu   sync.Mutex
@@ -145,7 +148,8 @@ func (s *keptSource) CRDs(names []string) ([]*unstructured.Unstructured, error) 
 	return s.once(names, func() ([]*unstructured.Unstructured, error) { return s.ChartSource.CRDs(names) })
 }
 
-// once makes what was asked for, or copies what was made of the same: the caller may change the objects.
+// once returns copies of the cached objects for the key asked, because the caller can change them. If there are none,
+// it calls do.
 func (s *keptSource) once(asked any, do func() ([]*unstructured.Unstructured, error)) ([]*unstructured.Unstructured, error) {
 	key, err := json.Marshal(asked)
 	if err != nil {
@@ -175,7 +179,7 @@ var embeddedOnce = sync.OnceValues(func() (desired.ChartSource, error) {
 	return keep(source), nil
 })
 
-// embedded are the embedded charts.
+// embedded returns the embedded charts, with cached renderings.
 func embedded(tb testing.TB) desired.ChartSource {
 	tb.Helper()
 	source, err := embeddedOnce()
@@ -185,7 +189,7 @@ func embedded(tb testing.TB) desired.ChartSource {
 	return source
 }
 
-// rendering are the embedded charts, which render each time.
+// rendering returns the embedded charts without a cache.
 func rendering(tb testing.TB) desired.ChartSource {
 	tb.Helper()
 	source, err := charts.Embedded()
@@ -195,7 +199,7 @@ func rendering(tb testing.TB) desired.ChartSource {
 	return source
 }
 
-// bothVersions are the embedded charts and those of the release before, from a directory.
+// bothVersions returns the embedded charts, and the charts of the previous release from a directory.
 func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	tb.Helper()
 	dir := testcharts.Dir1282(tb)
@@ -218,7 +222,7 @@ func compute(
 	return plan
 }
 
-// anObject is what a MgmtObject and a GuestObject have in common.
+// anObject is a MgmtObject or a GuestObject.
 type anObject interface {
 	GVK() schema.GroupVersionKind
 	Key() types.NamespacedName
@@ -237,10 +241,10 @@ func mgmtObjects(s desired.Plan) []anObject {
 	return out
 }
 
-// guestObjects are those of all stages, but the CRDs and their protection.
+// guestObjects returns the guest's objects of all stages, except the CRDs and their protection.
 func guestObjects(s desired.Plan) []anObject { return anObjects(s.Guest, s.Admission) }
 
-// crdObjects are the CRDs that are written.
+// crdObjects returns the CRDs that hypergate writes.
 func crdObjects(s desired.Plan) []anObject { return anObjects(s.CRDs, s.Adopted) }
 
 func anObjects(stages ...[]model.GuestObject) []anObject {
@@ -259,7 +263,7 @@ func names[O anObject](objects []O) []string {
 	return out
 }
 
-// theOnly finds the one object of a kind.
+// theOnly returns the only object of a kind. If there is not exactly one, it ends the test.
 func theOnly(tb testing.TB, objects []anObject, kind string) *unstructured.Unstructured {
 	tb.Helper()
 	var found []*unstructured.Unstructured
@@ -278,7 +282,7 @@ func theOnly(tb testing.TB, objects []anObject, kind string) *unstructured.Unstr
 	return found[0]
 }
 
-// editedSource is a chart source whose renderings are edited before Compute sees them: a chart that is not Istio's.
+// editedSource is a ChartSource that edits the renderings before Compute gets them, as if the chart were not Istio's.
 type editedSource struct {
 	desired.ChartSource
 	edit func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured
@@ -292,7 +296,7 @@ func (s editedSource) Render(r charts.Release) ([]*unstructured.Unstructured, er
 	return s.edit(r.Name, rendered), nil
 }
 
-// parse reads an object from YAML.
+// parse returns the object that is written in YAML.
 func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	tb.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -306,7 +310,7 @@ func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	return u
 }
 
-// mustFail checks that there is an error which says all of the wanted.
+// mustFail checks that there is an error that contains all wanted texts.
 func mustFail(tb testing.TB, err error, want ...string) {
 	tb.Helper()
 	if err == nil {

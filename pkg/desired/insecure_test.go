@@ -10,7 +10,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestWeakened: each setting that weakens something is named by its flag, and no other is.
+// TestWeakened checks that InsecureSettings names the flag of each insecure setting, and no other flag.
 func TestWeakened(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*model.Config)

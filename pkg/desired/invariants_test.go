@@ -17,8 +17,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 )
 
-// checkPlan checks what holds of every plan, whatever it was computed from. The property tests call it for many. CRDs, a megabyte that depends
-// on little, are checked once; see TestCRDsAreOursAndTellNothing.
+// checkPlan checks the invariants of every plan. The property tests call it for many plans.
+// TestCRDsAreOursAndTellNothing checks the CRDs once, because they have a size of one megabyte and depend on few
+// inputs.
 func checkPlan(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, plan desired.Plan) {
 	t.Helper()
 	checkSide(t, mgmtObjects(plan), model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
@@ -37,7 +38,7 @@ func TestCRDsAreOursAndTellNothing(t *testing.T) {
 	checkNothingLeaks(t, cfg, installed(t), crds)
 }
 
-// checkSide: only kinds of the side's list, only in the side's namespace, all labelled as ours.
+// checkSide checks that all objects have a kind of the side's list, the side's namespace, and hypergate's label.
 func checkSide(t *testing.T, objects []anObject, kinds []model.Kind, namespace, owner string) {
 	t.Helper()
 	for _, o := range objects {
@@ -64,7 +65,8 @@ func checkSide(t *testing.T, objects []anObject, kinds []model.Kind, namespace, 
 	}
 }
 
-// checkNothingLeaks: nothing in the guest tells of the management side but the root and the issuing CA's public name for it.
+// checkNothingLeaks checks that the guest's objects contain nothing of the management side except the root of the mesh
+// CA.
 func checkNothingLeaks(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, guest []anObject) {
 	t.Helper()
 	for _, o := range guest {
@@ -87,7 +89,8 @@ func checkNothingLeaks(t *testing.T, cfg model.Config, mgmt model.ManagementObse
 	}
 }
 
-// trace finds any line of a PEM block in a text, plain or in base64 at any of its three offsets.
+// trace returns a line of a PEM block that it finds in a text, plain or in base64 at any of the three offsets. It
+// returns "" if there is none.
 func trace(text string, pem []byte) string {
 	for line := range strings.Lines(string(pem)) {
 		line = strings.TrimSpace(line)
@@ -96,7 +99,7 @@ func trace(text string, pem []byte) string {
 		}
 		forms := []string{line}
 		for offset := range 3 {
-			// The first and last characters of an encoding depend on the neighbours.
+			// The first and last characters of an encoding depend on the bytes before and after.
 			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", offset) + line))
 			forms = append(forms, encoded[4:len(encoded)-4])
 		}
@@ -109,7 +112,7 @@ func trace(text string, pem []byte) string {
 	return ""
 }
 
-// TestTraceFindsWhatLeaks proves that checkNothingLeaks can fail.
+// TestTraceFindsWhatLeaks checks that checkNothingLeaks can fail.
 func TestTraceFindsWhatLeaks(t *testing.T) {
 	key := testCA(t).Key
 	for name, text := range map[string]string{
@@ -128,7 +131,7 @@ func TestTraceFindsWhatLeaks(t *testing.T) {
 	}
 }
 
-// webhook is one admission webhook of a plan, of either kind.
+// webhook is one validating or mutating webhook of a plan.
 type webhook struct {
 	object string
 	name   string
@@ -159,7 +162,8 @@ func webhooks(t *testing.T, plan desired.Plan) []webhook {
 	return out
 }
 
-// checkWebhooks: by URL when hosted, to a host that HyperShift does not object to; by istiod's Service when standalone.
+// checkWebhooks checks that webhooks of a hosted cluster have a URL that HyperShift accepts, and that webhooks of a
+// standalone cluster use istiod's Service.
 func checkWebhooks(t *testing.T, cfg model.Config, plan desired.Plan) {
 	t.Helper()
 	services := hyperShiftsView(t, plan)
@@ -187,7 +191,7 @@ func checkWebhooks(t *testing.T, cfg model.Config, plan desired.Plan) {
 	}
 }
 
-// hyperShiftsView are the Services of the plan's management side as HyperShift's webhook validation sees them.
+// hyperShiftsView returns the Services on the management side as HyperShift's webhook validation sees them.
 func hyperShiftsView(t *testing.T, plan desired.Plan) []webhookurl.Service {
 	t.Helper()
 	var out []webhookurl.Service
@@ -208,7 +212,8 @@ func hyperShiftsView(t *testing.T, plan desired.Plan) []webhookurl.Service {
 	return out
 }
 
-// TestAnUnlabelledServiceWouldBeForbidden proves that checkWebhooks can fail: without the label, HyperShift deletes our webhook.
+// TestAnUnlabelledServiceWouldBeForbidden checks that checkWebhooks can fail: without the label on the Service,
+// HyperShift deletes the webhook.
 func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
 	services := hyperShiftsView(t, plan)
@@ -220,7 +225,8 @@ func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
 	}
 }
 
-// checkPod: istiod holds no credential of the management side, and does not start without that of the guest and the CA.
+// checkPod checks that istiod's pod has no credential of the management side, and that it does not start without its
+// credential of the guest and the CA.
 func checkPod(t *testing.T, cfg model.Config, plan desired.Plan) {
 	t.Helper()
 	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment"))
@@ -311,7 +317,7 @@ func checkContainer(t *testing.T, cfg model.Config, c corev1.Container) {
 	}
 }
 
-// as reads an object as what it is, and does not let a field pass that its type does not have.
+// as converts an object to its type. A field that the type does not have ends the test.
 func as[T any](t *testing.T, u *unstructured.Unstructured) T {
 	t.Helper()
 	var out T

@@ -27,7 +27,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// planting is a chart that has something more in its ConfigMap for the guest.
+// planting returns the embedded charts with a change of the ConfigMap for the guest.
 func planting(tb testing.TB, plant func(configMap *unstructured.Unstructured)) desired.ChartSource {
 	tb.Helper()
 	return editedSource{embedded(tb), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
@@ -48,7 +48,7 @@ func inData(key, value string) func(*unstructured.Unstructured) {
 	}
 }
 
-// rotating is a management side in the middle of a rotation, with keys that are keys.
+// rotating returns a management side during a rotation of the CA, with valid keys.
 func rotating(tb testing.TB) model.ManagementObservation {
 	tb.Helper()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -70,7 +70,7 @@ func rotating(tb testing.TB) model.ManagementObservation {
 	}
 }
 
-// secretsOf is one of each kind, under the words that the refusal must have for it.
+// secretsOf returns one secret of each kind. The key is the description that the error must contain.
 func secretsOf(mgmt model.ManagementObservation) map[string]string {
 	return map[string]string{
 		"the private key of the mesh CA":                      string(mgmt.CA.Key),
@@ -82,7 +82,7 @@ func secretsOf(mgmt model.ManagementObservation) map[string]string {
 	}
 }
 
-// encodings are ways to write a text.
+// encodings returns functions that encode a text, by name.
 func encodings(tb testing.TB) map[string]func(string) string {
 	tb.Helper()
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -144,7 +144,8 @@ func wrap(text string, width int) string {
 	return strings.Join(append(out, text), "\n")
 }
 
-// TestAPlanThatLeaksIsRefused whole, for each kind of secret. The refusal says what and where, and not the secret.
+// TestAPlanThatLeaksIsRefused checks that the whole plan is refused for each kind of secret. The error names the kind
+// of secret and its location, and does not contain the secret.
 func TestAPlanThatLeaksIsRefused(t *testing.T) {
 	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
 	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), mgmt, guest); err != nil {
@@ -161,7 +162,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 	}
 }
 
-// TestASecretIsFoundInEachEncoding.
+// TestASecretIsFoundInEachEncoding checks that the search finds each secret in each encoding.
 func TestASecretIsFoundInEachEncoding(t *testing.T) {
 	cfg, guest, mgmt := config(model.TopologyHosted), asking("openshift-default"), rotating(t)
 	for how, encoded := range encodings(t) {
@@ -176,7 +177,7 @@ func TestASecretIsFoundInEachEncoding(t *testing.T) {
 	}
 }
 
-// mustNotTell: an error is logged, and may get further than that.
+// mustNotTell checks that an error does not contain a secret, because errors are logged and can be copied from there.
 func mustNotTell(t *testing.T, err error, mgmt model.ManagementObservation) {
 	t.Helper()
 	for _, secret := range secretsOf(mgmt) {
@@ -191,7 +192,7 @@ func mustNotTell(t *testing.T, err error, mgmt model.ManagementObservation) {
 	}
 }
 
-// TestLeaksAreFoundEverywhere in an object: in values, keys, names and numbers of list entries, and in each kind of object.
+// TestLeaksAreFoundEverywhere checks that the search covers values, keys, names and entries of nested lists.
 func TestLeaksAreFoundEverywhere(t *testing.T) {
 	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
 	const word = "x." + mgmtNamespace + "-y"
@@ -229,7 +230,8 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 	}
 }
 
-// TestAFlagCannotLeakByALabel: the owner's label has the revision in it.
+// TestAFlagCannotLeakByALabel checks that a revision that contains the namespace is refused. The value of the owner
+// label contains the revision.
 func TestAFlagCannotLeakByALabel(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Revision = "x-" + mgmtNamespace
@@ -238,7 +240,8 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 	mustFail(t, err, "the name of the management namespace by its name")
 }
 
-// TestTheWebhookURLMayNameTheNamespace, where the long host was asked for; and no more than the host.
+// TestTheWebhookURLMayNameTheNamespace checks that the host in a webhook's URL can contain the management namespace, if
+// --webhook-host does. The rest of the URL cannot.
 func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
@@ -265,15 +268,15 @@ func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 	mustFail(t, err, "data.url", "the name of the management namespace")
 }
 
-// TestWhatIsNoSecretIsNoLeak: a plan is not refused for what the guest knows or anybody may.
+// TestWhatIsNoSecretIsNoLeak checks that a plan is not refused for what the guest already knows or what is public.
 func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 	for name, tc := range map[string]func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string{
 		"a class of the namespace's name": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
 			*g = withForeignCRDs(asking("a", "of-"+mgmtNamespace))
 			return ""
 		},
-		"a class of the namespace's name in disguise": func(_ *model.Config, _ *model.ManagementObservation,
-			g *model.GuestObservation,
+		"a class of the namespace's name in disguise": func(
+			_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation,
 		) string {
 			*g = withForeignCRDs(asking("a", hex.EncodeToString([]byte(mgmtNamespace))))
 			return ""
@@ -299,8 +302,8 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			h.CA, h.Rotation, h.CAOwner = selfSigned(t), pki.Rotation{}, model.Theirs
 			return string(h.CA.Root)
 		},
-		"the way that istiod is published by, on the host of the management API": func(c *model.Config, _ *model.ManagementObservation,
-			_ *model.GuestObservation,
+		"the way that istiod is published by, on the host of the management API": func(
+			c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation,
 		) string {
 			c.XDS = model.HostPort{Host: "api.mgmt.example.com", Port: 30012}
 			return c.XDS.String()
@@ -323,7 +326,7 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 	}
 }
 
-// selfSigned is a CA as Istio makes one for itself: RSA, and the root issues.
+// selfSigned returns a CA like the one that Istio creates for itself: an RSA key, and the root issues certificates.
 func selfSigned(t *testing.T) pki.CA {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -342,7 +345,7 @@ func selfSigned(t *testing.T) pki.CA {
 	}
 }
 
-// TestAKeyIsFoundInAnotherFormat than the one that it is kept in.
+// TestAKeyIsFoundInAnotherFormat checks that the search finds a key in another format than the one in the CA's Secret.
 func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default"))
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -372,7 +375,7 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 		}
 		shown := []string{string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), hex.EncodeToString(der)}
 		if key == any(rsaKey) {
-			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // who has one prime has the key
+			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // the key follows from one prime
 		}
 		for _, shown := range shown {
 			_, err = desired.Compute(cfg, planting(t, inData("a", shown)), mgmt, guest)
@@ -381,7 +384,8 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 	}
 }
 
-// TestAConversionWebhookIsLookedThrough: of the CRDs, those that a plan's secrets go into.
+// TestAConversionWebhookIsLookedThrough checks that the search includes CRDs with a conversion webhook, which depend on
+// the CA.
 func TestAConversionWebhookIsLookedThrough(t *testing.T) {
 	mgmt := rotating(t)
 	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
@@ -394,7 +398,8 @@ func TestAConversionWebhookIsLookedThrough(t *testing.T) {
 	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 
-// FuzzLeak: whatever stands around a key in base64, it is found, and no text is a leak that has none.
+// FuzzLeak checks that the search finds a key in base64 between any two texts, and finds nothing in texts without a
+// secret.
 func FuzzLeak(f *testing.F) {
 	f.Add("", "", uint8(0))
 	f.Add("a: ", "\n", uint8(1))

@@ -11,13 +11,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestMint is the last gate, whatever the routing table says.
+// TestMint checks that the constructors refuse objects of the wrong side, independent of the routing table.
 func TestMint(t *testing.T) {
 	const mgmt, guest = "management", "guest"
 	for name, tc := range map[string]struct {
 		side   string
 		object string
-		want   []string // of the error; none: it is minted
+		want   []string // texts in the error; nil: no error
 	}{
 		"a ConfigMap for management": {
 			mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}", nil,
@@ -118,7 +118,8 @@ func TestMint(t *testing.T) {
 	}
 }
 
-// TestMintTakesWhatTheServerFillsIn out of the object, adds the owner, and leaves its input alone.
+// TestMintTakesWhatTheServerFillsIn checks that a constructor removes the fields that the API server sets, adds the
+// owner label, and does not change its input.
 func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u,
 		resourceVersion: "7", creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
@@ -137,7 +138,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	}
 }
 
-// TestTheListsOfKindsKeepTheirPromises, by which prune and the roles of hypergate go.
+// TestTheListsOfKindsKeepTheirPromises checks the lists of kinds, which prune and hypergate's roles depend on.
 func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 	guestOnly := []string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}
 	for _, k := range config(model.TopologyHosted).MgmtKinds() {
@@ -161,7 +162,7 @@ func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 	}
 }
 
-// FuzzMint: whatever the object, what is minted is of its side.
+// FuzzMint checks that a constructor accepts only objects of its side.
 func FuzzMint(f *testing.F) {
 	f.Add("v1", "ConfigMap", "clusters-guest1", "a", true)
 	f.Add("rbac.authorization.k8s.io/v1", "ClusterRole", "", "a", false)

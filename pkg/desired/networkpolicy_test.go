@@ -17,7 +17,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestNetworkPolicy is what the fence is there for, each line as "<direction> <peer> <ports>". The goldens have it whole.
+// TestNetworkPolicy checks what the policy allows, as lines of "<direction> <peer> <ports>". The golden files contain
+// the whole policy.
 func TestNetworkPolicy(t *testing.T) {
 	const kubeAPIServer, dns = "pods app=kube-apiserver", " UDP/53 TCP/53 UDP/5353 TCP/5353"
 	usual := []string{
@@ -58,7 +59,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicyIsAboutIstiod: it selects the Deployment's pods, cuts both directions, and comes before the pods do.
+// TestNetworkPolicyIsAboutIstiod checks that the policy selects the Deployment's pods, restricts both directions, and
+// is applied before the pods exist.
 func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Revision = "other"
@@ -86,7 +88,7 @@ func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicyFlags: where there is no policy, the kind is not watched either.
+// TestNetworkPolicyFlags checks that hypergate does not watch NetworkPolicies if it does not create one.
 func TestNetworkPolicyFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		topology model.Topology
@@ -149,7 +151,7 @@ func TestParsePeer(t *testing.T) {
 	}
 }
 
-// TestParsePeerReadsAnAddress: it is the block that holds nothing else.
+// TestParsePeerReadsAnAddress checks that an address is read as the block that contains only this address.
 func TestParsePeerReadsAnAddress(t *testing.T) {
 	for text, want := range map[string]string{"10.0.0.10": "10.0.0.10/32", "2001:db8::1": "2001:db8::1/128"} {
 		if got := parsePeer(t, text); got != parsePeer(t, want) {

@@ -20,7 +20,7 @@ import (
 
 func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 	for _, topology := range bothTopologies() {
-		// There is no CA either: one is made when a class asks.
+		// There is no CA either: hypergate creates it when a class requests the installation.
 		plan := compute(t, config(topology), embedded(t), model.ManagementObservation{}, model.GuestObservation{})
 		if plan.Installed {
 			t.Errorf("%s: installed, and nobody asked", topology)
@@ -34,7 +34,7 @@ func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 	}
 }
 
-// crdSource has a CRD that is not Istio's.
+// crdSource is a ChartSource with one CRD that is not Istio's.
 type crdSource struct {
 	desired.ChartSource
 	crd *unstructured.Unstructured
@@ -44,7 +44,8 @@ func (s crdSource) CRDs([]string) ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{s.crd}, nil
 }
 
-// TestConversionWebhooks: a CRD is a place for a clientConfig, too.
+// TestConversionWebhooks checks that the conversion webhook of a CRD gets a URL. A clientConfig with the Service of
+// another client is refused.
 func TestConversionWebhooks(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
@@ -53,7 +54,8 @@ func TestConversionWebhooks(t *testing.T) {
 	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
 	plan := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
 	i := slices.IndexFunc(plan.CRDs, func(o model.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
-	if text := string(plan.CRDs[i].JSON()); !strings.Contains(text, `"url":"https://gw-webhook-openshift-gateway:443/convert"`) || strings.Contains(text, `"service"`) {
+	const url = `"url":"https://gw-webhook-openshift-gateway:443/convert"`
+	if text := string(plan.CRDs[i].JSON()); !strings.Contains(text, url) || strings.Contains(text, `"service"`) {
 		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
 	}
 	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
@@ -61,7 +63,8 @@ func TestConversionWebhooks(t *testing.T) {
 		"openshift-ingress/converter")
 }
 
-// TestFailurePolicy: Fail only while istiod serves and its webhook was seen to reject through the guest's API server.
+// TestFailurePolicy checks that the failure policy is Fail only while istiod serves and the webhook probe has observed
+// a rejection through the guest's API server.
 func TestFailurePolicy(t *testing.T) {
 	for _, tc := range []struct {
 		istiod model.Availability
@@ -89,7 +92,8 @@ func validator(t *testing.T, plan desired.Plan) admissionregistrationv1.Validati
 	return as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(plan), "ValidatingWebhookConfiguration"))
 }
 
-// TestOnlyWhatIsServedIsValidatedAndRead: --istio-resources decides what istiod watches, may read, and what its webhook covers, the same for all.
+// TestOnlyWhatIsServedIsValidatedAndRead checks that istiod watches, is allowed to read, and validates exactly the
+// resources of --istio-resources.
 func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 	for name, resources := range map[string][]model.IstioResource{
 		"layered products": model.LayeredProductResources(), "all": model.KnownIstioResources(), "one": model.KnownIstioResources()[4:5],
@@ -124,7 +128,7 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 	}
 }
 
-// istioReads are the resources of Istio's API that istiod's role names.
+// istioReads returns the resources of Istio's API in istiod's role.
 func istioReads(t *testing.T, plan desired.Plan) []string {
 	t.Helper()
 	var out []string
@@ -139,7 +143,7 @@ func istioReads(t *testing.T, plan desired.Plan) []string {
 	return out
 }
 
-// env is a variable of istiod's environment.
+// env returns the value of one of istiod's environment variables.
 func env(t *testing.T, plan desired.Plan, name string) string {
 	t.Helper()
 	for _, e := range as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Spec.Containers[0].Env {
@@ -151,7 +155,8 @@ func env(t *testing.T, plan desired.Plan, name string) string {
 	return ""
 }
 
-// TestWithoutIstioResourcesThereIsNoWebhook: one that covers nothing could never be proven to work.
+// TestWithoutIstioResourcesThereIsNoWebhook checks that there is no webhook if there are no resources to validate. The
+// webhook probe could never verify such a webhook.
 func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = nil
@@ -165,7 +170,7 @@ func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
 	dropped(t, plan, "istiod-remote", "ValidatingWebhookConfiguration", "nothing to validate")
 }
 
-// dropped checks that a kind was dropped from a release, and why.
+// dropped checks that an object of this kind was dropped from a release, with a reason that contains why.
 func dropped(t *testing.T, plan desired.Plan, release, kind, why string) {
 	t.Helper()
 	for _, d := range plan.Dropped {
@@ -197,7 +202,8 @@ func TestSidecarInjection(t *testing.T) {
 	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "default revision's labels")
 }
 
-// TestTheDefaultMarkerIsAMarkerOnly: the Service makes unlabelled Gateways and routes ours and does nothing else.
+// TestTheDefaultMarkerIsAMarkerOnly checks that the marker Service makes istiod handle unlabelled Gateways and routes,
+// and has no other effect.
 func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
 	marker := as[corev1.Service](t, theOnly(t, guestObjects(plan), "Service"))
@@ -209,7 +215,8 @@ func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
 	}
 }
 
-// TestIstiodsRoleIsLeast: reads of everything that istiod needs, writes of little, and nothing by which it could give itself more.
+// TestIstiodsRoleIsLeast checks that istiod's role has no wildcards, few writes, and no verb with which istiod could
+// get more permissions.
 func TestIstiodsRoleIsLeast(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
@@ -236,7 +243,8 @@ func TestIstiodsRoleIsLeast(t *testing.T) {
 	}
 }
 
-// TestANewRootRollsIstiod, which does not take up a new root while it runs.
+// TestANewRootRollsIstiod checks that a new root changes the pod template, because istiod does not load a new root
+// while it runs.
 func TestANewRootRollsIstiod(t *testing.T) {
 	hash := func(ca pki.CA) string {
 		mgmt := model.ManagementObservation{CA: ca}
@@ -256,7 +264,8 @@ func TestANewRootRollsIstiod(t *testing.T) {
 	}
 }
 
-// TestWithoutACAThereIsNoPlan: istiod would make one of its own and write its key to the guest.
+// TestWithoutACAThereIsNoPlan checks that there is no plan without a mesh CA. istiod would create its own CA and write
+// the key to the guest.
 func TestWithoutACAThereIsNoPlan(t *testing.T) {
 	_, err := desired.Compute(config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, asking("openshift-default"))
 	mustFail(t, err, "the mesh CA does not exist yet")
@@ -279,7 +288,8 @@ func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
 	}
 }
 
-// TestTheGuestDecidesNothingOnTheManagementSide: whatever the guest's users call their classes, the management side stays the same to the byte.
+// TestTheGuestDecidesNothingOnTheManagementSide checks that the names of GatewayClasses, which the guest's users
+// choose, do not change a byte on the management side.
 func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		plain := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
@@ -295,8 +305,8 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	}
 }
 
-// TestTheManagementSideShowsNothingInTheGuest: what differs from one hosted cluster to the next on the management side, but the root and the
-// two addresses, makes no difference to the guest, to the byte.
+// TestTheManagementSideShowsNothingInTheGuest checks that the guest's objects do not depend on what differs between the
+// management sides of two hosted clusters, except the root and the two addresses.
 func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
 	cfg, mgmt := config(model.TopologyHosted), installed(t)
 	guest := withForeignCRDs(asking("openshift-default"))
@@ -309,7 +319,7 @@ func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
 	}
 }
 
-// texts are objects as one line each.
+// texts returns each object as one line.
 func texts(objects []anObject) []string {
 	out := make([]string, 0, len(objects))
 	for _, o := range objects {
@@ -318,7 +328,8 @@ func texts(objects []anObject) []string {
 	return out
 }
 
-// TestClassDefaults: the gateways of each class have defaults, where the class's name can be a label's value.
+// TestClassDefaults checks that the gateways of each class have defaults if the name of the class is a valid label
+// value.
 func TestClassDefaults(t *testing.T) {
 	long := strings.Repeat("c", 64)
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))

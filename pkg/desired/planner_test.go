@@ -14,7 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// countingSource counts what it is asked for.
+// countingSource counts renderings and CRDs.
 type countingSource struct {
 	desired.ChartSource
 	renders, crds *int
@@ -30,7 +30,8 @@ func (s countingSource) CRDs(names []string) ([]*unstructured.Unstructured, erro
 	return s.ChartSource.CRDs(names)
 }
 
-// TestAPlannersHistoryDoesNotShow: whatever a Planner computed before, it gives what Compute gives, and renders only what differs.
+// TestAPlannersHistoryDoesNotShow checks that a Planner returns the same as Compute, whatever it computed before, and
+// renders only what differs.
 func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 	otherCA := withOtherCA(t)
 	some := asking("a")
@@ -75,7 +76,7 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 	}
 }
 
-// freshCRDs gives a CRD that is parsed anew each time.
+// freshCRDs is a ChartSource that parses its CRD each time.
 type freshCRDs struct {
 	desired.ChartSource
 	parse func() *unstructured.Unstructured
@@ -85,7 +86,8 @@ func (s freshCRDs) CRDs([]string) ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{s.parse()}, nil
 }
 
-// TestAPlannerRemembersNoConversionWebhook: how a CRD's webhook is reached changes with the CA.
+// TestAPlannerRemembersNoConversionWebhook checks that a Planner does not remember a CRD with a conversion webhook,
+// because the webhook's configuration depends on the CA.
 func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
@@ -109,7 +111,7 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 	}
 }
 
-// withOtherCA is a management side with another CA root than installed has.
+// withOtherCA returns a management side with another CA root than installed.
 func withOtherCA(t *testing.T) model.ManagementObservation {
 	t.Helper()
 	mgmt := installed(t)

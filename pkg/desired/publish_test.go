@@ -13,7 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/publish"
 )
 
-// told is a Publication in words.
+// told returns an EndpointState as text.
 func told(p publish.EndpointState) string {
 	switch p := p.(type) {
 	case publish.EndpointKnown:
@@ -26,7 +26,7 @@ func told(p publish.EndpointState) string {
 	return "nothing"
 }
 
-// published are how HyperShift publishes parts of a control plane: part, strategy, host.
+// published returns how HyperShift publishes the parts of a control plane. Each text is "<part> <strategy> <host>".
 func published(texts ...string) []model.PublishedService {
 	var out []model.PublishedService
 	for _, text := range texts {
@@ -36,7 +36,8 @@ func published(texts ...string) []model.PublishedService {
 	return out
 }
 
-// TestWhereIstiodIsPublished: each way, and what keeps istiod from it. Each case is computed as a whole plan for a management side without istiod.
+// TestWhereIstiodIsPublished checks the endpoint of each publish strategy, and what prevents it. Each case computes a
+// whole plan for a management side without istiod.
 func TestWhereIstiodIsPublished(t *testing.T) {
 	auto := model.Publish{Strategy: model.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
@@ -208,7 +209,8 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 	}
 }
 
-// sayTheSame holds the three places that tell gateways and istiod where it is against the one value.
+// sayTheSame checks that the three places with istiod's endpoint, for gateways and for istiod itself, contain this
+// value.
 func sayTheSame(t *testing.T, plan desired.Plan, at model.HostPort) {
 	t.Helper()
 	text := strings.Builder{}
@@ -229,7 +231,8 @@ func sayTheSame(t *testing.T, plan desired.Plan, at model.HostPort) {
 	}
 }
 
-// TestWhatPublishesIstiod: the objects of each way. A way of somebody else's has none.
+// TestWhatPublishesIstiod checks the objects of each publish strategy. If another party publishes istiod, there are
+// none.
 func TestWhatPublishesIstiod(t *testing.T) {
 	byName := model.HostPort{Host: "x.example.com"}
 	for name, tc := range map[string]struct {
@@ -350,7 +353,8 @@ func checkRoute(t *testing.T, plan desired.Plan, plane model.ControlPlane, want 
 	}
 }
 
-// TestWhoComesThroughALoadBalancer: whoever may reach the guest's API server.
+// TestWhoComesThroughALoadBalancer checks that the clients of a load balancer are the same as those of the guest's API
+// server.
 func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
@@ -381,7 +385,8 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	}
 }
 
-// TestAPlanWithoutAnAddressIsNotWhole: an istiod that serves is neither planned anew nor to be pruned by it.
+// TestAPlanWithoutAnAddressIsNotWhole checks that a plan without an endpoint does not contain istiod, and that
+// hypergate does not prune with it.
 func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}

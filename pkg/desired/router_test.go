@@ -15,11 +15,12 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestEveryRenderedObjectIsAccountedForOnce is the router's contract, over many combinations of flags and observations: what the chart renders
-// goes to the side of its release or is dropped with a reason, and nothing else is planned but what hypergate makes itself.
+// TestEveryRenderedObjectIsAccountedForOnce checks the routing table with many combinations of flags and observations.
+// Each rendered object goes to the side of its release, or is dropped with a reason. The only other objects in the plan
+// are those that hypergate creates itself.
 func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
 	sources := bothVersions(t)
-	random := rand.New(rand.NewPCG(1, 2)) // the same combinations at each run
+	random := rand.New(rand.NewPCG(1, 2)) // the same combinations in each run
 	for i := range 60 {
 		cfg, mgmt, guest := anyInput(t, random)
 		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion)
@@ -35,7 +36,7 @@ func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
 	}
 }
 
-// recordingSource remembers what was rendered: release, kind and name of each object.
+// recordingSource records the release, kind and name of each rendered object.
 type recordingSource struct {
 	desired.ChartSource
 	rendered []string
@@ -49,7 +50,8 @@ func (s *recordingSource) Render(r charts.Release) ([]*unstructured.Unstructured
 	return objects, err
 }
 
-// ownObjects are what no chart renders, as "<release> <kind> <name>" like the rest: hypergate makes them for the side of that release.
+// ownObjects returns the objects that hypergate creates itself, as "<release> <kind> <name>". They belong to the side
+// of that release.
 func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 	own := []string{"istiod Secret cacerts"}
 	if cfg.Topology == model.TopologyHosted {
@@ -67,7 +69,8 @@ func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 	return own
 }
 
-// accounting compares what was rendered and made with what is planned and dropped.
+// accounting returns the differences between the rendered and own objects on one hand, and the planned and dropped
+// objects on the other.
 func accounting(rendered, own []string, plan desired.Plan) string {
 	planned := []string{}
 	for _, o := range mgmtObjects(plan) {
@@ -91,11 +94,11 @@ func accounting(rendered, own []string, plan desired.Plan) string {
 
 func one[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
 
-// anyInput is one combination of flags and observations, all of them allowed.
+// anyInput returns a random combination of valid flags and observations.
 func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementObservation, model.GuestObservation) {
 	tb.Helper()
 	cfg := config(one(random, bothTopologies()...))
-	// Revisions that look like parts of the names that the chart makes.
+	// Some revisions look like parts of the names in the chart.
 	cfg.Revision = one(random, "openshift-gateway", "a", "1", "true", "1-29-1", "revision-tag-canary", "sidecar-injector",
 		"x-gatewayclass-y", "validator", strings.Repeat("r", 52))
 	cfg.WebhookHost = one(random, cfg.WebhookService(), "webhook.example.com", "192.0.2.1")
@@ -115,7 +118,7 @@ func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementO
 	return cfg, mgmt, guest
 }
 
-// anyClasses are one to five names of GatewayClasses: DNS subdomains, which may be up to 253 characters and look like anything.
+// anyClasses returns one to five names of GatewayClasses. They are DNS subdomains of up to 253 characters.
 func anyClasses(random *rand.Rand) []string {
 	all := []string{
 		"openshift-default", "true", "null", "1", "1e3", "0x10", "a.b.c", "2026-01-01", "default", "istio", "values",
@@ -126,8 +129,8 @@ func anyClasses(random *rand.Rand) []string {
 	return all[:1+random.IntN(5)]
 }
 
-// TestAStrangerInTheChartRefusesThePlan adds to the chart's output what must not be applied, or not there. Everything is refused, and the error
-// names the object.
+// TestAStrangerInTheChartRefusesThePlan adds to the chart's output an object that must not be applied, or not on that
+// side. The whole plan is refused, and the error names the object.
 func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		release string
@@ -205,7 +208,7 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 	}
 }
 
-// refused checks that there is no plan, not even a part of one, and what the error says.
+// refused checks that Compute returns an empty plan and an error that contains the wanted texts.
 func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ...string) {
 	t.Helper()
 	plan, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
@@ -215,7 +218,7 @@ func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ..
 	}
 }
 
-// TestAllStrangersAreNamedAtOnce spares the reader of a log one round per object.
+// TestAllStrangersAreNamedAtOnce checks that one error names all unknown objects.
 func TestAllStrangersAreNamedAtOnce(t *testing.T) {
 	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
 		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"),
@@ -224,8 +227,8 @@ func TestAllStrangersAreNamedAtOnce(t *testing.T) {
 	refused(t, config(model.TopologyHosted), source, `"one"`, `"two"`)
 }
 
-// TestStandaloneTwins: a revision that looks like a tag makes the names of both sides' Services the same, which matters where both sides are
-// one cluster.
+// TestStandaloneTwins checks that a revision that looks like a tag is refused in a standalone cluster. It gives the
+// Services of both sides the same name, which is a problem only if both sides are one cluster.
 func TestStandaloneTwins(t *testing.T) {
 	cfg := config(model.TopologyStandalone)
 	cfg.Revision = "revision-tag-default"

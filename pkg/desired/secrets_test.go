@@ -53,7 +53,8 @@ func TestTheCASurvivesItsSecret(t *testing.T) {
 	}
 }
 
-// TestARotationSurvivesItsSecret, in each phase, and the pod gets to see the CA that issues alone.
+// TestARotationSurvivesItsSecret checks that the Secret stores the rotation in each phase, and that the pod mounts only
+// the CA that issues.
 func TestARotationSurvivesItsSecret(t *testing.T) {
 	ca := testCA(t)
 	for _, rotation := range []pki.Rotation{
@@ -93,7 +94,8 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	mustFail(t, err, model.PhaseSinceAnnotation, "when the phase began is not known")
 }
 
-// TestACAThatIsSomebodyElsesIsUsedAndNotWritten.
+// TestACAThatIsSomebodyElsesIsUsedAndNotWritten checks that hypergate uses the CA of another party and does not write
+// it.
 func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
 	mgmt := installed(t)
 	mgmt.CAOwner = model.Theirs
@@ -128,7 +130,8 @@ func TestTheCredentialSurvivesItsSecret(t *testing.T) {
 	}
 }
 
-// TestTheKubeconfigNamesFiles: istiod reads token files again, and a token in the kubeconfig itself never.
+// TestTheKubeconfigNamesFiles checks that the kubeconfig refers to files. istiod reads a token file again, but never a
+// token in the kubeconfig itself.
 func TestTheKubeconfigNamesFiles(t *testing.T) {
 	o, err := model.CredentialSecret(config(model.TopologyHosted), model.ControlPlane{}, credential())
 	if err != nil {
@@ -168,7 +171,7 @@ func TestAnIncompleteCredentialIsRefused(t *testing.T) {
 	}
 }
 
-// TestASpoiledCredentialIsNotKept: reading it is an error, so that a new one is made.
+// TestASpoiledCredentialIsNotKept checks that an invalid credential is an error, so that hypergate creates a new one.
 func TestASpoiledCredentialIsNotKept(t *testing.T) {
 	for name, spoil := range map[string]func(*corev1.Secret){
 		"no annotations":    func(s *corev1.Secret) { s.Annotations = nil },
@@ -207,7 +210,7 @@ func TestRenewAt(t *testing.T) {
 	}
 }
 
-// TestAccount: the account that a token is bound to is read from the token itself.
+// TestAccount checks that the account of a token is read from the token itself.
 func TestAccount(t *testing.T) {
 	token := func(claims string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
@@ -229,7 +232,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// FuzzCredential: whatever a Secret of that name holds, it is either a whole credential that makes the same Secret again, or an error.
+// FuzzCredential checks that a Secret with any content is either an error, or a complete credential that results in the
+// same Secret.
 func FuzzCredential(f *testing.F) {
 	f.Add("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", []byte("clusters: [{cluster: {server: https://a}}]"), []byte("token"),
 		[]byte("ca"))
@@ -240,7 +244,7 @@ func FuzzCredential(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = c.Account() // of any token, without a panic
+		_ = c.Account() // must not panic for any token
 		o, err := model.CredentialSecret(config(model.TopologyHosted), model.ControlPlane{}, c)
 		if err != nil {
 			t.Fatalf("read %+v, which cannot be written: %v", c, err)

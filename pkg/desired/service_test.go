@@ -14,8 +14,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestTheLabelOpensTheWebhookOnly: the guest's admin may aim a webhook at the Service with HyperShift's label, and finds istiod's webhooks there and
-// nothing else. Each line is "<name> <labelled> <ports>".
+// TestTheLabelOpensTheWebhookOnly checks that the Service with HyperShift's label leads only to istiod's webhooks,
+// because the guest's admin can create webhooks that call it. Each line is "<name> <labelled> <ports>".
 func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
 	for topology, want := range map[model.Topology][]string{
 		model.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
@@ -40,7 +40,8 @@ func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
 	}
 }
 
-// TestIstiodsCertificateNamesTheWebhook: one value is in the URL, in the certificate, and (by default) the Service's name.
+// TestIstiodsCertificateNamesTheWebhook checks that one value is in the URL and in the certificate. By default it is
+// also the name of the Service.
 func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	if cfg.WebhookHost != cfg.WebhookService() {
@@ -52,7 +53,8 @@ func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
 	}
 }
 
-// TestTheWebhooksServiceHasAName with the longest revision too, and no Service of another revision forbids its URL.
+// TestTheWebhooksServiceHasAName checks that the name of the Service is valid even with the longest revision, and that
+// no Service of another revision makes HyperShift delete the webhook.
 func TestTheWebhooksServiceHasAName(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	for _, revision := range []string{"a", "webhook", "gw-webhook", strings.Repeat("r", 52)} {
@@ -68,7 +70,7 @@ func TestTheWebhooksServiceHasAName(t *testing.T) {
 	}
 }
 
-// TestAServiceWithAnotherPortIsRefused: what the chart adds to istiod's Service is looked at before it is opened.
+// TestAServiceWithAnotherPortIsRefused checks that a chart that adds a port to istiod's Service is refused.
 func TestAServiceWithAnotherPortIsRefused(t *testing.T) {
 	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
 		for _, u := range rendered {

@@ -9,7 +9,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/values"
 )
 
-// TestTheUsersValues reach istiod, the mesh and the gateways' defaults, and change nothing else.
+// TestTheUsersValues checks that the user's values change istiod, the mesh configuration and the gateways' defaults,
+// and nothing else.
 func TestTheUsersValues(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)

@@ -32,7 +32,7 @@ func TestValidateAcceptsWhatIsOrdinary(t *testing.T) {
 	}
 }
 
-// TestValidateNamesTheFlag and what is wrong with its value, which it quotes.
+// TestValidateNamesTheFlag checks that the error names the flag, quotes its value, and explains the problem.
 func TestValidateNamesTheFlag(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*model.Config)
@@ -114,7 +114,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 			if err != nil && strings.Count(err.Error(), "\n") > 0 {
 				t.Errorf("one flag is wrong and the error has more than one:\n%v", err)
 			}
-			// Compute does not trust its caller.
+			// Compute validates the Config again.
 			refused(t, cfg, embedded(t), tc.want[0])
 		})
 	}
@@ -122,7 +122,8 @@ func TestValidateNamesTheFlag(t *testing.T) {
 
 func TestValidateNamesAllFlags(t *testing.T) {
 	mustFail(t, desired.Validate(model.Config{}),
-		"--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image", "--proxy-image", "--xds-address")
+		"--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image",
+		"--proxy-image", "--xds-address")
 	mustFail(t, desired.Validate(model.Config{Topology: model.TopologyHosted}), "--webhook-host")
 }
 

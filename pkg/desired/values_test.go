@@ -20,10 +20,10 @@ import (
 	testcharts "github.com/hypergate/hypergate/test/charts"
 )
 
-// Istio ignores a value or an environment variable that it does not know, without a word. These tests look each of ours up in the chart and in
-// istiod's source code, so that a misspelt one, or one that a new Istio renamed, is found here and not by its absence in a cluster.
+// Istio silently ignores a value or an environment variable that it does not know. These tests look up each of
+// hypergate's in the chart and in istiod's source code. So they find a misspelled one, or one that a new Istio renamed.
 
-// istioDirs are the source trees of both Istio versions, in the module cache.
+// istioDirs returns the source directories of both Istio versions in the module cache, by version.
 func istioDirs(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "istio.io/istio").Output()
@@ -36,7 +36,7 @@ func istioDirs(t *testing.T) map[string]string {
 	}
 }
 
-// valuesSource remembers the values of each release.
+// valuesSource records the values of each release.
 type valuesSource struct {
 	desired.ChartSource
 	values map[string]map[string]any
@@ -67,7 +67,7 @@ func TestTheChartsKnowEveryValue(t *testing.T) {
 	}
 }
 
-// chartDefaults are the chart's own values.
+// chartDefaults returns the chart's default values.
 func chartDefaults(t *testing.T, chart string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -81,7 +81,7 @@ func chartDefaults(t *testing.T, chart string) map[string]any {
 	return values["_internal_defaults_do_not_set"]
 }
 
-// chartTemplates is the text of all templates.
+// chartTemplates returns the text of all templates.
 func chartTemplates(t *testing.T, chart string) string {
 	t.Helper()
 	var all strings.Builder
@@ -99,8 +99,8 @@ func chartTemplates(t *testing.T, chart string) string {
 	return all.String()
 }
 
-// valuePaths are the paths of the values that are not among the defaults. A default that is an empty table is free to be filled; so is the mesh
-// configuration, which Istio reads.
+// valuePaths returns the paths of the values that are not among the defaults. It accepts any value below a default that
+// is an empty table, and below the mesh configuration, which Istio reads.
 func valuePaths(prefix string, defaults, values map[string]any) []string {
 	var unknown []string
 	for key, value := range values {
@@ -128,7 +128,7 @@ func TestIstiodKnowsEveryVariable(t *testing.T) {
 	if !ok || len(env) == 0 {
 		t.Fatalf("the release istiod sets no environment: %v", source.values["istiod"]["env"])
 	}
-	// Istio 1.28 watches all Istio resources whose CRDs are there.
+	// Istio 1.28 watches all Istio resources whose CRDs exist.
 	since129 := []string{"PILOT_IGNORE_RESOURCES", "PILOT_INCLUDE_RESOURCES"}
 	for version, dir := range istioDirs(t) {
 		left := map[string]bool{}

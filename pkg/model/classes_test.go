@@ -8,7 +8,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestTheOldestClassesAreServed: a class that comes later takes nothing from those in use, whatever its name is.
+// TestTheOldestClassesAreServed checks that a new class never replaces an older one, whatever its name is.
 func TestTheOldestClassesAreServed(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1000, 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// FuzzToken checks that whatever token and whatever times the guest answers with, istiod's credential lives no longer than was asked for, and is renewed
-// before it ends.
+// FuzzToken checks that istiod's credential never lives longer than requested and is renewed before it expires, for any
+// token and any times in the guest's response.
 func FuzzToken(f *testing.F) {
 	f.Add("e30.eyJpYXQiOjEsImV4cCI6MzYwMX0.x", int64(3600), int64(3600))
 	f.Add("e30.eyJpYXQiOi05MjIzMzcyMDM2ODU0Nzc1ODA4LCJleHAiOjkyMjMzNzIwMzY4NTQ3NzU4MDd9.x", int64(1)<<62, int64(600))

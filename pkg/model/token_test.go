@@ -13,7 +13,8 @@ func token(payload string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 }
 
-// TestATokensLife is that of the token, by our clock, and never longer than what was asked for.
+// TestATokensLife checks that the lifetime of a credential is the lifetime in the token, measured with hypergate's
+// clock. It is never longer than the requested lifetime.
 func TestATokensLife(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	times := func(from, to time.Time) string {

@@ -11,7 +11,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// TestOverlapOfCAs: istiod goes on to trust the CA that the guest's API server had, until its token is renewed the next time.
+// TestOverlapOfCAs checks that istiod continues to trust the previous CA of the guest's API server until the next
+// renewal of its token.
 func TestOverlapOfCAs(t *testing.T) {
 	now := time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC)
 	root := func(at time.Time) []byte {
