@@ -109,9 +109,9 @@ func TestStableValidationPolicy(t *testing.T) {
 	if on == string(values) {
 		t.Fatal("the chart has no stableValidationPolicy")
 	}
-	plain := compute(t, config(model.TopologyHosted), chartWith(t, nil), installed(t), withForeignCRDs(asking("a")))
+	plain := compute(t, config(model.TopologyHosted), chartWith(t, nil), installed(t), withForeignCRDs(withClasses("a")))
 	plan := compute(t, config(model.TopologyHosted), chartWith(t, map[string]string{discovery + "values.yaml": on}), installed(t),
-		withForeignCRDs(asking("a")))
+		withForeignCRDs(withClasses("a")))
 	for _, release := range []string{"istiod", "istiod-remote"} {
 		dropped(t, plan, release, "ValidatingAdmissionPolicy", "stable-channel policy")
 		dropped(t, plan, release, "ValidatingAdmissionPolicyBinding", "stable-channel policy")

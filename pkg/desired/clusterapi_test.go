@@ -44,7 +44,7 @@ func TestPhaseOfACluster(t *testing.T) {
 // TestAClusterOwnsAndNothingElse checks that a Cluster of Cluster API changes only the owner of the objects on the
 // management side. The guest's objects do not change.
 func TestAClusterOwnsAndNothingElse(t *testing.T) {
-	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
+	cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("demo"))
 	without := compute(t, cfg, embedded(t), installed(t), guest)
 	owned := installed(t)
 	owned.ControlPlane = aCluster()

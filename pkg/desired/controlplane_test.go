@@ -23,8 +23,8 @@ func aControlPlane() model.ControlPlane {
 	}
 }
 
-// under returns a management side with a HostedControlPlane whose istiod serves.
-func under(tb testing.TB, edit func(*model.ControlPlane)) model.ManagementObservation {
+// withControlPlane returns a management side with a HostedControlPlane whose istiod serves.
+func withControlPlane(tb testing.TB, edit func(*model.ControlPlane)) model.ManagementObservation {
 	tb.Helper()
 	mgmt := installed(tb)
 	mgmt.ControlPlane = aControlPlane()
@@ -84,8 +84,8 @@ func TestWarnings(t *testing.T) {
 // TestTheControlPlaneOwnsWhatIsOnTheManagementSide checks that the HostedControlPlane owns each object on the
 // management side. It owns nothing in the guest, and no object in the guest names it.
 func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
-	mgmt := under(t, func(*model.ControlPlane) {})
-	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("demo")))
+	mgmt := withControlPlane(t, func(*model.ControlPlane) {})
+	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("demo")))
 	secret, err := model.CredentialSecret(config(model.TopologyHosted), mgmt.ControlPlane, credential())
 	if err != nil {
 		t.Fatal(err)
@@ -119,14 +119,14 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 // TestTheGuestDoesNotNoticeTheControlPlane checks that the guest's objects are the same with and without a
 // HostedControlPlane.
 func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
-	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("demo"))
+	cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("demo"))
 	texts := func(mgmt model.ManagementObservation) (out []string) {
 		for _, o := range guestObjects(compute(t, cfg, embedded(t), mgmt, guest)) {
 			out = append(out, string(o.JSON()))
 		}
 		return out
 	}
-	with := under(t, func(c *model.ControlPlane) {
+	with := withControlPlane(t, func(c *model.ControlPlane) {
 		c.Availability, c.InfraID, c.Labels = model.HighlyAvailable, "infra-1", map[string]string{"team": "a"}
 	})
 	if diff := cmp.Diff(texts(installed(t)), texts(with)); diff != "" {
@@ -141,7 +141,7 @@ func istiodUnder(t *testing.T) func(*testing.T, func(*model.ControlPlane)) *unst
 	planner := desired.NewPlanner(config(model.TopologyHosted), embedded(t))
 	return func(t *testing.T, edit func(*model.ControlPlane)) *unstructured.Unstructured {
 		t.Helper()
-		plan, err := planner.Compute(under(t, edit), withForeignCRDs(asking("demo")))
+		plan, err := planner.Compute(withControlPlane(t, edit), withForeignCRDs(withClasses("demo")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +285,7 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.ReleaseVersion = "4.20.9"
-	plan := compute(t, cfg, embedded(t), under(t, func(*model.ControlPlane) {}), withForeignCRDs(asking("demo")))
+	plan := compute(t, cfg, embedded(t), withControlPlane(t, func(*model.ControlPlane) {}), withForeignCRDs(withClasses("demo")))
 	if got := at(theOnly(t, mgmtObjects(plan), "Deployment"), "metadata", "annotations", "release.openshift.io/version"); got != "4.20.9" {
 		t.Errorf("it says %v", got)
 	}

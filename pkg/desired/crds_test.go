@@ -33,7 +33,7 @@ const (
 
 // withCRDs returns a guest with a GatewayClass and these CRDs.
 func withCRDs(facts map[string]crds.Fact) model.GuestObservation {
-	guest := asking("openshift-default")
+	guest := withClasses("openshift-default")
 	guest.CRDs = facts
 	return guest
 }
@@ -44,9 +44,9 @@ func mixed() model.GuestObservation {
 		backendTLS:       ours(),
 		classes:          foreign(),
 		gateways:         other(foreign()),
-		grpcRoutes:       agreed(other(foreign())),
+		grpcRoutes:       consented(other(foreign())),
 		httpRoutes:       released(ours()),
-		destinationRules: leaving(foreign()),
+		destinationRules: terminating(foreign()),
 		envoyFilters:     {Owner: crds.Owner{Kind: crds.OrphanedOLM, Name: "mesh.operators"}, Content: crds.Read},
 		wasmPlugins:      {Owner: crds.Owner{Kind: crds.Unknown}},
 
@@ -139,7 +139,7 @@ func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 		t.Errorf("written, -want +got:\n%s", diff)
 	}
 	asked := guest
-	asked.Classes = asking("openshift-default").Classes
+	asked.Classes = withClasses("openshift-default").Classes
 	withClass := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asked)
 	if diff := cmp.Diff(texts(anObjects(withClass.Protection)), texts(anObjects(plan.Protection))); diff != "" {
 		t.Errorf("the policy changes with the first class, -with one +without:\n%s", diff)
@@ -235,7 +235,7 @@ func TestUnmanagedAndBack(t *testing.T) {
 // it. An older hypergate needs it to recognize the CRDs of a newer one.
 func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 	for _, source := range bothVersions(t) {
-		plan := compute(t, config(model.TopologyHosted), source, installed(t), asking("openshift-default"))
+		plan := compute(t, config(model.TopologyHosted), source, installed(t), withClasses("openshift-default"))
 		for _, o := range plan.CRDs {
 			u, err := o.Unstructured()
 			if err != nil {
@@ -269,11 +269,11 @@ func TestCRDsFirst(t *testing.T) {
 		"ours, as it should be":          {ours(), false},
 		"ours, another one":              {other(ours()), true},
 		"ours, nobody has read it":       {unread, true},
-		"ours, being deleted":            {leaving(other(ours())), false},
+		"ours, being deleted":            {terminating(other(ours())), false},
 		"ours no more":                   {released(other(ours())), false},
 		"somebody's":                     {foreign(), false},
 		"somebody's, another one":        {other(foreign()), false},
-		"somebody's, that is taken over": {agreed(foreign()), true},
+		"somebody's, that is taken over": {consented(foreign()), true},
 	} {
 		for _, crd := range []string{gateways, wasmPlugins} {
 			plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
@@ -306,7 +306,7 @@ func TestProtection(t *testing.T) {
 		if plan := compute(t, cfg, embedded(t), installed(t), mixed()); len(plan.Protection) > 0 {
 			t.Errorf("%s: %s protects what is to be left open", topology, plan.Protection[0])
 		}
-		if plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("a"))); len(plan.Protection) > 0 {
+		if plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(withClasses("a"))); len(plan.Protection) > 0 {
 			t.Errorf("%s: %s protects what is not ours", topology, plan.Protection[0])
 		}
 	}
@@ -317,7 +317,7 @@ func TestProtection(t *testing.T) {
 func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDWriters = []string{"system:serviceaccount:" + mgmtNamespace + ":upgrader"}
-	_, err := desired.Compute(cfg, embedded(t), installed(t), asking("openshift-default"))
+	_, err := desired.Compute(cfg, embedded(t), installed(t), withClasses("openshift-default"))
 	mustFail(t, err, "ValidatingAdmissionPolicy", "the name of the management namespace")
 
 	// Every plan searches each CRD with a conversion webhook, also the adopted ones.
@@ -325,7 +325,7 @@ func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
 	source := crdSource{embedded(t), parse(t, fmt.Sprintf(crd, wasmPlugins, mgmtNamespace))}
-	for name, fact := range map[string]crds.Fact{"installed": {}, "adopted": agreed(foreign())} {
+	for name, fact := range map[string]crds.Fact{"installed": {}, "adopted": consented(foreign())} {
 		_, err := desired.Compute(config(model.TopologyHosted), source, installed(t), withCRDs(map[string]crds.Fact{wasmPlugins: fact}))
 		if err == nil {
 			t.Errorf("%s: the name of the management namespace is in a CRD, and the plan is not refused", name)
@@ -344,7 +344,7 @@ func TestAPlannerRemembersCRDs(t *testing.T) {
 		fact    crds.Fact
 		adopted int
 		read    int
-	}{{agreed(foreign()), 1, 3}, {crds.Fact{}, 0, 0}, {ours(), 0, 0}, {released(ours()), 0, 0}, {agreed(foreign()), 1, 0}} {
+	}{{consented(foreign()), 1, 3}, {crds.Fact{}, 0, 0}, {ours(), 0, 0}, {released(ours()), 0, 0}, {consented(foreign()), 1, 0}} {
 		read = 0
 		plan, err := planner.Compute(installed, withCRDs(map[string]crds.Fact{wasmPlugins: step.fact}))
 		if err != nil {

@@ -49,7 +49,7 @@ func TestSameInputSameBytes(t *testing.T) {
 		cfg := config(topology)
 		cfg.SidecarInjection = true
 		cfg.IstioResources = model.KnownIstioResources()
-		guest := asking("c", "a", "b", "openshift-default")
+		guest := withClasses("c", "a", "b", "openshift-default")
 		want := everything(compute(t, cfg, rendering(t), installed(t), guest))
 		if diff := cmp.Diff(want, everything(compute(t, cfg, rendering(t), installed(t), guest))); diff != "" {
 			t.Errorf("%s, twice: -first +second:\n%s", topology, diff)
@@ -72,10 +72,10 @@ func TestSameInputSameBytes(t *testing.T) {
 // TestInputsAreNotChanged checks that Compute does not change its inputs, because the next plan uses the observations
 // again.
 func TestInputsAreNotChanged(t *testing.T) {
-	cfg, mgmt, guest := config(model.TopologyHosted), installed(t), withForeignCRDs(asking("z", "a"))
+	cfg, mgmt, guest := config(model.TopologyHosted), installed(t), withForeignCRDs(withClasses("z", "a"))
 	cfg.IstioResources = model.KnownIstioResources()
 	slices.Reverse(cfg.IstioResources)
-	wantCfg, wantHosted, wantGuest := cfg, installed(t), withForeignCRDs(asking("z", "a"))
+	wantCfg, wantHosted, wantGuest := cfg, installed(t), withForeignCRDs(withClasses("z", "a"))
 	wantCfg.IstioResources = slices.Clone(cfg.IstioResources)
 	compute(t, cfg, embedded(t), mgmt, guest)
 	if diff := cmp.Diff([]any{wantCfg, wantHosted, wantGuest}, []any{cfg, mgmt, guest}); diff != "" {
@@ -85,7 +85,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 
 // TestObjectsAreCopies checks that a change of the result of Unstructured changes neither the object nor later results.
 func TestObjectsAreCopies(t *testing.T) {
-	o := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a"))).Workload[0]
+	o := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("a"))).Workload[0]
 	before := string(o.JSON())
 	u, err := o.Unstructured()
 	if err != nil {
@@ -105,8 +105,8 @@ func TestObjectsAreCopies(t *testing.T) {
 func BenchmarkCompute(b *testing.B) {
 	source := rendering(b)
 	for name, guest := range map[string]model.GuestObservation{
-		"with CRDs":    asking("openshift-default"),
-		"without CRDs": withForeignCRDs(asking("openshift-default")),
+		"with CRDs":    withClasses("openshift-default"),
+		"without CRDs": withForeignCRDs(withClasses("openshift-default")),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

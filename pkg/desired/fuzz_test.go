@@ -30,7 +30,7 @@ func FuzzCompute(f *testing.F) {
 		cfg.SidecarInjection = bits&2 != 0
 		cfg.IstioResources = model.KnownIstioResources()[:int(bits>>2)%(len(model.KnownIstioResources())+1)]
 		mgmt := model.ManagementObservation{CA: testCA(t), Istiod: model.Availability(int(bits>>8) % 3)}
-		guest := withForeignCRDs(asking(class1, class2))
+		guest := withForeignCRDs(withClasses(class1, class2))
 		guest.Namespace = model.Presence(int(bits>>11) & 1)
 
 		recorded := &recordingSource{ChartSource: source}
@@ -61,7 +61,7 @@ func checkRefusal(t *testing.T, cfg model.Config, mgmt model.ManagementObservati
 	if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}
-	if _, plainErr := desired.Compute(cfg, rendering(t), mgmt, withForeignCRDs(asking("openshift-default"))); plainErr == nil {
+	if _, plainErr := desired.Compute(cfg, rendering(t), mgmt, withForeignCRDs(withClasses("openshift-default"))); plainErr == nil {
 		t.Errorf("the names of GatewayClasses refuse the plan: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestGolden(t *testing.T) {
 			dir := filepath.Join("testdata", "golden", version, string(topology))
 			folders[dir] = true
 			t.Run(version+"/"+string(topology), func(t *testing.T) {
-				plan := compute(t, config(topology), source, installed(t), asking("openshift-default", "second"))
+				plan := compute(t, config(topology), source, installed(t), withClasses("openshift-default", "second"))
 				checkGoldens(t, dir, goldens(t, plan))
 			})
 		}

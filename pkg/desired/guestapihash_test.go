@@ -26,7 +26,7 @@ func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
 	a, b, c := root(), root(), root()
 	bundle := func(all ...[]byte) []byte { return bytes.Join(all, nil) }
 	hash := func(api model.GuestAPI) string {
-		guest := withForeignCRDs(asking("openshift-default"))
+		guest := withForeignCRDs(withClasses("openshift-default"))
 		guest.API = api
 		plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), guest)
 		return as[appsv1.Deployment](t,

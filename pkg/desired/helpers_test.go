@@ -72,8 +72,8 @@ func installed(tb testing.TB) model.ManagementObservation {
 	return model.ManagementObservation{CA: testCA(tb), Istiod: model.Available}
 }
 
-// asking returns a guest with GatewayClasses of these names.
-func asking(classes ...string) model.GuestObservation {
+// withClasses returns a guest with GatewayClasses of these names.
+func withClasses(classes ...string) model.GuestObservation {
 	var guest model.GuestObservation
 	for i, name := range classes {
 		guest.Classes = append(guest.Classes, model.GatewayClass{Name: name, Generation: int64(i + 1)})
@@ -104,8 +104,8 @@ func ours() crds.Fact {
 	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{Membership: crds.Member}, Content: crds.Read}
 }
 
-// leaving returns the facts of a CRD that is being deleted.
-func leaving(fact crds.Fact) crds.Fact {
+// terminating returns the facts of a CRD that is being deleted.
+func terminating(fact crds.Fact) crds.Fact {
 	fact.Metadata.Deletion = crds.Terminating
 	return fact
 }
@@ -116,8 +116,8 @@ func released(fact crds.Fact) crds.Fact {
 	return fact
 }
 
-// agreed returns the facts of a CRD whose annotation gives consent, so that hypergate can take it over.
-func agreed(fact crds.Fact) crds.Fact {
+// consented returns the facts of a CRD whose annotation gives consent, so that hypergate can take it over.
+func consented(fact crds.Fact) crds.Fact {
 	fact.Metadata.Consent = crds.Given
 	return fact
 }

@@ -33,7 +33,7 @@ func checkPlan(t *testing.T, cfg model.Config, mgmt model.ManagementObservation,
 func TestCRDsAreOursAndTellNothing(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
-	crds := crdObjects(compute(t, cfg, embedded(t), installed(t), asking("openshift-default")))
+	crds := crdObjects(compute(t, cfg, embedded(t), installed(t), withClasses("openshift-default")))
 	checkSide(t, crds, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 	checkNothingLeaks(t, cfg, installed(t), crds)
 }
@@ -215,7 +215,7 @@ func hyperShiftsView(t *testing.T, plan desired.Plan) []webhookurl.Service {
 // TestAnUnlabelledServiceWouldBeForbidden checks that checkWebhooks can fail: without the label on the Service,
 // HyperShift deletes the webhook.
 func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
-	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), asking("openshift-default"))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withClasses("openshift-default"))
 	services := hyperShiftsView(t, plan)
 	for i := range services {
 		services[i].Labelled = false

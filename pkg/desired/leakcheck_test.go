@@ -147,7 +147,7 @@ func wrap(text string, width int) string {
 // TestAPlanThatLeaksIsRefused checks that the whole plan is refused for each kind of secret. The error names the kind
 // of secret and its location, and does not contain the secret.
 func TestAPlanThatLeaksIsRefused(t *testing.T) {
-	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), rotating(t)
 	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), mgmt, guest); err != nil {
 		t.Fatalf("without a secret: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 		plan, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), mgmt, guest)
 		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
 			`data["the.file"]`)
-		mustNotTell(t, err, mgmt)
+		mustNotReveal(t, err, mgmt)
 		if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 			t.Errorf("%s: the plan is not refused whole:\n%s", what, diff)
 		}
@@ -164,7 +164,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 
 // TestASecretIsFoundInEachEncoding checks that the search finds each secret in each encoding.
 func TestASecretIsFoundInEachEncoding(t *testing.T) {
-	cfg, guest, mgmt := config(model.TopologyHosted), asking("openshift-default"), rotating(t)
+	cfg, guest, mgmt := config(model.TopologyHosted), withClasses("openshift-default"), rotating(t)
 	for how, encoded := range encodings(t) {
 		for what, secret := range secretsOf(mgmt) {
 			if got := leakcheck.SecretsOf(cfg, mgmt, guest).Find(encoded(secret)); got != what {
@@ -177,8 +177,8 @@ func TestASecretIsFoundInEachEncoding(t *testing.T) {
 	}
 }
 
-// mustNotTell checks that an error does not contain a secret, because errors are logged and can be copied from there.
-func mustNotTell(t *testing.T, err error, mgmt model.ManagementObservation) {
+// mustNotReveal checks that an error does not contain a secret, because errors are logged and can be copied from there.
+func mustNotReveal(t *testing.T, err error, mgmt model.ManagementObservation) {
 	t.Helper()
 	for _, secret := range secretsOf(mgmt) {
 		for line := range strings.Lines(secret) {
@@ -194,7 +194,7 @@ func mustNotTell(t *testing.T, err error, mgmt model.ManagementObservation) {
 
 // TestLeaksAreFoundEverywhere checks that the search covers values, keys, names and entries of nested lists.
 func TestLeaksAreFoundEverywhere(t *testing.T) {
-	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), rotating(t)
 	const word = "x." + mgmtNamespace + "-y"
 	for name, tc := range map[string]struct {
 		plant func(*unstructured.Unstructured)
@@ -226,7 +226,7 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		_, err := desired.Compute(cfg, planting(t, tc.plant), mgmt, guest)
 		mustFail(t, err, tc.where, "the name of the management namespace")
 		t.Log(name)
-		mustNotTell(t, err, mgmt)
+		mustNotReveal(t, err, mgmt)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Revision = "x-" + mgmtNamespace
 	cfg.WebhookHost = cfg.WebhookService()
-	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	mustFail(t, err, "the name of the management namespace by its name")
 }
 
@@ -245,7 +245,7 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
-	guest, mgmt := withForeignCRDs(asking("openshift-default")), rotating(t)
+	guest, mgmt := withForeignCRDs(withClasses("openshift-default")), rotating(t)
 	plan := compute(t, cfg, embedded(t), mgmt, guest)
 	if n := bytes.Count(plan.Admission[0].JSON(), []byte(mgmtNamespace)); n == 0 {
 		t.Error("the URL does not name the namespace, so that it proves nothing")
@@ -272,13 +272,13 @@ func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 	for name, tc := range map[string]func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string{
 		"a class of the namespace's name": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
-			*g = withForeignCRDs(asking("a", "of-"+mgmtNamespace))
+			*g = withForeignCRDs(withClasses("a", "of-"+mgmtNamespace))
 			return ""
 		},
 		"a class of the namespace's name in disguise": func(
 			_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation,
 		) string {
-			*g = withForeignCRDs(asking("a", hex.EncodeToString([]byte(mgmtNamespace))))
+			*g = withForeignCRDs(withClasses("a", hex.EncodeToString([]byte(mgmtNamespace))))
 			return ""
 		},
 		"one namespace for both sides": func(c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation) string {
@@ -313,14 +313,14 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			return "127.0.0.1:15010"
 		},
 	} {
-		cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default")), rotating(t)
+		cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), rotating(t)
 		planted := tc(&cfg, &mgmt, &guest)
 		if _, err := desired.Compute(cfg, planting(t, inData("a", planted)), mgmt, guest); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t),
-		withForeignCRDs(asking("a")))
+		withForeignCRDs(withClasses("a")))
 	if err != nil {
 		t.Errorf("standalone: %v", err)
 	}
@@ -347,7 +347,7 @@ func selfSigned(t *testing.T) pki.CA {
 
 // TestAKeyIsFoundInAnotherFormat checks that the search finds a key in another format than the one in the CA's Secret.
 func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
-	cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default"))
+	cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default"))
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestAConversionWebhookIsLookedThrough(t *testing.T) {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
 		base64.StdEncoding.EncodeToString(mgmt.CA.Key))
 	_, err := desired.Compute(config(model.TopologyHosted),
-		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, asking("a"))
+		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, withClasses("a"))
 	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 
@@ -406,7 +406,7 @@ func FuzzLeak(f *testing.F) {
 	f.Add(`{"a":"\`, `%2`, uint8(2))
 	f.Add("=+/-_", "\\u00", uint8(3))
 	f.Add("\xff\xfe", "\\", uint8(4))
-	cfg, guest, mgmt := config(model.TopologyHosted), asking("openshift-default"), rotating(f)
+	cfg, guest, mgmt := config(model.TopologyHosted), withClasses("openshift-default"), rotating(f)
 	f.Fuzz(func(t *testing.T, before, after string, times uint8) {
 		text := string(mgmt.CA.Key)
 		for range times % 5 {

@@ -49,7 +49,7 @@ func TestNetworkPolicy(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, guest := config(model.TopologyHosted), withForeignCRDs(asking("openshift-default"))
+			cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default"))
 			cfg.NetworkPolicies, guest.API.Server = tc.policies, tc.server
 			policy := policyOf(t, compute(t, cfg, embedded(t), installed(t), guest))
 			if diff := cmp.Diff(tc.want, lines(policy)); diff != "" {
@@ -64,7 +64,7 @@ func TestNetworkPolicy(t *testing.T) {
 func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Revision = "other"
-	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	policy := policyOf(t, plan)
 	u, err := plan.Workload[0].Unstructured()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestNetworkPolicyFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(tc.topology)
 			cfg.NetworkPolicies = tc.policies
-			plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+			plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 			planned := slices.ContainsFunc(plan.Mgmt, func(o model.MgmtObject) bool { return o.GVK().Kind == "NetworkPolicy" })
 			watched := slices.ContainsFunc(cfg.MgmtKinds(), func(k model.Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
 			if planned != tc.there || watched != tc.there {
@@ -119,7 +119,7 @@ func TestNetworkPolicyRefusals(t *testing.T) {
 	cfg.NetworkPolicies = model.Peers{}
 	mustFail(t, desired.Validate(cfg), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
 	for _, server := range []string{"https://kube-apiserver:0", "https://kube-apiserver:70000", "https://kube apiserver"} {
-		guest := withForeignCRDs(asking("openshift-default"))
+		guest := withForeignCRDs(withClasses("openshift-default"))
 		guest.API.Server = server
 		_, err := desired.Compute(config(model.TopologyHosted), embedded(t), installed(t), guest)
 		mustFail(t, err, "network policy", "guest's API server")

@@ -50,7 +50,7 @@ func TestConversionWebhooks(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
-	guest := asking("openshift-default")
+	guest := withClasses("openshift-default")
 	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
 	plan := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
 	i := slices.IndexFunc(plan.CRDs, func(o model.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
@@ -78,7 +78,7 @@ func TestFailurePolicy(t *testing.T) {
 		{model.Unavailable, model.WebhookVerified, admissionregistrationv1.Ignore},
 		{model.Available, model.WebhookVerified, admissionregistrationv1.Fail},
 	} {
-		guest := withForeignCRDs(asking("openshift-default"))
+		guest := withForeignCRDs(withClasses("openshift-default"))
 		guest.WebhookProbe = tc.proof
 		plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
 		if got := *validator(t, plan).Webhooks[0].FailurePolicy; got != tc.want {
@@ -101,7 +101,7 @@ func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.IstioResources = resources
-			plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+			plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 			var want []string
 			for _, r := range resources {
 				want = append(want, r.CRD())
@@ -160,7 +160,7 @@ func env(t *testing.T, plan desired.Plan, name string) string {
 func TestWithoutIstioResourcesThereIsNoWebhook(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = nil
-	plan := compute(t, cfg, embedded(t), installed(t), asking("openshift-default"))
+	plan := compute(t, cfg, embedded(t), installed(t), withClasses("openshift-default"))
 	if len(plan.Admission) > 0 {
 		t.Errorf("the admission stage has %q, want nothing", names(plan.Admission))
 	}
@@ -183,7 +183,7 @@ func dropped(t *testing.T, plan desired.Plan, release, kind, why string) {
 
 func TestSidecarInjection(t *testing.T) {
 	cfg := config(model.TopologyHosted)
-	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	isMutating := func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }
 	if i := slices.IndexFunc(plan.Admission, isMutating); i >= 0 {
 		t.Errorf("%s changes pods, and nobody asked for it", plan.Admission[i])
@@ -191,7 +191,7 @@ func TestSidecarInjection(t *testing.T) {
 	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
 
 	cfg.SidecarInjection = true
-	plan = compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	plan = compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	u := theOnly(t, guestObjects(plan), "MutatingWebhookConfiguration")
 	for _, w := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, u).Webhooks {
 		if got := *w.ClientConfig.URL; got != "https://gw-webhook-openshift-gateway:443/inject" {
@@ -205,7 +205,7 @@ func TestSidecarInjection(t *testing.T) {
 // TestTheDefaultMarkerIsAMarkerOnly checks that the marker Service makes istiod handle unlabelled Gateways and routes,
 // and has no other effect.
 func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
-	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	marker := as[corev1.Service](t, theOnly(t, guestObjects(plan), "Service"))
 	if marker.Labels["istio.io/tag"] != "default" || marker.Labels["istio.io/rev"] != "openshift-gateway" {
 		t.Errorf("istiod would not take it for the marker of its revision: %v", marker.Labels)
@@ -220,7 +220,7 @@ func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
 func TestIstiodsRoleIsLeast(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
-	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	rules := as[rbacv1.ClusterRole](t, theOnly(t, guestObjects(plan), "ClusterRole")).Rules
 	rules = append(rules, as[rbacv1.Role](t, theOnly(t, guestObjects(plan), "Role")).Rules...)
 	for _, r := range rules {
@@ -248,7 +248,7 @@ func TestIstiodsRoleIsLeast(t *testing.T) {
 func TestANewRootRollsIstiod(t *testing.T) {
 	hash := func(ca pki.CA) string {
 		mgmt := model.ManagementObservation{CA: ca}
-		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
+		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("openshift-default")))
 		return as[appsv1.Deployment](t,
 			theOnly(t, mgmtObjects(plan), "Deployment")).Spec.Template.Annotations["gateway.hypergate.dev/ca-root-hash"]
 	}
@@ -267,14 +267,14 @@ func TestANewRootRollsIstiod(t *testing.T) {
 // TestWithoutACAThereIsNoPlan checks that there is no plan without a mesh CA. istiod would create its own CA and write
 // the key to the guest.
 func TestWithoutACAThereIsNoPlan(t *testing.T) {
-	_, err := desired.Compute(config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, asking("openshift-default"))
+	_, err := desired.Compute(config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, withClasses("openshift-default"))
 	mustFail(t, err, "the mesh CA does not exist yet")
 }
 
 // TestTheNamespaceComesBeforeTheClaims checks that the plan names the guest's namespace only if it is missing. The
 // ownership Leases are in that namespace.
 func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
-	guest := asking("openshift-default")
+	guest := withClasses("openshift-default")
 	guest.Namespace = model.Missing
 	plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest)
 	list := plan.Namespace()
@@ -292,12 +292,12 @@ func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
 // choose, do not change a byte on the management side.
 func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	for _, topology := range bothTopologies() {
-		plain := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+		plain := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 		for _, class := range []string{
 			"marker-of-the-guest", "{{ .Values.global }}", "a: b\nc: d", "$(POD_NAMESPACE)", `"quoted"`, "---", "ca-key.pem",
 			strings.Repeat("x", 253), "",
 		} {
-			plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking(class, "openshift-default")))
+			plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(withClasses(class, "openshift-default")))
 			if diff := cmp.Diff(texts(mgmtObjects(plain)), texts(mgmtObjects(plan))); diff != "" {
 				t.Errorf("%s: a GatewayClass named %q changes the management side:\n%s", topology, class, diff)
 			}
@@ -309,7 +309,7 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 // management sides of two hosted clusters, except the root and the two addresses.
 func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
 	cfg, mgmt := config(model.TopologyHosted), installed(t)
-	guest := withForeignCRDs(asking("openshift-default"))
+	guest := withForeignCRDs(withClasses("openshift-default"))
 	want := texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))
 	cfg.MgmtNamespace, cfg.PilotImage = "another-tenant", "registry.internal/secret/pilot:2"
 	mgmt.CA.Key, mgmt.CA.Cert, mgmt.CA.Chain = []byte("k"), []byte("c"), []byte("h")
@@ -332,7 +332,7 @@ func texts(objects []anObject) []string {
 // value.
 func TestClassDefaults(t *testing.T) {
 	long := strings.Repeat("c", 64)
-	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a.b", "true", long)))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("a.b", "true", long)))
 	got := map[string]string{}
 	for _, o := range guestObjects(plan) {
 		if o.GVK().Kind == "ConfigMap" {

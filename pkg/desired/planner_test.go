@@ -34,9 +34,9 @@ func (s countingSource) CRDs(names []string) ([]*unstructured.Unstructured, erro
 // renders only what differs.
 func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 	otherCA := withOtherCA(t)
-	some := asking("a")
+	some := withClasses("a")
 	some.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": ours(), "gateways.gateway.networking.k8s.io": foreign()}
-	proven := asking("a")
+	proven := withClasses("a")
 	proven.WebhookProbe = model.WebhookVerified
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
@@ -48,16 +48,16 @@ func TestAPlannersHistoryDoesNotShow(t *testing.T) {
 			guest         model.GuestObservation
 			renders, crds int
 		}{
-			{"no class", installed(t), asking(), 0, 0},
-			{"a class", installed(t), asking("a"), 2, 3},
-			{"the same again", installed(t), asking("a"), 0, 0},
+			{"no class", installed(t), withClasses(), 0, 0},
+			{"a class", installed(t), withClasses("a"), 2, 3},
+			{"the same again", installed(t), withClasses("a"), 0, 0},
 			{"its webhook is proven", installed(t), proven, 0, 0},
-			{"istiod is gone", model.ManagementObservation{CA: testCA(t)}, asking("a"), 0, 0},
+			{"istiod is gone", model.ManagementObservation{CA: testCA(t)}, withClasses("a"), 0, 0},
 			{"some CRDs are ours, some are others'", installed(t), some, 0, 0},
-			{"another class", installed(t), asking("a", "b"), 1, 0},
-			{"another CA", otherCA, asking("a", "b"), 1, 0},
-			{"no class any more", otherCA, asking(), 0, 0},
-			{"the first class again", installed(t), asking("a"), 1, 0},
+			{"another class", installed(t), withClasses("a", "b"), 1, 0},
+			{"another CA", otherCA, withClasses("a", "b"), 1, 0},
+			{"no class any more", otherCA, withClasses(), 0, 0},
+			{"the first class again", installed(t), withClasses("a"), 1, 0},
 		} {
 			name := fmt.Sprintf("%s, step %d: %s", topology, i, step.what)
 			renders, read = 0, 0
@@ -96,7 +96,7 @@ func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
 		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
 	bundles := map[string]bool{}
 	for _, mgmt := range []model.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
-		plan, err := planner.Compute(mgmt, asking("a"))
+		plan, err := planner.Compute(mgmt, withClasses("a"))
 		if err != nil {
 			t.Fatal(err)
 		}

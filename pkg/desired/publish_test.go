@@ -13,8 +13,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/publish"
 )
 
-// told returns an EndpointState as text.
-func told(p publish.EndpointState) string {
+// endpointText returns an EndpointState as text.
+func endpointText(p publish.EndpointState) string {
 	switch p := p.(type) {
 	case publish.EndpointKnown:
 		return "at " + p.At.String()
@@ -192,8 +192,8 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 				mgmt.ControlPlane = aControlPlane()
 				tc.plane(&mgmt.ControlPlane)
 			}
-			plan, err := desired.Compute(cfg, embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
-			got := told(plan.Endpoint)
+			plan, err := desired.Compute(cfg, embedded(t), mgmt, withForeignCRDs(withClasses("openshift-default")))
+			got := endpointText(plan.Endpoint)
 			if err != nil {
 				got = strings.Replace(err.Error(), "publishing istiod", "impossible", 1)
 			}
@@ -201,7 +201,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 				t.Fatalf("it is\n  %s\nand should be\n  %s", got, tc.want)
 			}
 			if at, known := plan.Endpoint.(publish.EndpointKnown); known {
-				sayTheSame(t, plan, at.At)
+				checkEndpoint(t, plan, at.At)
 			} else if len(plan.Workload) > 0 {
 				t.Error("istiod is planned although nobody knows where it will be")
 			}
@@ -209,9 +209,9 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 	}
 }
 
-// sayTheSame checks that the three places with istiod's endpoint, for gateways and for istiod itself, contain this
+// checkEndpoint checks that the three places with istiod's endpoint, for gateways and for istiod itself, contain this
 // value.
-func sayTheSame(t *testing.T, plan desired.Plan, at model.HostPort) {
+func checkEndpoint(t *testing.T, plan desired.Plan, at model.HostPort) {
 	t.Helper()
 	text := strings.Builder{}
 	for _, o := range append(plan.Mgmt, plan.Workload...) {
@@ -290,7 +290,7 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			cfg.Publish = tc.publish
 			plane := aControlPlane()
 			plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane},
-				withForeignCRDs(asking("openshift-default")))
+				withForeignCRDs(withClasses("openshift-default")))
 			service, open := "", false
 			for _, o := range plan.Mgmt {
 				u, err := o.Unstructured()
@@ -372,7 +372,7 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 		plane := aControlPlane()
 		plane.AllowedCIDRs = tc.allowed
 		plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane},
-			withForeignCRDs(asking("openshift-default")))
+			withForeignCRDs(withClasses("openshift-default")))
 		for _, o := range plan.Mgmt {
 			text := string(o.JSON())
 			switch {
@@ -393,12 +393,12 @@ func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 	for want, exposure := range map[bool]model.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {
 		mgmt := installed(t)
 		mgmt.Endpoints = exposure
-		plan := compute(t, cfg, embedded(t), mgmt, withForeignCRDs(asking("openshift-default")))
+		plan := compute(t, cfg, embedded(t), mgmt, withForeignCRDs(withClasses("openshift-default")))
 		if plan.IsWhole() != want || (len(plan.Workload) > 0) != want {
 			t.Errorf("it is whole: %v, and has %d workloads", plan.IsWhole(), len(plan.Workload))
 		}
 	}
-	if plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking())); !plan.IsWhole() {
+	if plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses())); !plan.IsWhole() {
 		t.Error("what nobody asks for would not be pruned")
 	}
 }

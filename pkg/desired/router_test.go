@@ -112,7 +112,7 @@ func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementO
 	cfg.IstioResources = one(random, nil, model.LayeredProductResources(), model.KnownIstioResources(), model.KnownIstioResources()[:1])
 	cfg.XDS = one(random, cfg.XDS, model.HostPort{Host: "192.0.2.1", Port: 15012}, model.HostPort{Host: "2001:db8::1", Port: 443})
 	mgmt := model.ManagementObservation{CA: testCA(tb), Istiod: one(random, model.Absent, model.Unavailable, model.Available)}
-	guest := withForeignCRDs(asking(anyClasses(random)...))
+	guest := withForeignCRDs(withClasses(anyClasses(random)...))
 	guest.Namespace = one(random, model.Missing, model.Present)
 	guest.WebhookProbe = one(random, model.WebhookNotVerified, model.WebhookVerified)
 	return cfg, mgmt, guest
@@ -211,7 +211,7 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 // refused checks that Compute returns an empty plan and an error that contains the wanted texts.
 func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ...string) {
 	t.Helper()
-	plan, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(asking("openshift-default")))
+	plan, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(withClasses("openshift-default")))
 	mustFail(t, err, want...)
 	if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
@@ -236,5 +236,5 @@ func TestStandaloneTwins(t *testing.T) {
 
 	cfg = config(model.TopologyHosted)
 	cfg.Revision = "revision-tag-default"
-	compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 }

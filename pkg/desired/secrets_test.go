@@ -27,7 +27,7 @@ func credential() model.Credential {
 }
 
 func TestTheCASurvivesItsSecret(t *testing.T) {
-	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(asking("a")))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("a")))
 	secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(plan), "Secret"))
 	if secret.Name != model.CASecretName {
 		t.Errorf("the Secret is %s, and is looked for as %s", secret.Name, model.CASecretName)
@@ -67,7 +67,7 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	} {
 		mgmt := installed(t)
 		mgmt.Rotation = rotation
-		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("a")))
+		plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("a")))
 		secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(plan), "Secret"))
 		gotCA, got, err := model.CAFromSecret(secret.Annotations, secret.Data)
 		if err != nil {
@@ -99,7 +99,7 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
 	mgmt := installed(t)
 	mgmt.CAOwner = model.Theirs
-	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(asking("a")))
+	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("a")))
 	for _, o := range mgmtObjects(plan) {
 		if o.GVK().Kind == "Secret" {
 			t.Errorf("%s is planned", o)

@@ -21,7 +21,7 @@ func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
 		model.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
 		model.TopologyStandalone: {"istiod-openshift-gateway false 15010->0 15012->0 443->15017 15014->0"},
 	} {
-		plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+		plan := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 		var got []string
 		for _, s := range services(t, plan) {
 			_, labelled := s.Labels["hypershift.openshift.io/allow-guest-webhooks"]
@@ -47,7 +47,7 @@ func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
 	if cfg.WebhookHost != cfg.WebhookService() {
 		t.Fatal("this is not the default")
 	}
-	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(asking("openshift-default")))
+	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	if text := string(plan.Workload[0].JSON()); !strings.Contains(text, `"value":"istiod.apps.example.com,gw-webhook-openshift-gateway"`) {
 		t.Errorf("ISTIOD_CUSTOM_HOST does not name the webhook's host:\n%s", text)
 	}

@@ -14,7 +14,7 @@ import (
 func TestTheUsersValues(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
-		guest := withForeignCRDs(asking("openshift-default", "other"))
+		guest := withForeignCRDs(withClasses("openshift-default", "other"))
 		before := compute(t, cfg, embedded(t), installed(t), guest)
 		var err error
 		cfg.Values, err = values.Parse("v.yaml", []byte(`

@@ -49,7 +49,7 @@ func (s valuesSource) Render(r charts.Release) ([]*unstructured.Unstructured, er
 
 func TestTheChartsKnowEveryValue(t *testing.T) {
 	source := valuesSource{embedded(t), map[string]map[string]any{}}
-	compute(t, config(model.TopologyHosted), source, installed(t), withForeignCRDs(asking("openshift-default")))
+	compute(t, config(model.TopologyHosted), source, installed(t), withForeignCRDs(withClasses("openshift-default")))
 	if got := slices.Sorted(maps.Keys(source.values)); !slices.Equal(got, []string{"istiod", "istiod-remote"}) {
 		t.Fatalf("rendered releases %q", got)
 	}
@@ -123,7 +123,7 @@ func valuePaths(prefix string, defaults, values map[string]any) []string {
 // TestIstiodKnowsEveryVariable looks each variable that hypergate sets up in the Go code of istiod.
 func TestIstiodKnowsEveryVariable(t *testing.T) {
 	source := valuesSource{embedded(t), map[string]map[string]any{}}
-	compute(t, config(model.TopologyHosted), source, installed(t), withForeignCRDs(asking("openshift-default")))
+	compute(t, config(model.TopologyHosted), source, installed(t), withForeignCRDs(withClasses("openshift-default")))
 	env, ok := source.values["istiod"]["env"].(map[string]any)
 	if !ok || len(env) == 0 {
 		t.Fatalf("the release istiod sets no environment: %v", source.values["istiod"]["env"])
