@@ -70,7 +70,7 @@ func TestAClusterOwnsAndNothingElse(t *testing.T) {
 		t.Errorf("the guest notices (-without +with):\n%s", diff)
 	}
 	if text := strings.Join(texts(guestObjects(with)), ""); strings.Contains(text, "guest1") || strings.Contains(text, "7f3b") {
-		t.Error("the guest is told of the Cluster")
+		t.Error("an object in the guest names the Cluster")
 	}
 	secret, err := model.CredentialSecret(cfg, aCluster(), credential())
 	if err != nil {

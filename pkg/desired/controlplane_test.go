@@ -111,7 +111,7 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 	}
 	for _, o := range guestObjects(plan) {
 		if strings.Contains(string(o.JSON()), "ownerReferences") || strings.Contains(string(o.JSON()), "guest1") {
-			t.Errorf("%s in the guest knows of the HostedControlPlane", o)
+			t.Errorf("%s in the guest names the HostedControlPlane", o)
 		}
 	}
 }

@@ -207,7 +207,7 @@ func hyperShiftsView(t *testing.T, plan desired.Plan) []webhookurl.Service {
 		out = append(out, webhookurl.Service{Name: u.GetName(), Labelled: labelled})
 	}
 	if len(out) == 0 {
-		t.Error("there is no Service on the management side: nobody reaches istiod")
+		t.Error("there is no Service on the management side, so istiod is not reachable")
 	}
 	return out
 }
@@ -241,7 +241,7 @@ func checkPod(t *testing.T, cfg model.Config, plan desired.Plan) {
 		t.Error("istiod's pod asks for access to the management API")
 	}
 	if pod.ServiceAccountName != cfg.IstiodName() {
-		t.Errorf("istiod's pod has the service account %q, which nobody makes", pod.ServiceAccountName)
+		t.Errorf("istiod's pod has the service account %q, which does not exist", pod.ServiceAccountName)
 	}
 	checkVolumes(t, pod)
 	if len(pod.InitContainers) > 0 || len(pod.Containers) != 1 {
@@ -265,7 +265,7 @@ func checkVolumes(t *testing.T, pod corev1.PodSpec) {
 		}
 		_, known := required[v.Name]
 		if optional || !known && v.EmptyDir == nil {
-			t.Errorf("volume %s: optional %t; whoever writes to the namespace could plant it", v.Name, optional)
+			t.Errorf("volume %s: optional %t; a client that can write to the namespace could create its source", v.Name, optional)
 		}
 		required[v.Name] = true
 	}

@@ -183,12 +183,12 @@ func mustNotReveal(t *testing.T, err error, mgmt model.ManagementObservation) {
 	for _, secret := range secretsOf(mgmt) {
 		for line := range strings.Lines(secret) {
 			if line = strings.TrimSpace(line); len(line) > 8 && strings.Contains(err.Error(), line) {
-				t.Errorf("the refusal tells the secret: %v", err)
+				t.Errorf("the error contains the secret: %v", err)
 			}
 		}
 	}
 	if strings.Contains(err.Error(), mgmtNamespace) {
-		t.Errorf("the refusal names the management namespace: %v", err)
+		t.Errorf("the error names the management namespace: %v", err)
 	}
 }
 

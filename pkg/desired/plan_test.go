@@ -23,10 +23,10 @@ func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
 		// There is no CA either: hypergate creates it when a class requests the installation.
 		plan := compute(t, config(topology), embedded(t), model.ManagementObservation{}, model.GuestObservation{})
 		if plan.Installed {
-			t.Errorf("%s: installed, and nobody asked", topology)
+			t.Errorf("%s: installed without a GatewayClass", topology)
 		}
 		if got := slices.Concat(mgmtObjects(plan), guestObjects(plan)); len(got) > 0 || len(plan.Dropped) > 0 {
-			t.Errorf("%s: planned %q and dropped %v, and nobody asked", topology, names(got), plan.Dropped)
+			t.Errorf("%s: planned %q and dropped %v without a GatewayClass", topology, names(got), plan.Dropped)
 		}
 		if diff := cmp.Diff(crds.GatewayAPI().Names(), keysOf(plan.CRDs)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", topology, diff)
@@ -186,7 +186,7 @@ func TestSidecarInjection(t *testing.T) {
 	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	isMutating := func(o model.GuestObject) bool { return o.GVK().Kind == "MutatingWebhookConfiguration" }
 	if i := slices.IndexFunc(plan.Admission, isMutating); i >= 0 {
-		t.Errorf("%s changes pods, and nobody asked for it", plan.Admission[i])
+		t.Errorf("%s changes pods without --sidecar-injection", plan.Admission[i])
 	}
 	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "--sidecar-injection")
 

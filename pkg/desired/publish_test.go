@@ -203,7 +203,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			if at, known := plan.Endpoint.(publish.EndpointKnown); known {
 				checkEndpoint(t, plan, at.At)
 			} else if len(plan.Workload) > 0 {
-				t.Error("istiod is planned although nobody knows where it will be")
+				t.Error("istiod is planned although its endpoint is not known")
 			}
 		})
 	}
@@ -308,7 +308,7 @@ func TestWhatPublishesIstiod(t *testing.T) {
 				t.Errorf("its Service is %q, and should be %q", service, tc.service)
 			}
 			if wanted := tc.publish.Strategy == model.PublishLoadBalancer || tc.publish.Strategy == model.PublishNodePort; open != wanted {
-				t.Errorf("everybody may come in: %v", open)
+				t.Errorf("the policy allows all addresses: %v", open)
 			}
 			checkRoute(t, plan, plane, tc.route)
 		})
@@ -399,6 +399,6 @@ func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
 		}
 	}
 	if plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses())); !plan.IsWhole() {
-		t.Error("what nobody asks for would not be pruned")
+		t.Error("an installation without a GatewayClass would not be pruned")
 	}
 }

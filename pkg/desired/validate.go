@@ -74,15 +74,15 @@ func validateNames(c model.Config, add func(ok bool, flag, format string, args .
 
 // validateHosted checks the Secret with the guest's kubeconfig, and the hosts at which a guest reaches istiod.
 func validateHosted(c model.Config, add func(ok bool, flag, format string, args ...any)) {
-	const secretFlag = "guest-kubeconfig-secret"
+	const kubeconfigFlag = "guest-kubeconfig-secret"
 	if c.Topology != model.TopologyHosted {
-		add(c.GuestKubeconfigSecret == "", secretFlag,
+		add(c.GuestKubeconfigSecret == "", kubeconfigFlag,
 			"a standalone cluster is its own guest: omit the flag, or use --topology hosted")
 		return
 	}
-	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, secretFlag,
+	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, kubeconfigFlag,
 		"%q is not a valid name of a Secret", c.GuestKubeconfigSecret)
-	add(c.GuestKubeconfigSecret != model.CASecretName && c.GuestKubeconfigSecret != model.CredentialSecretName, secretFlag,
+	add(c.GuestKubeconfigSecret != model.CASecretName && c.GuestKubeconfigSecret != model.CredentialSecretName, kubeconfigFlag,
 		"hypergate creates the Secret %s itself: name the Secret that the control plane's provider creates, usually <cluster>-kubeconfig",
 		c.GuestKubeconfigSecret)
 	add(!leakcheck.NamesNamespace(c, c.XDS.Host), "xds-address",
