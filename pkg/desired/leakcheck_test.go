@@ -75,7 +75,7 @@ func secretsOf(mgmt model.ManagementObservation) map[string]string {
 	return map[string]string{
 		"the private key of the mesh CA":                      string(mgmt.CA.Key),
 		"the private key of the mesh CA that will issue next": string(mgmt.Rotation.Next.Key),
-		"a certificate of the mesh CA that is no root":        string(mgmt.CA.Cert),
+		"a certificate of the mesh CA that is not a root":     string(mgmt.CA.Cert),
 		"the CA of the management API":                        string(mgmt.API.CABundle),
 		"the name of the management namespace":                "in " + mgmtNamespace + ".",
 		"the address of the management API":                   mgmt.API.Server,
@@ -204,15 +204,15 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": word}) }, "metadata.annotations.a",
 		},
 		"an annotation's key": {
-			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) }, "a key of metadata.annotations;",
+			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) }, "a key of metadata.annotations to the guest:",
 		},
 		"a label": {func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"gateway.networking.k8s.io/x": word})
 		}, `metadata.labels["gateway.networking.k8s.io/x"]`},
-		"a key of the data": {inData(word, "a"), "a key of data;"},
+		"a key of the data": {inData(word, "a"), "a key of data to the guest:"},
 		"the name": {
 			func(u *unstructured.Unstructured) { u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtNamespace) },
-			"a ConfigMap would tell the guest the name of the management namespace by its name",
+			"a ConfigMap would reveal the name of the management namespace by its name",
 		},
 		"deep in a list": {
 			func(u *unstructured.Unstructured) { u.Object["x"] = []any{"a", map[string]any{"b": []any{word}}} }, "x.1.b.0",

@@ -64,7 +64,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"a Route without an infrastructure's name": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" },
-			want: "impossible: HostedControlPlane guest1 names no host",
+			want: "impossible: HostedControlPlane guest1 has no infrastructure ID or no host",
 		},
 		"a Route whose host is given": {
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
@@ -72,7 +72,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		"a router refuses the Route": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 			exposure: model.ObservedEndpoints{Refused: model.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
-			want: "impossible: the router refuses Route xds-openshift-gateway for x.example.com (HostAlreadyClaimed): give another " +
+			want: "impossible: the router rejects Route xds-openshift-gateway with host x.example.com (HostAlreadyClaimed): set another " +
 				"--publish-host",
 		},
 		"it refused the host that it had before": {
@@ -90,7 +90,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			exposure: model.ObservedEndpoints{
 				ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"},
 			},
-			want: "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, names the management namespace",
+			want: "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, contains the name of the management namespace",
 		},
 		"the control plane operator's Route": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
@@ -117,7 +117,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		"a load balancer that leads nowhere": {
 			publish: model.Publish{Strategy: model.PublishLoadBalancer},
 			plane:   func(p *model.ControlPlane) { p.EndpointAccess = "Private" },
-			want:    "impossible: the guest's nodes reach their control plane by a private link, which no load balancer",
+			want:    "impossible: the guest's nodes reach their control plane over a private link, and hypergate's load balancer",
 		},
 		"a load balancer": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer LoadBalancer") },
@@ -142,7 +142,7 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 		},
 		"nobody names a node": {
 			publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512},
-			want: "impossible: nobody says at which address",
+			want: "impossible: the address of the management cluster's nodes is not known",
 		},
 		"a TLSRoute": {
 			publish: model.Publish{
@@ -156,25 +156,25 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 				Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"},
 				Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"},
 			},
-			want: "waits for TLSRoutes",
+			want: "waits for the version of TLSRoutes",
 		},
 		"a platform with a way of its own": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute },
-			want: "impossible: --publish=auto knows no way on platform IBMCloud",
+			want: "impossible: --publish=auto has no strategy for platform IBMCloud",
 		},
 		"a way that nobody knows": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") },
-			want: `impossible: --publish=auto follows the guest's API server, and how that is published ("S3"`,
+			want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy ("S3"`,
 		},
 		"nothing is said": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil },
-			want: `impossible: --publish=auto follows the guest's API server, and how that is published (""`,
+			want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy (""`,
 		},
 		"a host that gives the namespace away": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
 			},
-			want: "impossible: \"istiod-x.clusters-guest1.example.com\", under which istiod would be published, names the management " +
+			want: "impossible: \"istiod-x.clusters-guest1.example.com\", the host under which istiod would be published, contains the name of the management " +
 				"namespace",
 		},
 		"a host that is none": {

@@ -167,12 +167,12 @@ func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
 			"istiod",
 			"{apiVersion: v1, kind: Service, metadata: {name: istiod-openshift-gateway, namespace: kube-system}, spec: {ports: [{name: " +
 				"grpc-xds}, {name: https-webhook}]}}",
-			[]string{"Service kube-system/istiod-openshift-gateway", "must not stand on the management side", `"clusters-guest1"`},
+			[]string{"Service kube-system/istiod-openshift-gateway", "is not allowed on the management side", `"clusters-guest1"`},
 		},
 		"an object of another namespace for the guest": {
 			"istiod-remote",
 			"{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
-			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "must not stand on the guest side", `"openshift-ingress"`},
+			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "is not allowed on the guest side", `"openshift-ingress"`},
 		},
 		"an object without a namespace": {
 			"istiod-remote", "{apiVersion: v1, kind: Service, metadata: {name: istiod-revision-tag-default}}",

@@ -68,7 +68,7 @@ func newSession(config *rest.Config) (*session, error) {
 		// a proxy function. In its cache, a session would outlive its end.
 		own.Proxy = http.ProxyFromEnvironment
 	}
-	own.WrapTransport = clienttransport.Wrappers(limitHeaders, own.WrapTransport)
+	own.WrapTransport = clienttransport.Wrappers(limitTransport, own.WrapTransport)
 	sender, err := rest.TransportFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("preparing its credentials: %w", err)
@@ -79,11 +79,20 @@ func newSession(config *rest.Config) (*session, error) {
 // headerLimit is the limit for the headers of one response, in bytes. The request fails if they are longer.
 const headerLimit = 64 << 10
 
-// limitHeaders sets headerLimit on the transport of a session. client-go does not share this transport with other
-// configs.
-func limitHeaders(next http.RoundTripper) http.RoundTripper {
+// streamBuffer is how much of one response is buffered before it is read, in bytes. Go's default is 4 MiB for each
+// stream. hypergate has about 30 watches, and does not read one that is paused, so a guest could fill all of them.
+const streamBuffer = 256 << 10
+
+// connectionBuffer is the same for all responses of a connection, in bytes. It is larger than the buffers of all
+// streams together: a full stream must not stop the others.
+const connectionBuffer = 32 << 20
+
+// limitTransport sets headerLimit and the buffers on the transport of a session. client-go does not share this
+// transport with other configs.
+func limitTransport(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok && t != http.DefaultTransport {
 		t.MaxResponseHeaderBytes = headerLimit
+		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connectionBuffer}
 	}
 	return next
 }

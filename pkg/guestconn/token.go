@@ -21,7 +21,7 @@ func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	if config.Proxy == nil {
 		config.Proxy = http.ProxyFromEnvironment // as for a session: client-go does not cache this transport
 	}
-	config.WrapTransport = clienttransport.Wrappers(limitHeaders, config.WrapTransport)
+	config.WrapTransport = clienttransport.Wrappers(limitTransport, config.WrapTransport)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return false, fmt.Errorf("asking the guest whether it takes a token: %w", err)

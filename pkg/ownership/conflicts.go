@@ -92,11 +92,17 @@ func (e ConflictError) Fingerprint() string {
 	return "conflicting controllers in the guest: " + strings.Join(slices.Compact(out), ", ")
 }
 
-// Error returns the conflicting controllers and how to hand over.
+// fewControllers is how many conflicting controllers a message describes. The guest decides how many there are.
+const fewControllers = 3
+
+// Error returns the conflicting controllers, the first of them, and how to hand over.
 func (e ConflictError) Error() string {
-	out := make([]string, 0, len(e.Controllers))
-	for _, c := range e.Controllers {
+	var out []string
+	for _, c := range e.Controllers[:min(len(e.Controllers), fewControllers)] {
 		out = append(out, c.describe(e.Config))
+	}
+	if more := len(e.Controllers) - fewControllers; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(out, "; ")
 }

@@ -2,6 +2,7 @@ package ownership_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -273,5 +274,18 @@ func TestARivalIsNamedWithWhatEndsIt(t *testing.T) {
 	}
 	if strings.Contains(text, cfg.MgmtNamespace) {
 		t.Errorf("%q names the management namespace", text)
+	}
+}
+
+// TestManyConflictsAreCounted: the guest decides how many there are, and a message describes only the first ones.
+func TestManyConflictsAreCounted(t *testing.T) {
+	all := make([]ownership.ConflictingController, 1000)
+	for i := range all {
+		all[i] = ownership.ForeignIstiod{Seen: fmt.Sprintf("Deployment %d", i)}
+	}
+	text := ownership.ConflictError{Controllers: all}.Error()
+	if len(text) > 2<<10 || !strings.Contains(text, "Deployment 2") || strings.Contains(text, "Deployment 3") ||
+		!strings.HasSuffix(text, "; and 997 more") {
+		t.Errorf("%d bytes: %.300s", len(text), text)
 	}
 }
