@@ -23,8 +23,8 @@ func (c configMap) Key() types.NamespacedName {
 }
 
 func (c configMap) JSON() []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q,"labels":{"example.com/owner":"me"}}}`,
-		c.namespace, c.name)
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap",`+
+		`"metadata":{"namespace":%q,"name":%q,"labels":{"example.com/owner":"me"}}}`, c.namespace, c.name)
 }
 
 // Apply objects, and prune those of earlier calls that are no longer wanted. A second call writes nothing: the watches

@@ -125,26 +125,31 @@ func TestWords(t *testing.T) {
 			annotate + "true",
 		},
 		{
-			crds.WouldDowngrade, routes, crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Difference: read.Difference},
+			crds.WouldDowngrade, routes,
+			crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Difference: read.Difference},
 			"it claims version v1.6.0, which is newer than hypergate's v1.4.1: it also has: spec",
 			"to keep it as it is: " + annotate + "false",
 		},
 		{crds.MightDowngrade, routes, read, "claims no version", "gateway.networking.k8s.io/bundle-version=<version>"},
 		{
-			crds.MightDowngrade, filters, crds.Fact{Metadata: crds.Metadata{Version: "banana"}},
+			crds.MightDowngrade, filters,
+			crds.Fact{Metadata: crds.Metadata{Version: "banana"}},
 			`claims the version "banana"`, filters + " gateway.hypergate.dev/istio-version=<version>",
 		},
 		{
-			crds.IsExperimental, routes, crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}},
+			crds.IsExperimental, routes,
+			crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}},
 			"the experimental channel was installed over hypergate's CRD",
 			"to return to the standard channel: " + annotate + "true",
 		},
 		{
-			crds.IsIncompatible, routes, crds.Fact{Difference: crds.Difference{Fixed: []string{"its scope is Cluster"}}},
+			crds.IsIncompatible, routes,
+			crds.Fact{Difference: crds.Difference{Fixed: []string{"its scope is Cluster"}}},
 			"the API server would reject an update to hypergate's CRD: its scope is Cluster", "delete it with all of its objects",
 		},
 		{
-			crds.WouldLoseVersions, routes, crds.Fact{Difference: crds.Difference{Unkept: []string{"v1alpha2"}}},
+			crds.WouldLoseVersions, routes,
+			crds.Fact{Difference: crds.Difference{Unkept: []string{"v1alpha2"}}},
 			"versions that hypergate's CRD does not have: v1alpha2", "status.storedVersions",
 		},
 		{
@@ -152,20 +157,24 @@ func TestWords(t *testing.T) {
 			"objects use fields that hypergate's CRD does not have: spec.rules.retry (v1)", "hypergate crds --dry-run adopt",
 		},
 		{
-			crds.IsUnknown, routes, crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}},
+			crds.IsUnknown, routes,
+			crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}},
 			"it is unknown whether it rains", "allow hypergate to list OLM's",
 		},
 		{
-			crds.IsUnknown, routes, crds.Fact{Metadata: crds.Metadata{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}},
+			crds.IsUnknown, routes,
+			crds.Fact{Metadata: crds.Metadata{OLM: crds.Nameless}, Owner: crds.Owner{Name: "which"}},
 			"which", "kubectl label crd " + routes + " olm.managed-",
 		},
 		{crds.HasInvalidAnnotation, routes, crds.Fact{}, "is neither true nor false", annotate + "true (or =false)"},
 		{
-			crds.IsUnreadable, routes, crds.Fact{Why: "it has no versions"},
+			crds.IsUnreadable, routes,
+			crds.Fact{Why: "it has no versions"},
 			"cannot be read: it has no versions", "kubectl get crd " + routes + " -o yaml",
 		},
 		{
-			crds.IsIdentical, routes, crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}},
+			crds.IsIdentical, routes,
+			crds.Fact{Owner: helm, Definition: crds.Definition{State: crds.Rejected, Why: "names taken"}},
 			"the same content as hypergate's CRD; the API server does not serve it: names taken", "status.conditions",
 		},
 		{

@@ -204,7 +204,8 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": word}) }, "metadata.annotations.a",
 		},
 		"an annotation's key": {
-			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) }, "a key of metadata.annotations to the guest:",
+			func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{word: "a"}) },
+			"a key of metadata.annotations to the guest:",
 		},
 		"a label": {func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"gateway.networking.k8s.io/x": word})

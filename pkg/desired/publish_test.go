@@ -90,7 +90,8 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			exposure: model.ObservedEndpoints{
 				ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "istiod-clusters-guest1.apps.example.com"},
 			},
-			want: "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, contains the name of the management namespace",
+			want: "impossible: \"istiod-clusters-guest1.apps.example.com\", the host of Route istiod, " +
+				"contains the name of the management namespace",
 		},
 		"the control plane operator's Route": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
@@ -174,8 +175,8 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
 			},
-			want: "impossible: \"istiod-x.clusters-guest1.example.com\", the host under which istiod would be published, contains the name of the management " +
-				"namespace",
+			want: "impossible: \"istiod-x.clusters-guest1.example.com\", the host under which istiod would be published, " +
+				"contains the name of the management namespace",
 		},
 		"a host that is none": {
 			publish: auto, plane: func(p *model.ControlPlane) {

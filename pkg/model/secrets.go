@@ -136,7 +136,7 @@ const (
 	// CASecretName is the name of the Secret with the mesh CA.
 	CASecretName = "cacerts"
 	// CredentialSecretName is the name of the Secret with istiod's guest kubeconfig.
-	CredentialSecretName = "istio-kubeconfig"
+	CredentialSecretName = "istio-kubeconfig" //nolint:gosec // the name of a Secret
 )
 
 // CAFromSecret returns the CA and the state of its rotation from the Secret that CASecret returned. A Secret that

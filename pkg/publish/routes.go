@@ -93,7 +93,7 @@ func (s Strategy) Route(cfg model.Config, version, host string) (*unstructured.U
 // MakesService reports whether hypergate creates a Service for the strategy. routeExists is whether the control plane
 // operator's Route exists, which makes hypergate's Service unnecessary.
 func (s Strategy) MakesService(routeExists bool) bool {
-	return s.expose != nil && !(s.evidence == EvidenceRoutes && routeExists)
+	return s.expose != nil && (s.evidence != EvidenceRoutes || !routeExists)
 }
 
 // IsDirect reports whether clients reach istiod's pod without another pod of the cluster in between.

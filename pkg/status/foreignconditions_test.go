@@ -63,8 +63,10 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 			},
 			model.Available,
 			metav1.ConditionTrue, status.ReasonInstalled,
-			[]string{"has been serving since", "deleted or released repeatedly (Lease the-lease in namespace openshift-ingress)",
-				"once in 10s"},
+			[]string{
+				"has been serving since", "deleted or released repeatedly (Lease the-lease in namespace openshift-ingress)",
+				"once in 10s",
+			},
 		},
 		"forbidden": {
 			ownership.CheckError{Verb: "patch", Err: apierrors.NewForbidden(schema.GroupResource{
