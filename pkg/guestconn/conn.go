@@ -129,7 +129,7 @@ func (c *Conn) Problem() error {
 	return c.problem
 }
 
-// RoundTrip sends a request with the current kubeconfig.
+// RoundTrip sends a request with the current kubeconfig. It takes the address from redirects, so that none is followed.
 func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A watch can stay open forever. It must not delay the end of its session.
 	watch := r.URL.Query().Has("watch")
@@ -149,6 +149,9 @@ func (c *Conn) RoundTrip(r *http.Request) (*http.Response, error) {
 	case response.StatusCode == http.StatusUnauthorized:
 		c.lookSoon()
 	}
+	// An API server redirects no request for its API. http.Client would follow a redirect, with the address that the
+	// guest names in the header Referer.
+	response.Header.Del("Location")
 	c.answered(s, r.URL.Path, response.StatusCode)
 	response.Body = &body{response.Body, done, s.closed}
 	return response, nil
