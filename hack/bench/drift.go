@@ -46,7 +46,7 @@ func (d drift) lost() string {
 }
 
 // measureDrift changes and deletes every managed object in turn, and waits each time until it is restored.
-func measureDrift(ctx context.Context, w *world, r *report) error {
+func measureDrift(ctx context.Context, w *environment, r *report) error {
 	members, err := w.members(ctx)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func measureDrift(ctx context.Context, w *world, r *report) error {
 }
 
 // bareDrift makes the same objects drift without a controller, and restores each with one bare apply.
-func (w *world) bareDrift(ctx context.Context, members []body) ([]time.Duration, error) {
+func (w *environment) bareDrift(ctx context.Context, members []body) ([]time.Duration, error) {
 	w.stopPlayer()
 	w.installedAt = nil
 	if err := w.stopController(); err != nil {
@@ -104,7 +104,7 @@ func (w *world) bareDrift(ctx context.Context, members []body) ([]time.Duration,
 	return out, nil
 }
 
-func (w *world) bareRestore(ctx context.Context, change, object body) (time.Duration, error) {
+func (w *environment) bareRestore(ctx context.Context, change, object body) (time.Duration, error) {
 	m, err := w.mark()
 	if err != nil {
 		return 0, err
@@ -136,7 +136,7 @@ const silence = 300 * time.Millisecond
 
 // members returns the managed objects of both sides, without the CRDs of the Gateway API: deleting one of these deletes
 // the GatewayClass.
-func (w *world) members(ctx context.Context) ([]body, error) {
+func (w *environment) members(ctx context.Context) ([]body, error) {
 	var out []body
 	for _, s := range w.sides() {
 		for _, k := range s.kinds {
@@ -198,7 +198,7 @@ func firstKey(u *unstructured.Unstructured) string {
 }
 
 // drift makes one object drift, and waits until it is restored and the controller is silent again.
-func (w *world) drift(ctx context.Context, o body, how string) (drift, error) {
+func (w *environment) drift(ctx context.Context, o body, how string) (drift, error) {
 	m, err := w.begin(ctx, o, how)
 	if err != nil {
 		return drift{}, err
@@ -238,7 +238,7 @@ func (w *world) drift(ctx context.Context, o body, how string) (drift, error) {
 }
 
 // begin changes or deletes an object.
-func (w *world) begin(ctx context.Context, o body, how string) (mark, error) {
+func (w *environment) begin(ctx context.Context, o body, how string) (mark, error) {
 	if o.resource == crds() && how == deleted {
 		if err := w.served(ctx); err != nil {
 			return mark{}, err

@@ -36,7 +36,7 @@ type body struct {
 func (b body) id() string { return objectID(b.side.name, b.resource.Resource, b.namespace, b.name) }
 
 // measureInstall compares an installation with the bare apply of its objects, in turns.
-func measureInstall(ctx context.Context, w *world, r *report) error {
+func measureInstall(ctx context.Context, w *environment, r *report) error {
 	// The first start installs the CRDs of the Gateway API. No round must include that time.
 	if err := errors.Join(w.startController(ctx), w.stopController()); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *report) addInstall(installs []installed, floors map[int][]time.Duration
 }
 
 // installation computes the objects that hypergate applies before the admission stage, in the same way as hypergate.
-func (w *world) installation() ([]body, error) {
+func (w *environment) installation() ([]body, error) {
 	ca, err := pki.New(time.Now())
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (w *world) installation() ([]body, error) {
 }
 
 // seen returns the observation of the guest at the time when the GatewayClass is created.
-func (w *world) seen() model.GuestObservation {
+func (w *environment) seen() model.GuestObservation {
 	facts := map[string]crdbundle.Fact{}
 	for _, name := range crdbundle.GatewayAPI().Names() {
 		facts[name] = crdbundle.Fact{
@@ -158,7 +158,7 @@ func (w *world) seen() model.GuestObservation {
 	}
 }
 
-func (w *world) guestAPI() model.GuestAPI {
+func (w *environment) guestAPI() model.GuestAPI {
 	return model.GuestAPI{Server: guestServer, CABundle: w.pair.Guest.Config.CAData}
 }
 
@@ -168,7 +168,7 @@ func newBody(s *side, gvk schema.GroupVersionKind, key types.NamespacedName, jso
 }
 
 // bareApply applies the objects without a controller, and returns how long that takes.
-func (w *world) bareApply(ctx context.Context, objects []body, concurrency int) (time.Duration, error) {
+func (w *environment) bareApply(ctx context.Context, objects []body, concurrency int) (time.Duration, error) {
 	if err := errors.Join(w.clear(ctx), w.quiet(ctx)); err != nil {
 		return 0, err
 	}
@@ -208,7 +208,7 @@ type installed struct {
 }
 
 // installTime creates a GatewayClass and measures the installation by the controller.
-func (w *world) installTime(ctx context.Context, objects []body) (installed, error) {
+func (w *environment) installTime(ctx context.Context, objects []body) (installed, error) {
 	if err := errors.Join(w.clear(ctx), w.startController(ctx), w.quiet(ctx)); err != nil {
 		return installed{}, err
 	}

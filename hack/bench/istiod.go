@@ -31,7 +31,7 @@ const most = 0.02
 
 // measureIstiod runs the real istiod according to its Deployment, together with hypergate. It counts the requests that
 // both send to the guest at rest: as planned for one pod, and with leader election, as for each of two pods.
-func measureIstiod(ctx context.Context, w *world, r *report) error {
+func measureIstiod(ctx context.Context, w *environment, r *report) error {
 	for _, elects := range []string{"false", "true"} {
 		if err := w.measureIstiod(ctx, r, elects); err != nil {
 			return err
@@ -40,7 +40,7 @@ func measureIstiod(ctx context.Context, w *world, r *report) error {
 	return nil
 }
 
-func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (err error) {
+func (w *environment) measureIstiod(ctx context.Context, r *report, elects string) (err error) {
 	stop, err := w.startIstiod(ctx, elects)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (w *world) measureIstiod(ctx context.Context, r *report, elects string) (er
 }
 
 // resting returns the requests of a period in which nothing happens.
-func (w *world) resting(ctx context.Context) ([]event, error) {
+func (w *environment) resting(ctx context.Context) ([]event, error) {
 	m, err := w.mark()
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (r *report) addIstiod(rest time.Duration, elects bool, asked []event, watch
 }
 
 // startIstiod runs istiod in a directory with the files that its pod mounts, and waits until istiod is ready.
-func (w *world) startIstiod(ctx context.Context, elects string) (stop func() error, err error) {
+func (w *environment) startIstiod(ctx context.Context, elects string) (stop func() error, err error) {
 	binaries, err := servers.Find(ctx, "pilot-discovery")
 	if err != nil {
 		return nil, fmt.Errorf("finding istiod: %w", err)
@@ -172,7 +172,7 @@ func ready(ctx context.Context, address string) bool {
 }
 
 // mountAll writes the ConfigMaps and Secrets that the first container mounts to files below the directory root.
-func (w *world) mountAll(ctx context.Context, pod corev1.PodSpec, root string) error {
+func (w *environment) mountAll(ctx context.Context, pod corev1.PodSpec, root string) error {
 	for _, mount := range pod.Containers[0].VolumeMounts {
 		for _, volume := range pod.Volumes {
 			var resource, name string

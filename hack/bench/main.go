@@ -52,7 +52,7 @@ type part struct {
 	name string
 	// installed parts share one installation.
 	installed bool
-	run       func(context.Context, *world, *report) error
+	run       func(context.Context, *environment, *report) error
 }
 
 func parts() []part {
@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	w, err := newWorld(ctx, o)
+	w, err := newEnvironment(ctx, o)
 	if err != nil {
 		return err
 	}

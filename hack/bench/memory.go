@@ -14,7 +14,7 @@ import (
 )
 
 // measureMemory installs into a guest with many foreign objects, and reads the controller's memory at rest.
-func measureMemory(ctx context.Context, w *world, r *report) error {
+func measureMemory(ctx context.Context, w *environment, r *report) error {
 	if err := errors.Join(w.uninstall(ctx), w.crowd(ctx), w.quiet(ctx)); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func measureMemory(ctx context.Context, w *world, r *report) error {
 
 // crowd fills the guest with foreign ConfigMaps and CRDs. The CRDs are small. Every fifth CRD has a last-applied
 // annotation of 16 KiB, as kubectl apply writes it, because hypergate watches metadata.
-func (w *world) crowd(ctx context.Context) error {
+func (w *environment) crowd(ctx context.Context) error {
 	progress("creating %d ConfigMaps and %d CRDs in the guest", w.opts.configMaps, w.opts.crds)
 	const namespace = "foreign"
 	if err := w.guest.createNamespace(ctx, namespace); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // meshCA reads the Secret in which hypergate stores the mesh CA.
-func (w *world) meshCA(ctx context.Context) (map[string][]byte, error) {
+func (w *environment) meshCA(ctx context.Context) (map[string][]byte, error) {
 	secrets := w.mgmt.objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
 	u, err := secrets.Namespace(w.cfg.MgmtNamespace).Get(ctx, model.CASecretName, metav1.GetOptions{})
 	if err != nil {

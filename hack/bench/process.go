@@ -71,7 +71,7 @@ func unpack(from, to string) (err error) {
 }
 
 // startController runs hypergate and waits until it has observed both sides and has nothing to do.
-func (w *world) startController(ctx context.Context) error {
+func (w *environment) startController(ctx context.Context) error {
 	port, err := freePort(ctx)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (w *world) startController(ctx context.Context) error {
 	return w.settle(ctx)
 }
 
-func (w *world) stopController() error {
+func (w *environment) stopController() error {
 	p := w.controller
 	if p == nil {
 		return nil
@@ -183,7 +183,7 @@ func (p *process) memory() (map[string]int, error) {
 }
 
 // controllerLog returns the end of hypergate's log, for use in an error.
-func (w *world) controllerLog() string {
+func (w *environment) controllerLog() string {
 	data, err := os.ReadFile(filepath.Join(w.dir, "hypergate.log"))
 	if err != nil || len(data) == 0 {
 		return ""

@@ -12,7 +12,7 @@ import (
 
 // measureRender computes the plan of both sides repeatedly, as the controller does after each change of its
 // observation.
-func measureRender(ctx context.Context, w *world, r *report) error {
+func measureRender(ctx context.Context, w *environment, r *report) error {
 	if err := w.quiet(ctx); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // installOnce creates the installation that several parts share.
-func (w *world) installOnce(ctx context.Context) error {
+func (w *environment) installOnce(ctx context.Context) error {
 	if w.installedAt != nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (w *world) installOnce(ctx context.Context) error {
 // install clears both clusters, starts the controller, creates a GatewayClass, and simulates istiod. It returns when
 // the webhook is proven and the controller sends no more requests. The returned mark is the time at which install
 // creates the GatewayClass.
-func (w *world) install(ctx context.Context) (mark, error) {
+func (w *environment) install(ctx context.Context) (mark, error) {
 	if err := errors.Join(w.clear(ctx), w.startController(ctx)); err != nil {
 		return mark{}, err
 	}
@@ -67,7 +67,7 @@ func (w *world) install(ctx context.Context) (mark, error) {
 
 // untilProven waits until hypergate has proven the webhook and sends no more requests. It waits for a silent controller
 // first and last, because hypergate may not have observed yet that there is more to do.
-func (w *world) untilProven(ctx context.Context) error {
+func (w *environment) untilProven(ctx context.Context) error {
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (w *world) untilProven(ctx context.Context) error {
 }
 
 // startPlayer simulates the Deployment controller and istiod's pod: each Deployment becomes available at once.
-func (w *world) startPlayer(ctx context.Context) error {
+func (w *environment) startPlayer(ctx context.Context) error {
 	ctx, w.stopPlaying = context.WithCancel(ctx)
 	client := w.mgmt.objects.Resource(deployments()).Namespace(w.cfg.MgmtNamespace)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -144,7 +144,7 @@ func deploymentStatus(d *unstructured.Unstructured) []byte {
 	return patch
 }
 
-func (w *world) stopPlayer() {
+func (w *environment) stopPlayer() {
 	if w.stopPlaying != nil {
 		w.stopPlaying()
 		w.stopPlaying = nil
@@ -152,7 +152,7 @@ func (w *world) stopPlayer() {
 }
 
 // uninstall stops the controller and removes all objects of the installation.
-func (w *world) uninstall(ctx context.Context) error {
+func (w *environment) uninstall(ctx context.Context) error {
 	w.stopPlayer()
 	w.installedAt = nil
 	if err := w.stopController(); err != nil {
@@ -162,7 +162,7 @@ func (w *world) uninstall(ctx context.Context) error {
 }
 
 // measureWrites lists the writes of the shared installation.
-func measureWrites(_ context.Context, w *world, r *report) error {
+func measureWrites(_ context.Context, w *environment, r *report) error {
 	requests, err := w.requests(*w.installedAt)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func describe(requests []event) string {
 }
 
 // measureRest counts the requests of the installed controller at rest.
-func measureRest(ctx context.Context, w *world, r *report) error {
+func measureRest(ctx context.Context, w *environment, r *report) error {
 	m, err := w.mark()
 	if err != nil {
 		return err

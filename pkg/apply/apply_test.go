@@ -80,7 +80,7 @@ func sample() []struct{ object, change string } {
 	}
 }
 
-func (w *world) sample() []object {
+func (w *fixture) sample() []object {
 	w.t.Helper()
 	var objs []object
 	for _, s := range sample() {
@@ -91,7 +91,7 @@ func (w *world) sample() []object {
 
 func TestFirstApplyWritesEachObjectOnceAndTheSecondSendsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(), w.sample()
 	w.requests.reset()
 
@@ -125,7 +125,7 @@ func TestFirstApplyWritesEachObjectOnceAndTheSecondSendsNothing(t *testing.T) {
 
 func TestAfterARestartObjectsAreWrittenOnceMoreAndStayTheSame(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	objs := w.sample()
 	if r := apply.Apply(t.Context(), w.cluster(), objs); r.Err() != nil {
 		t.Fatal(r.Err())
@@ -154,7 +154,7 @@ func TestAfterARestartObjectsAreWrittenOnceMoreAndStayTheSame(t *testing.T) {
 
 func TestDriftOfEachKindCostsOneWrite(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(), w.sample()
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
@@ -191,7 +191,7 @@ func TestDriftOfEachKindCostsOneWrite(t *testing.T) {
 
 // isOurs reports whether another apply of the object would change nothing: a dry run takes over no field and sets no
 // field to another value.
-func (w *world) isOurs(o object) bool {
+func (w *fixture) isOurs(o object) bool {
 	w.t.Helper()
 	before := w.live(o.u)
 	if before == nil {
@@ -209,7 +209,7 @@ func (w *world) isOurs(o object) bool {
 
 func TestWhatIsNotOursCostsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(), w.sample()
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
@@ -240,7 +240,7 @@ func TestWhatIsNotOursCostsNothing(t *testing.T) {
 
 func TestAStatusWriteDoesNotEvenNotify(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(), w.sample()
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
@@ -258,7 +258,7 @@ func TestAStatusWriteDoesNotEvenNotify(t *testing.T) {
 
 func TestATerminatingObjectIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started()
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}}`)
 	objs := []object{o}
@@ -287,7 +287,7 @@ func TestATerminatingObjectIsMadeAnew(t *testing.T) {
 // Without a watch, only the responses of the API server show that an object is being deleted.
 func TestATerminatingObjectThatNoWatchHasShown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}}`)
 	c := w.cluster()
 	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {

@@ -21,7 +21,7 @@ func at(o object, version string) map[apply.ID]string {
 // other fields stay with that manager. From then on, the object is managed like every owned object.
 func TestApplyAtAdopts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started()
 	theirs := w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: theirs, theirs: theirs}, ` +
 		`annotations: {theirs: theirs}}}`)
@@ -66,7 +66,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			ours := w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}, annotations: {new: ours}}}`)
 			version := apply.Absent
 			if test.before != "" {
@@ -109,7 +109,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 // An object that is gone is created, whatever version it had.
 func TestApplyAtMakesWhatIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started()
 	ours := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`)
 	for _, version := range []string{apply.Absent, "123"} {

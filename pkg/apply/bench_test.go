@@ -18,7 +18,7 @@ import (
 const benchConcurrency = 8
 
 // installation returns a set of objects of the size of an installation, in a new namespace.
-func (w *world) installation(b *testing.B) []object {
+func (w *fixture) installation(b *testing.B) []object {
 	b.Helper()
 	u := w.create(`{apiVersion: v1, kind: Namespace, metadata: {generateName: bench-}}`)
 	in := *w
@@ -39,7 +39,7 @@ func (w *world) installation(b *testing.B) []object {
 // BenchmarkInstall applies the objects of an installation for the first time. In the same run, it sends the same
 // objects to the same API server with a plain client. That is the floor.
 func BenchmarkInstall(b *testing.B) {
-	w := newWorld(b)
+	w := newFixture(b)
 	c := w.started(func(o *apply.Options) { o.Concurrency = benchConcurrency })
 	bare, err := metadata.NewForConfig(rest.CopyConfig(w.cfg))
 	if err != nil {
@@ -74,7 +74,7 @@ func BenchmarkInstall(b *testing.B) {
 	b.ReportMetric(milliseconds(ours, 50)/milliseconds(floor, 50), "x-floor")
 }
 
-func (w *world) bareApply(b *testing.B, client metadata.Interface, objs []object) time.Duration {
+func (w *fixture) bareApply(b *testing.B, client metadata.Interface, objs []object) time.Duration {
 	b.Helper()
 	start := time.Now()
 	var group sync.WaitGroup
@@ -97,7 +97,7 @@ func (w *world) bareApply(b *testing.B, client metadata.Interface, objs []object
 
 // BenchmarkUnchanged applies objects that already match.
 func BenchmarkUnchanged(b *testing.B) {
-	w := newWorld(b)
+	w := newFixture(b)
 	c, objs := w.started(), w.installation(b)
 	if r := apply.Apply(b.Context(), c, objs); r.Err() != nil {
 		b.Fatal(r.Err())
@@ -112,7 +112,7 @@ func BenchmarkUnchanged(b *testing.B) {
 
 // BenchmarkDrift measures the time from the end of another manager's write to the end of our write that reverts it.
 func BenchmarkDrift(b *testing.B) {
-	w := newWorld(b)
+	w := newFixture(b)
 	c, objs := w.started(hurried), w.sample()
 	if r := apply.Apply(b.Context(), c, objs); r.Err() != nil {
 		b.Fatal(r.Err())

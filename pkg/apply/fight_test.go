@@ -29,7 +29,7 @@ func hurried(o *apply.Options) { o.Clock = &hurriedClock{} }
 func TestAnotherValueInOurOwnNameIsDrift(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{7, 8, 10} { // a Secret, a ConfigMap, a Deployment
-		w := newWorld(t)
+		w := newFixture(t)
 		o := w.object(sample()[i].object)
 		t.Run(o.GVK().Kind, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestAnotherValueInOurOwnNameIsDrift(t *testing.T) {
 }
 
 // applyAsUs applies an object as another process with our field manager name.
-func (w *world) applyAsUs(o object) {
+func (w *fixture) applyAsUs(o object) {
 	w.t.Helper()
 	if _, err := w.resource(o.u).Apply(w.t.Context(), o.u.GetName(), o.u,
 		metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
@@ -71,7 +71,7 @@ func (w *world) applyAsUs(o object) {
 }
 
 // secondAfter waits for the next second of the API server, because the times in managedFields have whole seconds.
-func (w *world) secondAfter(o object) {
+func (w *fixture) secondAfter(o object) {
 	w.t.Helper()
 	var last time.Time
 	for _, e := range w.live(o.u).GetManagedFields() {
@@ -86,7 +86,7 @@ func (w *world) secondAfter(o object) {
 // write every ten seconds. Other objects are not affected.
 func TestAFightIsDamped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	c := w.started(func(o *apply.Options) { o.Clock = now })
 	fought := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours}}`)
@@ -138,7 +138,7 @@ func TestAFightIsDamped(t *testing.T) {
 // An object that is installed and uninstalled repeatedly counts as one object.
 func TestFlappingIsDamped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	c := w.started(func(o *apply.Options) { o.Clock = now })
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`)

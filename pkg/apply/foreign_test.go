@@ -53,7 +53,7 @@ func TestForeignObjects(t *testing.T) {
 	for name, test := range tests {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.started()
 			theirs := w.create(test.theirs)
 			other := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: NS}}`)
@@ -89,7 +89,7 @@ func TestForeignObjects(t *testing.T) {
 // managedFields shows that the object is ours.
 func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours, other: ours}}`)
 	shared := w.object(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {key: ours, other: ours}}}`)
 	objs := []object{o, shared}
@@ -105,7 +105,7 @@ func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
 
 func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.limit("secrets")
 	c := w.cluster()
 	w.start(c)
@@ -171,7 +171,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 
 func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.limit("secrets", "get", "list", "create", "patch")
 	c := w.started()
 	w.Eventually(c.WatchProblems).Should(gomega.HaveLen(1))
@@ -182,7 +182,7 @@ func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
 
 // limit makes the client of the world a user with all permissions on every kind except one. On that kind, the user
 // has only the given verbs.
-func (w *world) limit(without string, verbs ...string) {
+func (w *fixture) limit(without string, verbs ...string) {
 	w.t.Helper()
 	user := w.namespace
 	role := w.parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-limited}, rules: []}`)

@@ -106,9 +106,9 @@ func (o object) Key() types.NamespacedName {
 }
 func (o object) JSON() []byte { return o.body }
 
-// world is the part of the API server that one test uses: a namespace, an owner, a client that counts and an admin
+// fixture is the part of the API server that one test uses: a namespace, an owner, a client that counts and an admin
 // client that does not count.
-type world struct {
+type fixture struct {
 	*gomega.WithT
 	t         testing.TB
 	namespace string
@@ -120,7 +120,7 @@ type world struct {
 	logged    *atomic.Int64 // number of lines
 }
 
-func newWorld(tb testing.TB) *world {
+func newFixture(tb testing.TB) *fixture {
 	tb.Helper()
 	if plane == nil {
 		tb.Skip("needs an API server")
@@ -129,7 +129,7 @@ func newWorld(tb testing.TB) *world {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := (&world{
+	w := (&fixture{
 		admin: admin, cfg: rest.CopyConfig(plane.Config), requests: &requests{}, notified: make(chan struct{}, 1), logged: &atomic.Int64{},
 	}).in(tb)
 	w.cfg.Wrap(w.requests.count)
@@ -139,7 +139,7 @@ func newWorld(tb testing.TB) *world {
 }
 
 // in returns the same world for a subtest.
-func (w *world) in(tb testing.TB) *world {
+func (w *fixture) in(tb testing.TB) *fixture {
 	tb.Helper()
 	out := *w
 	out.t, out.WithT = tb, hang.Gomega(tb)
@@ -149,13 +149,13 @@ func (w *world) in(tb testing.TB) *world {
 
 // parse makes an object from YAML. NS is replaced by the namespace of the test. In names of cluster-scoped objects,
 // NS is a prefix that is unique to the test.
-func (w *world) parse(text string) *unstructured.Unstructured {
+func (w *fixture) parse(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	return fromyaml.Object(w.t, strings.ReplaceAll(text, "NS", w.namespace))
 }
 
 // object makes an object with the owner label.
-func (w *world) object(text string) object {
+func (w *fixture) object(text string) object {
 	w.t.Helper()
 	u := w.parse(text)
 	labels := map[string]string{ownerKey: w.owner}
@@ -165,7 +165,7 @@ func (w *world) object(text string) object {
 }
 
 // bare makes an object as it is.
-func (w *world) bare(u *unstructured.Unstructured) object {
+func (w *fixture) bare(u *unstructured.Unstructured) object {
 	w.t.Helper()
 	body, err := json.Marshal(u.Object)
 	if err != nil {
@@ -175,7 +175,7 @@ func (w *world) bare(u *unstructured.Unstructured) object {
 }
 
 // cluster makes a Cluster that is not started. The changes can replace any option, such as the kinds.
-func (w *world) cluster(change ...func(*apply.Options)) *apply.Cluster {
+func (w *fixture) cluster(change ...func(*apply.Options)) *apply.Cluster {
 	w.t.Helper()
 	opts := apply.Options{Name: "test", FieldManager: manager, OwnerKey: ownerKey, OwnerValue: w.owner, Kinds: kinds()}
 	for _, f := range change {
@@ -188,7 +188,7 @@ func (w *world) cluster(change ...func(*apply.Options)) *apply.Cluster {
 	return c
 }
 
-func (w *world) start(c *apply.Cluster) {
+func (w *fixture) start(c *apply.Cluster) {
 	w.t.Helper()
 	log := funcr.New(func(string, string) { w.logged.Add(1) }, funcr.Options{})
 	err := c.Start(klog.NewContext(w.t.Context(), log), func() {
@@ -203,7 +203,7 @@ func (w *world) start(c *apply.Cluster) {
 }
 
 // started makes and starts a Cluster, and waits until its watches have shown all objects.
-func (w *world) started(change ...func(*apply.Options)) *apply.Cluster {
+func (w *fixture) started(change ...func(*apply.Options)) *apply.Cluster {
 	w.t.Helper()
 	c := w.cluster(change...)
 	w.start(c)
@@ -213,7 +213,7 @@ func (w *world) started(change ...func(*apply.Options)) *apply.Cluster {
 
 // settle waits until the watches of the Cluster have shown exactly the given objects, and drops a pending
 // notification.
-func (w *world) settle(c *apply.Cluster, objs []object) {
+func (w *fixture) settle(c *apply.Cluster, objs []object) {
 	w.t.Helper()
 	w.Eventually(c.Members).Should(gomega.ConsistOf(apply.IDs(objs)))
 	select {
@@ -224,7 +224,7 @@ func (w *world) settle(c *apply.Cluster, objs []object) {
 
 // converge works like the controller: it applies after each notification, until done. It returns the number of
 // writes.
-func (w *world) converge(c *apply.Cluster, objs []object, done func() bool) int {
+func (w *fixture) converge(c *apply.Cluster, objs []object, done func() bool) int {
 	w.t.Helper()
 	writes := 0
 	w.Eventually(func() (bool, error) {
@@ -240,7 +240,7 @@ func (w *world) converge(c *apply.Cluster, objs []object, done func() bool) int 
 	return writes
 }
 
-func (w *world) resource(o *unstructured.Unstructured) dynamic.ResourceInterface {
+func (w *fixture) resource(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	w.t.Helper()
 	for _, k := range kinds() {
 		if k.GVK == o.GroupVersionKind() {
@@ -256,7 +256,7 @@ func (w *world) resource(o *unstructured.Unstructured) dynamic.ResourceInterface
 }
 
 // create makes an object as another client.
-func (w *world) create(text string) *unstructured.Unstructured {
+func (w *fixture) create(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	u := w.parse(text)
 	got, err := w.resource(u).Create(w.t.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
@@ -267,7 +267,7 @@ func (w *world) create(text string) *unstructured.Unstructured {
 }
 
 // createAsUs makes an object as an earlier process of ours.
-func (w *world) createAsUs(text string) *unstructured.Unstructured {
+func (w *fixture) createAsUs(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	u := w.parse(text)
 	got, err := w.resource(u).Apply(w.t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: manager})
@@ -278,7 +278,7 @@ func (w *world) createAsUs(text string) *unstructured.Unstructured {
 }
 
 // patch changes an object as another client.
-func (w *world) patch(o object, patch string, subresources ...string) {
+func (w *fixture) patch(o object, patch string, subresources ...string) {
 	w.t.Helper()
 	_, err := w.resource(o.u).Patch(w.t.Context(), o.u.GetName(), types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
@@ -287,7 +287,7 @@ func (w *world) patch(o object, patch string, subresources ...string) {
 	}
 }
 
-func (w *world) remove(o object) {
+func (w *fixture) remove(o object) {
 	w.t.Helper()
 	if err := w.resource(o.u).Delete(w.t.Context(), o.u.GetName(), metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -295,7 +295,7 @@ func (w *world) remove(o object) {
 }
 
 // live reads an object. It returns nil if there is none.
-func (w *world) live(o *unstructured.Unstructured) *unstructured.Unstructured {
+func (w *fixture) live(o *unstructured.Unstructured) *unstructured.Unstructured {
 	w.t.Helper()
 	got, err := w.resource(o).Get(w.t.Context(), o.GetName(), metav1.GetOptions{})
 	if meta.IsNoMatchError(err) || err != nil && strings.Contains(err.Error(), "not found") {

@@ -17,7 +17,7 @@ import (
 
 // restrict makes the client of the world a user with permissions only on the Secrets of these names in the namespace
 // of the test.
-func (w *world) restrict(names ...string) {
+func (w *fixture) restrict(names ...string) {
 	w.t.Helper()
 	list := "[" + strings.Join(names, ", ") + "]"
 	for _, text := range []string{
@@ -45,7 +45,7 @@ func (w *world) restrict(names ...string) {
 }
 
 // secrets leaves only the kind Secret, in the namespace of the test, with these names.
-func (w *world) secrets(names ...string) func(*apply.Options) {
+func (w *fixture) secrets(names ...string) func(*apply.Options) {
 	return func(o *apply.Options) {
 		o.Namespace, o.NamespacedOnly = w.namespace, true
 		o.Kinds = slices.DeleteFunc(o.Kinds, func(k apply.Kind) bool { return k.GVK.Kind != "Secret" })
@@ -54,14 +54,14 @@ func (w *world) secrets(names ...string) func(*apply.Options) {
 }
 
 // secret returns a Secret of ours with the given name.
-func (w *world) secret(name string) string {
+func (w *fixture) secret(name string) string {
 	return `{apiVersion: v1, kind: Secret, metadata: {name: ` + name + `, namespace: NS, ` +
 		`labels: {` + ownerKey + `: ` + w.owner + `}}, data: {key: b3Vycw==}}`
 }
 
 func TestAKindWithNamesNeedsPermissionForTheseNamesOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.restrict("one", "two")
 	if _, err := kubernetes.NewForConfigOrDie(w.cfg).CoreV1().Secrets(w.namespace).
 		List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -107,7 +107,7 @@ func TestAKindWithNamesNeedsPermissionForTheseNamesOnly(t *testing.T) {
 
 func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.restrict("one")
 	c := w.cluster(w.secrets("one", "two"))
 	w.start(c)
@@ -137,7 +137,7 @@ func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
 // The name alone makes no object ours. Without the owner label, an object of the name is foreign.
 func TestAnObjectOfANameWithoutOurLabelIsNotOurs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	theirs := w.create(`{apiVersion: v1, kind: Secret, metadata: {name: one, namespace: NS}, data: {key: dGhlaXJz}}`)
 	c := w.started(w.secrets("one", "two"))
 	r := apply.Apply(t.Context(), c, []object{w.object(w.secret("one")), w.object(w.secret("two"))})

@@ -12,7 +12,7 @@ import (
 
 func TestReports(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	good := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: NS}}`)
 	bad := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: bad, namespace: NS-absent}}`)
 	c := w.started()

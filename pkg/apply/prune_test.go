@@ -13,7 +13,7 @@ import (
 
 func TestPruneDeletesOursAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(), w.sample()
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
@@ -72,7 +72,7 @@ func deleted(r apply.Report) []string {
 // notification would call it again.
 func TestPruneRightAfterApplyDeletesWhatTheWatchHasNotShown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(), w.sample()
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
@@ -91,26 +91,26 @@ func TestPruneRightAfterApplyDeletesWhatTheWatchHasNotShown(t *testing.T) {
 func TestPruneMeetsAnObjectThatChanges(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		change        func(*world, object)
+		change        func(*fixture, object)
 		verdict       apply.Verdict
 		writes        int
 		stays, always bool
 	}{
 		"changed": {
-			change:  func(w *world, o object) { w.patch(o, `{"data":{"theirs":"yes"}}`) },
+			change:  func(w *fixture, o object) { w.patch(o, `{"data":{"theirs":"yes"}}`) },
 			verdict: apply.VerdictDeleted, writes: 2,
 		},
 		"changed every time": {
-			change:  func(w *world, o object) { w.patch(o, `{"data":{"n":"`+w.requests.String()+`"}}`) },
+			change:  func(w *fixture, o object) { w.patch(o, `{"data":{"n":"`+w.requests.String()+`"}}`) },
 			verdict: apply.VerdictFailed, writes: 3, stays: true, always: true,
 		},
 		"stripped": {
-			change:  func(w *world, o object) { w.patch(o, `{"metadata":{"labels":null}}`) },
+			change:  func(w *fixture, o object) { w.patch(o, `{"metadata":{"labels":null}}`) },
 			verdict: apply.VerdictUnchanged, writes: 1, stays: true,
 		},
-		"deleted": {change: func(w *world, o object) { w.remove(o) }, verdict: apply.VerdictDeleted, writes: 1},
+		"deleted": {change: func(w *fixture, o object) { w.remove(o) }, verdict: apply.VerdictDeleted, writes: 1},
 		"replaced": {
-			change: func(w *world, o object) {
+			change: func(w *fixture, o object) {
 				w.remove(o)
 				w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, ` +
 					`labels: {` + ownerKey + `: ` + w.owner + `}}}`)
@@ -121,7 +121,7 @@ func TestPruneMeetsAnObjectThatChanges(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.started()
 			o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`)
 			if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
@@ -149,7 +149,7 @@ func TestPruneMeetsAnObjectThatChanges(t *testing.T) {
 
 func TestPruneWaitsForAFinalizer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started()
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}}`)
 	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
@@ -174,7 +174,7 @@ func TestPruneWaitsForAFinalizer(t *testing.T) {
 // request and the event of the watch.
 func TestPruneInTheForegroundWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started(func(o *apply.Options) {
 		for i := range o.Kinds {
 			o.Kinds[i].Foreground = o.Kinds[i].Resource == "configmaps"
@@ -201,7 +201,7 @@ func TestPruneInTheForegroundWaits(t *testing.T) {
 
 func TestPruneBeforeTheFirstListDeletesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.cluster(), w.sample()
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())

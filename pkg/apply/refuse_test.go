@@ -18,61 +18,63 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
 	tests := map[string]struct {
-		bad    func(*world) object
-		change func(*world, *apply.Options)
+		bad    func(*fixture) object
+		change func(*fixture, *apply.Options)
 		want   string
 	}{
 		"unknown kind": {
-			bad: func(w *world) object {
+			bad: func(w *fixture) object {
 				return w.object(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NS}}`)
 			},
 			want: "its kind /v1, Kind=Pod is not on this cluster's list",
 		},
 		"no owner": {
-			bad:  func(w *world) object { return w.bare(w.parse(configMap)) },
+			bad:  func(w *fixture) object { return w.bare(w.parse(configMap)) },
 			want: "does not carry the label " + ownerKey + "=",
 		},
 		"owner on the template only": {
-			bad: func(w *world) object {
+			bad: func(w *fixture) object {
 				return w.bare(w.parse(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, ` +
 					`spec: {template: {metadata: {labels: {` + ownerKey + `: ` + w.owner + `}}}}}`))
 			},
 			want: "does not carry the label",
 		},
 		"another namespace": {
-			bad:    func(w *world) object { return w.object(configMap) },
-			change: func(_ *world, o *apply.Options) { o.Namespace = "elsewhere" },
+			bad:    func(w *fixture) object { return w.object(configMap) },
+			change: func(_ *fixture, o *apply.Options) { o.Namespace = "elsewhere" },
 			want:   `its namespace is not "elsewhere"`,
 		},
 		"another name": {
-			bad: func(w *world) object { return w.object(configMap) },
-			change: func(_ *world, o *apply.Options) {
+			bad: func(w *fixture) object { return w.object(configMap) },
+			change: func(_ *fixture, o *apply.Options) {
 				o.Kinds[slices.IndexFunc(o.Kinds, func(k apply.Kind) bool { return k.GVK.Kind == "ConfigMap" })].Names = []string{"y", "z"}
 			},
 			want: "its name is not on the list of its kind: y, z",
 		},
 		"no namespace": {
-			bad:  func(w *world) object { return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}`) },
+			bad:  func(w *fixture) object { return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}`) },
 			want: "namespaced is true for its kind",
 		},
 		"namespace on a cluster-scoped kind": {
-			bad: func(w *world) object {
+			bad: func(w *fixture) object {
 				return w.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: x, namespace: NS}}`)
 			},
 			want: "namespaced is false for its kind",
 		},
 		"no name": {
-			bad:  func(w *world) object { return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS}}`) },
+			bad: func(w *fixture) object {
+				return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS}}`)
+			},
 			want: "it has no name",
 		},
 		"listed twice": {
-			bad: func(w *world) object {
+			bad: func(w *fixture) object {
 				return w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: good, namespace: NS}}`)
 			},
 			want: "listed twice",
 		},
 		"JSON of another object": {
-			bad: func(w *world) object {
+			bad: func(w *fixture) object {
 				o := w.object(configMap)
 				o.u.SetName("y")
 				return o
@@ -80,18 +82,18 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 			want: "its JSON is of another object",
 		},
 		"JSON cut off": {
-			bad:  func(w *world) object { o := w.object(configMap); o.body = o.body[:20]; return o },
+			bad:  func(w *fixture) object { o := w.object(configMap); o.body = o.body[:20]; return o },
 			want: "reading its JSON",
 		},
 		"no object": {
-			bad:  func(w *world) object { o := w.object(configMap); o.body = []byte("[]"); return o },
+			bad:  func(w *fixture) object { o := w.object(configMap); o.body = []byte("[]"); return o },
 			want: "it is not a JSON object",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.cluster(func(o *apply.Options) {
 				if test.change != nil {
 					test.change(w, o)
@@ -159,7 +161,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestStartingTwiceIsAnError(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started()
 	if err := c.Start(t.Context(), func() {}); err == nil {
 		t.Error("no error")
@@ -168,7 +170,7 @@ func TestStartingTwiceIsAnError(t *testing.T) {
 
 func TestCancelledCallStops(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.cluster(func(o *apply.Options) { o.Concurrency = 1 })
 	objs := w.sample()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func TestRealCauses(t *testing.T) {
 	const guard = `rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], scope: "*"}]`
 	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
 	tests := map[string]struct {
-		prepare func(*world)
+		prepare func(*fixture)
 		object  string
 		class   apply.ErrorClass
 		want    string
@@ -35,7 +35,7 @@ func TestRealCauses(t *testing.T) {
 			class:  apply.Invalid, want: "rejected as invalid: spec.ports[0].port",
 		},
 		"immutable": {
-			prepare: func(w *world) {
+			prepare: func(w *fixture) {
 				o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, immutable: true, data: {a: b}}`)
 				if r := apply.Apply(w.t.Context(), w.cluster(), []object{o}); r.Err() != nil {
 					w.t.Fatal(r.Err())
@@ -53,7 +53,7 @@ func TestRealCauses(t *testing.T) {
 			class:  apply.NamespaceMissing, want: "the namespace does not exist",
 		},
 		"namespace terminating": {
-			prepare: func(w *world) {
+			prepare: func(w *fixture) {
 				u := w.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-old}}`)
 				w.remove(w.bare(u)) // it remains: there is no namespace controller
 			},
@@ -65,7 +65,7 @@ func TestRealCauses(t *testing.T) {
 			class:  apply.NotServed, want: "the API server does not serve things.example.com",
 		},
 		"webhook is gone": {
-			prepare: func(w *world) {
+			prepare: func(w *fixture) {
 				w.create(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-gone}, ` +
 					`webhooks: [{name: gone.example.com, sideEffects: None,
 					admissionReviewVersions: [v1], failurePolicy: Fail, ` +
@@ -76,7 +76,7 @@ func TestRealCauses(t *testing.T) {
 			class:  apply.Denied, want: "denied by the admission webhook gone.example.com, which could not be called",
 		},
 		"policy": {
-			prepare: func(w *world) {
+			prepare: func(w *fixture) {
 				policies := schema.GroupVersionResource{
 					Group: "admissionregistration.k8s.io", Version: "v1",
 					Resource: "validatingadmissionpolicies",
@@ -100,13 +100,13 @@ func TestRealCauses(t *testing.T) {
 			class:  apply.Denied, want: "denied by the admission policy NS-guard",
 		},
 		"role beyond our own permissions": {
-			prepare: func(w *world) { w.limit("nothing") },
+			prepare: func(w *fixture) { w.limit("nothing") },
 			object: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x, namespace: NS}, ` +
 				`rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]}`,
 			class: apply.Forbidden, want: "not allowed to escalate roles.rbac.authorization.k8s.io (RBAC)",
 		},
 		"no permission to create": {
-			prepare: func(w *world) { w.limit("configmaps", "get", "patch") },
+			prepare: func(w *fixture) { w.limit("configmaps", "get", "patch") },
 			object:  configMap,
 			class:   apply.Forbidden, want: "not allowed to create configmaps (RBAC)",
 		},
@@ -114,7 +114,7 @@ func TestRealCauses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			if test.prepare != nil {
 				test.prepare(w)
 			}
@@ -170,7 +170,7 @@ func TestNoAnswer(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			test.change(w.cfg)
 			c := w.cluster()
 			w.start(c)
@@ -195,7 +195,7 @@ func TestNoAnswer(t *testing.T) {
 // An API server that accepts connections and never responds must not delay the caller once per object.
 func TestSilenceIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	release := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(silent.Close)
@@ -214,7 +214,7 @@ func TestSilenceIsWaitedForOnce(t *testing.T) {
 // notification gets one.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
+	shared := newFixture(t)
 	own, err := planes.StartPlane(t.Context(), "outage", filepath.Join(t.TempDir(), "outage"), false)
 	if err != nil {
 		t.Fatal(err)

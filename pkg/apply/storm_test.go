@@ -21,7 +21,7 @@ import (
 // cost more than one write, and no more requests follow.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c, objs := w.started(hurried), w.sample()[2:]
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())

@@ -13,7 +13,7 @@ import (
 // in fields for RollingUpdate that it refuses for Recreate.
 func TestAnotherStrategy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.started()
 	deployment := func(strategy string) []object {
 		return []object{w.object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, ` +

@@ -27,7 +27,7 @@ var (
 
 // run holds the world of a test and its random numbers.
 type run struct {
-	*world
+	*chaosRun
 	random *rand.Rand
 	// h is the active hypergate. standBy is one that waits for the Lease.
 	h, standBy *hypergate
@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 		*seed = 1
 	}
 	t.Logf("seed %d; to repeat this run: make chaos SEED=%d ROUNDS=%d", *seed, *seed, *rounds)
-	r := &run{world: newWorld(t), random: rand.New(rand.NewPCG(*seed, 0))}
+	r := &run{chaosRun: newChaosRun(t), random: rand.New(rand.NewPCG(*seed, 0))}
 	total := r.install()
 	table := slices.Concat(killed(r.random, *kills, total), faults())
 	if !*all {

@@ -49,7 +49,7 @@ func faults() []fault {
 	}
 	for _, s := range []struct {
 		name string
-		of   func(*world) *side
+		of   func(*chaosRun) *side
 	}{{"guest", guestOf}, {"management", mgmtOf}} {
 		guest := s.name == "guest"
 		out = append(out,
@@ -67,9 +67,9 @@ func faults() []fault {
 	return out
 }
 
-func guestOf(w *world) *side { return w.guest }
+func guestOf(w *chaosRun) *side { return w.guest }
 
-func mgmtOf(w *world) *side { return w.mgmt }
+func mgmtOf(w *chaosRun) *side { return w.mgmt }
 
 // killed returns kills of hypergate during an installation that has total requests. It divides the requests into n
 // parts and chooses one request of each part. The kill is before the API server receives the request or after it has
@@ -122,9 +122,9 @@ func killIstiod(r *run) time.Time {
 }
 
 // killAPI kills an API server. hypergate must notice that.
-func killAPI(of func(*world) *side) func(*run) time.Time {
+func killAPI(of func(*chaosRun) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
-		s := of(r.world)
+		s := of(r.chaosRun)
 		s.plane.StopAPI()
 		r.loses(s)
 		r.Expect(s.plane.StartAPI(r.Context())).To(gomega.Succeed())
@@ -135,9 +135,9 @@ func killAPI(of func(*world) *side) func(*run) time.Time {
 }
 
 // killEtcd kills an etcd. The fault has an effect when the API server cannot read.
-func killEtcd(of func(*world) *side) func(*run) time.Time {
+func killEtcd(of func(*chaosRun) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
-		s := of(r.world)
+		s := of(r.chaosRun)
 		s.plane.StopEtcd()
 		r.Eventually(func() error { return r.reads(s) }).ShouldNot(gomega.Succeed())
 		r.Expect(s.plane.StartEtcd()).To(gomega.Succeed())
@@ -165,9 +165,9 @@ func (r *run) loses(s *side) {
 }
 
 // cut makes a network that lets nothing through. Objects drift during the fault.
-func cut(of func(*world) *side, one toxic) func(*run) time.Time {
+func cut(of func(*chaosRun) *side, one toxic) func(*run) time.Time {
 	return func(r *run) time.Time {
-		s := of(r.world)
+		s := of(r.chaosRun)
 		remove := r.toxiproxy.add(string(s.name), one)
 		r.drift(r.sides()...)
 		r.loses(s)
@@ -177,9 +177,9 @@ func cut(of func(*world) *side, one toxic) func(*run) time.Time {
 }
 
 // refuse makes an address refuse connections.
-func refuse(of func(*world) *side) func(*run) time.Time {
+func refuse(of func(*chaosRun) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
-		s := of(r.world)
+		s := of(r.chaosRun)
 		r.toxiproxy.connect(string(s.name), false)
 		r.drift(r.sides()...)
 		r.loses(s)
@@ -189,9 +189,9 @@ func refuse(of func(*world) *side) func(*run) time.Time {
 }
 
 // slow makes a network bad. Objects drift and are repaired during the fault, and drift again after it.
-func slow(of func(*world) *side, one toxic) func(*run) time.Time {
+func slow(of func(*chaosRun) *side, one toxic) func(*run) time.Time {
 	return func(r *run) time.Time {
-		s := of(r.world)
+		s := of(r.chaosRun)
 		remove := r.toxiproxy.add(string(s.name), one)
 		began := time.Now()
 		r.drift(r.sides()...)

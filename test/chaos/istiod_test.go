@@ -38,7 +38,7 @@ type kubelet struct {
 	starts int
 }
 
-func newKubelet(t *testing.T, w *world) *kubelet {
+func newKubelet(t *testing.T, w *chaosRun) *kubelet {
 	t.Helper()
 	binaries, err := servers.Find(t.Context(), "pilot-discovery")
 	if err != nil {

@@ -68,7 +68,7 @@ func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
 
 // TestEachNetworkIsAsItsNameSays checks the effect of each toxic, and that the network is normal again without it.
 func TestEachNetworkIsAsItsNameSays(t *testing.T) {
-	w := &world{dir: t.TempDir()}
+	w := &chaosRun{dir: t.TempDir()}
 	w.use(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)

@@ -51,14 +51,14 @@ type istiod struct {
 }
 
 // remember records the state that a fault must not change.
-func (w *world) remember() before {
+func (w *chaosRun) remember() before {
 	w.Helper()
 	return before{others: w.notOurs(), istiod: w.istiod(), ca: w.cas.only(w)}
 }
 
 // check checks the result of any fault. It returns the time between the end of the fault and the planned state of
 // both sides.
-func (w *world) check(f fault, was before, ended time.Time) time.Duration {
+func (w *chaosRun) check(f fault, was before, ended time.Time) time.Duration {
 	w.Helper()
 	took := w.asPlanned(ended)
 	if took > recovery {
@@ -83,7 +83,7 @@ func (w *world) check(f fault, was before, ended time.Time) time.Duration {
 }
 
 // asPlanned waits until both sides equal the reference, and returns the time since the given time.
-func (w *world) asPlanned(since time.Time) time.Duration {
+func (w *chaosRun) asPlanned(since time.Time) time.Duration {
 	w.Helper()
 	var took time.Duration
 	w.Eventually(func() string {
@@ -98,13 +98,13 @@ func (w *world) asPlanned(since time.Time) time.Duration {
 }
 
 // isAsPlanned reports whether both sides equal the reference now.
-func (w *world) isAsPlanned() bool {
+func (w *chaosRun) isAsPlanned() bool {
 	now, err := w.look(w.Context())
 	return err == nil && maps.Equal(w.reference, now)
 }
 
 // settled returns the objects of both sides once they have not changed for a second.
-func (w *world) settled() map[string]string {
+func (w *chaosRun) settled() map[string]string {
 	w.Helper()
 	return untouched.Settled(w, time.Second, func() map[string]string {
 		now, err := w.look(w.Context())
@@ -117,7 +117,7 @@ func (w *world) settled() map[string]string {
 type seen struct{ version, text string }
 
 // look returns hypergate's objects on both sides, without values that differ between two installations.
-func (w *world) look(ctx context.Context) (map[string]string, error) {
+func (w *chaosRun) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	out := map[string]string{}
@@ -138,7 +138,7 @@ func (w *world) look(ctx context.Context) (map[string]string, error) {
 }
 
 // lookAt adds the objects of a resource to a map. It reads only changed objects in full.
-func (w *world) lookAt(ctx context.Context, s *side, gvr schema.GroupVersionResource, selector string, into map[string]string) error {
+func (w *chaosRun) lookAt(ctx context.Context, s *side, gvr schema.GroupVersionResource, selector string, into map[string]string) error {
 	list, err := s.meta.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if apierrors.IsNotFound(err) {
 		return nil // its CRD is not installed yet
@@ -209,7 +209,7 @@ func normal(o *unstructured.Unstructured) string {
 
 // notOurs returns the objects of both sides that hypergate does not own. It also leaves out objects that hypergate
 // may always write: its Lease, and conditions of the class.
-func (w *world) notOurs() map[string]string {
+func (w *chaosRun) notOurs() map[string]string {
 	w.Helper()
 	all := map[string]string{}
 	for _, s := range w.sides() {
@@ -234,7 +234,7 @@ func serversOwn(id string) bool {
 		strings.Contains(id, ": apiregistration.k8s.io/apiservices ")
 }
 
-func (w *world) istiod() istiod {
+func (w *chaosRun) istiod() istiod {
 	w.Helper()
 	d, err := w.mgmt.clients.AppsV1().Deployments(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -262,7 +262,7 @@ func (c *caWatch) note(secret *corev1.Secret) {
 }
 
 // only returns a hash of the CA's content, and fails the test if there was more than one content.
-func (c *caWatch) only(w *world) string {
+func (c *caWatch) only(w *chaosRun) string {
 	w.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,7 +290,7 @@ func (c *caWatch) forget() {
 
 // knowSecrets starts to collect every content of the Secrets in the management namespace, and other data that the
 // guest must not contain.
-func (w *world) knowSecrets() {
+func (w *chaosRun) knowSecrets() {
 	w.Helper()
 	w.cas = &caWatch{seen: map[string]bool{}}
 	w.secrets.AddName("the name of the management namespace", w.cfg.MgmtNamespace)
@@ -329,7 +329,7 @@ func (w *world) knowSecrets() {
 }
 
 // nothingLeaks searches all data of the guest for data of the management side.
-func (w *world) nothingLeaks(after string) {
+func (w *chaosRun) nothingLeaks(after string) {
 	w.Helper()
 	objects, err := leak.Objects(w.Context(), w.guest.plane.Config)
 	w.Expect(err).NotTo(gomega.HaveOccurred())

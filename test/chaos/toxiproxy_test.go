@@ -20,7 +20,7 @@ import (
 
 // toxiproxy is a running toxiproxy with the part of its HTTP API that the faults need.
 type toxiproxy struct {
-	w   *world
+	w   *chaosRun
 	url string
 }
 
@@ -30,7 +30,7 @@ type toxic struct {
 	attributes map[string]any
 }
 
-func (w *world) startToxiproxy() *toxiproxy {
+func (w *chaosRun) startToxiproxy() *toxiproxy {
 	w.Helper()
 	address := freeAddress(w.T)
 	host, port, err := net.SplitHostPort(address)

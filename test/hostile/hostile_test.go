@@ -54,7 +54,7 @@ const (
 func TestHostile(t *testing.T) {
 	seed := seedOf(t)
 	t.Logf("make hostile SEED=%d DURATION=%s", seed, *durationFlag)
-	w := newWorld(t, seed, nil)
+	w := newHostileRun(t, seed, nil)
 	w.installHonestly()
 	w.lie(*durationFlag)
 	w.becomeHonest()
@@ -71,8 +71,8 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// world is hypergate between an honest management side and a guest that lies.
-type world struct {
+// hostileRun is hypergate between an honest management side and a guest that lies.
+type hostileRun struct {
 	t         *testing.T
 	random    *rand.Rand
 	m, g      *adversary.Server
@@ -99,9 +99,9 @@ type lie struct {
 	undo func()
 }
 
-func newWorld(t *testing.T, seed uint64, group *memoryGroup) *world {
+func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 	t.Helper()
-	w := &world{
+	w := &hostileRun{
 		t: t, group: group, random: rand.New(rand.NewPCG(seed, 0)), liar: adversary.NewLiar(seed, longestText),
 		m: adversary.Mgmt(t, namespace), g: adversary.Guest(t), elsewhere: adversary.New(t),
 		handlers: map[string]adversary.Handler{}, alterations: map[string]adversary.Alteration{},
@@ -126,7 +126,7 @@ func newWorld(t *testing.T, seed uint64, group *memoryGroup) *world {
 }
 
 // start starts hypergate and waits until it answers.
-func (w *world) start() {
+func (w *hostileRun) start() {
 	w.child = startChild(w.t, namespace, w.m, w.g, w.group)
 	for range polls(hang.Deadline) {
 		if _, err := w.child.measure(w.t.Context()); err == nil || !w.running() {
@@ -136,14 +136,16 @@ func (w *world) start() {
 	w.t.Fatal("hypergate does not answer after its start")
 }
 
-func (w *world) putHCP(spec string) {
+func (w *hostileRun) putHCP(spec string) {
 	w.m.Put(hcpVersion, hcps, adversary.HostedControlPlane(namespace, spec))
 }
 
-func (w *world) putClass() { w.g.Put(classAPI, classes, adversary.GatewayClass("demo", controller)) }
+func (w *hostileRun) putClass() {
+	w.g.Put(classAPI, classes, adversary.GatewayClass("demo", controller))
+}
 
 // installHonestly lets hypergate install while the guest is honest, and records the resulting state.
-func (w *world) installHonestly() {
+func (w *hostileRun) installHonestly() {
 	w.t.Helper()
 	w.putClass()
 	installed := func() bool { return w.settled() && adversary.WebhookFailsClosed(w.g) }
@@ -166,7 +168,7 @@ func (w *world) installHonestly() {
 }
 
 // running fails the test if hypergate has ended.
-func (w *world) running() bool {
+func (w *hostileRun) running() bool {
 	w.t.Helper()
 	select {
 	case <-w.child.Done():
@@ -177,20 +179,20 @@ func (w *world) running() bool {
 }
 
 // lie makes and undoes moves for this duration.
-func (w *world) lie(duration time.Duration) {
+func (w *hostileRun) lie(duration time.Duration) {
 	w.t.Helper()
 	end := time.Now().Add(duration)
 	w.lieWhile(func(int) bool { return time.Now().Before(end) })
 }
 
 // lieOnce makes each move once.
-func (w *world) lieOnce() {
+func (w *hostileRun) lieOnce() {
 	w.t.Helper()
 	w.lieWhile(func(step int) bool { return step <= len(moves()) })
 }
 
 // lieWhile makes and undoes moves. It makes each move once before it repeats any.
-func (w *world) lieWhile(goOn func(step int) bool) {
+func (w *hostileRun) lieWhile(goOn func(step int) bool) {
 	w.t.Helper()
 	all := moves()
 	var next []move
@@ -213,7 +215,7 @@ func (w *world) lieWhile(goOn func(step int) bool) {
 	}
 }
 
-func (w *world) undo(i int) {
+func (w *hostileRun) undo(i int) {
 	l := w.active[i]
 	w.active = slices.Delete(w.active, i, i+1)
 	if l.undo != nil {
@@ -221,7 +223,7 @@ func (w *world) undo(i int) {
 	}
 }
 
-func (w *world) names() []string {
+func (w *hostileRun) names() []string {
 	out := make([]string, 0, len(w.active))
 	for _, l := range w.active {
 		out = append(out, l.name)
@@ -230,7 +232,7 @@ func (w *world) names() []string {
 }
 
 // becomeHonest undoes all moves, and waits until both sides have their earlier state.
-func (w *world) becomeHonest() {
+func (w *hostileRun) becomeHonest() {
 	w.t.Helper()
 	for len(w.active) > 0 {
 		w.undo(len(w.active) - 1)
@@ -260,7 +262,7 @@ func (w *world) becomeHonest() {
 
 // cleanUp removes the objects that moves left behind, for example from a restored backup, and restores the objects
 // that moves removed. It leaves objects of hypergate alone, because hypergate must repair them.
-func (w *world) cleanUp() {
+func (w *hostileRun) cleanUp() {
 	for key, o := range w.g.Objects() {
 		if w.original[key] == nil && !ours(o) {
 			remove(w.g, key, o)
@@ -286,7 +288,7 @@ func polls(until time.Duration) func(func(int) bool) {
 }
 
 // between offers a request to the handlers of the active lies, in the order of their names.
-func (w *world) between(rw http.ResponseWriter, r *http.Request) bool {
+func (w *hostileRun) between(rw http.ResponseWriter, r *http.Request) bool {
 	for _, h := range sortedValues(w, w.handlers) {
 		if h(rw, r) {
 			return true
@@ -295,14 +297,14 @@ func (w *world) between(rw http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func (w *world) altered(key string, o map[string]any) map[string]any {
+func (w *hostileRun) altered(key string, o map[string]any) map[string]any {
 	for _, a := range sortedValues(w, w.alterations) {
 		o = a(key, o)
 	}
 	return o
 }
 
-func sortedValues[V any](w *world, all map[string]V) []V {
+func sortedValues[V any](w *hostileRun, all map[string]V) []V {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names := make([]string, 0, len(all))
@@ -318,7 +320,7 @@ func sortedValues[V any](w *world, all map[string]V) []V {
 }
 
 // handle adds a handler and returns a function that removes it.
-func (w *world) handle(name string, h adversary.Handler) func() {
+func (w *hostileRun) handle(name string, h adversary.Handler) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.handlers[name] = h
@@ -331,7 +333,7 @@ func (w *world) handle(name string, h adversary.Handler) func() {
 
 // alter adds an alteration and returns a function that removes it. Both end all watches, so that new watches show the
 // change.
-func (w *world) alter(name string, a adversary.Alteration) func() {
+func (w *hostileRun) alter(name string, a adversary.Alteration) func() {
 	w.mu.Lock()
 	w.alterations[name] = a
 	w.mu.Unlock()
@@ -345,13 +347,13 @@ func (w *world) alter(name string, a adversary.Alteration) func() {
 }
 
 // lies lets the Liar choose a value. It takes the lock, because handlers run concurrently.
-func lies[V any](w *world, choose func(*adversary.Liar) V) V {
+func lies[V any](w *hostileRun, choose func(*adversary.Liar) V) V {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return choose(w.liar)
 }
 
 // chance returns true in n percent of the calls.
-func (w *world) chance(n int) bool {
+func (w *hostileRun) chance(n int) bool {
 	return lies(w, func(l *adversary.Liar) bool { return l.IntN(100) < n })
 }

@@ -42,7 +42,7 @@ const (
 
 // watcher sees every request to both sides.
 type watcher struct {
-	w *world
+	w *hostileRun
 
 	mu       sync.Mutex
 	problems []string
@@ -64,7 +64,7 @@ type watcher struct {
 	mostLine        int
 }
 
-func newWatcher(w *world) *watcher {
+func newWatcher(w *hostileRun) *watcher {
 	s := leak.NewSecrets()
 	s.AddName("the management namespace", namespace)
 	s.AddName("the management API server", strings.TrimPrefix(w.m.URL(), "https://"))
@@ -270,7 +270,7 @@ func hideRoot(o any) {
 }
 
 // meshRoot returns the root of the mesh CA on the management side, or an empty string.
-func (w *world) meshRoot() string {
+func (w *hostileRun) meshRoot() string {
 	data, _ := w.m.Get("v1", "secrets", namespace, "cacerts")["data"].(map[string]any)
 	root, _ := data["root-cert.pem"].(string)
 	return root
@@ -278,7 +278,7 @@ func (w *world) meshRoot() string {
 
 // rightRoot reports whether the mesh CA is the one of the first installation and the guest's webhook trusts its root.
 // After an uninstallation removed the first CA, another one is right too.
-func (w *world) rightRoot() bool {
+func (w *hostileRun) rightRoot() bool {
 	root := w.meshRoot()
 	if root != w.root && !w.watcher.mayRenew() {
 		return false
@@ -305,7 +305,7 @@ func text(o any) string {
 func short(s string, most int) string { return s[:min(len(s), most)] }
 
 // snapshot returns all objects of both sides, without values that change over time.
-func (w *world) snapshot() map[string]string {
+func (w *hostileRun) snapshot() map[string]string {
 	out := map[string]string{}
 	for _, s := range []struct {
 		side string
@@ -322,12 +322,12 @@ func (w *world) snapshot() map[string]string {
 }
 
 // asHonest reports whether both sides have the state that an honest guest leads to.
-func (w *world) asHonest() bool {
+func (w *hostileRun) asHonest() bool {
 	return w.settled() && w.rightRoot() && maps.Equal(w.honest, w.snapshot())
 }
 
 // difference describes how both sides differ from the state that an honest guest leads to.
-func (w *world) difference() string {
+func (w *hostileRun) difference() string {
 	now := w.snapshot()
 	all := maps.Clone(w.honest)
 	maps.Copy(all, now)
@@ -354,7 +354,7 @@ func commonPrefix(a, b string) int {
 }
 
 // settled reports whether the conditions of the HostedControlPlane show that hypergate has finished its work.
-func (w *world) settled() bool {
+func (w *hostileRun) settled() bool {
 	var o struct {
 		Status struct {
 			Conditions []struct{ Type, Status string }
@@ -376,7 +376,7 @@ func (w *world) settled() bool {
 }
 
 // check checks the invariants after a step.
-func (w *world) check(step string, lasted time.Duration) {
+func (w *hostileRun) check(step string, lasted time.Duration) {
 	w.t.Helper()
 	logged, longest, err := w.child.newLog()
 	if err != nil {

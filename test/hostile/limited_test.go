@@ -25,7 +25,7 @@ func TestEveryMoveWithinTheMemoryLimit(t *testing.T) {
 	deployed := deployedMemory(t)
 	group := newMemoryGroup(t, deployed.limit)
 	seed := seedOf(t)
-	w := newWorld(t, seed, group)
+	w := newHostileRun(t, seed, group)
 	w.installHonestly()
 	w.lieOnce()
 	w.becomeHonest()

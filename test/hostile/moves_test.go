@@ -15,30 +15,30 @@ import (
 // move is one way to lie. make starts the lie and returns the function that undoes it.
 type move struct {
 	name string
-	make func(w *world) (undo func())
+	make func(w *hostileRun) (undo func())
 }
 
 // moves returns all ways to lie.
 func moves() []move {
 	return append(objectMoves(), []move{
-		{"writes are denied with long messages", func(w *world) func() {
+		{"writes are denied with long messages", func(w *hostileRun) func() {
 			return w.answerSome("denied", 70, writes, func(rw http.ResponseWriter, _ *http.Request) {
 				adversary.Deny(rw, lies(w, func(l *adversary.Liar) string { return l.Long("z") }))
 			})
 		}},
-		{"reads fail with long messages", func(w *world) func() {
+		{"reads fail with long messages", func(w *hostileRun) func() {
 			return w.answerSome("failing", 50, reads, func(rw http.ResponseWriter, _ *http.Request) {
 				adversary.Fail(rw, 500, "InternalError", lies(w, func(l *adversary.Liar) string { return l.Long("y") }))
 			})
 		}},
-		{"any code, reason and text", func(w *world) func() { return w.answerSome("codes", 50, all, w.anyCode) }},
-		{"a Status of wrong types", func(w *world) func() {
+		{"any code, reason and text", func(w *hostileRun) func() { return w.answerSome("codes", 50, all, w.anyCode) }},
+		{"a Status of wrong types", func(w *hostileRun) func() {
 			return w.answerSome("statuses", 50, all, func(rw http.ResponseWriter, _ *http.Request) {
 				body(rw, 400+lies(w, func(l *adversary.Liar) int { return l.IntN(150) }), "application/json",
 					`{"kind":"Status","apiVersion":"v1","status":[],"message":{"a":1},"reason":7,"code":"x","details":[null],"metadata":5}`)
 			})
 		}},
-		{"answers of another content type", func(w *world) func() {
+		{"answers of another content type", func(w *hostileRun) func() {
 			return w.answerSome("types", 50, all, func(rw http.ResponseWriter, _ *http.Request) {
 				kinds := []string{
 					"application/vnd.kubernetes.protobuf", "application/cbor", "text/html", "",
@@ -48,42 +48,42 @@ func moves() []move {
 				body(rw, 200, kind, "k8s\x00\n\x0c\n\x02v1\x12\x06Status<html>\xff\xfe")
 			})
 		}},
-		{"answers are slow", func(w *world) func() {
+		{"answers are slow", func(w *hostileRun) func() {
 			return w.hold("slow", 60, all, func() <-chan time.Time {
 				return time.After(time.Duration(lies(w, func(l *adversary.Liar) int { return l.IntN(4000) })) * time.Millisecond)
 			})
 		}},
-		{"nothing is answered", func(w *world) func() {
+		{"nothing is answered", func(w *hostileRun) func() {
 			return w.hold("silent", 100, all, func() <-chan time.Time { return nil })
 		}},
-		{"writes are not answered", func(w *world) func() {
+		{"writes are not answered", func(w *hostileRun) func() {
 			return w.hold("unanswered", 100, writes, func() <-chan time.Time { return nil })
 		}},
-		{"answers are cut", func(w *world) func() {
+		{"answers are cut", func(w *hostileRun) func() {
 			return w.answerSome("cut", 60, all, func(rw http.ResponseWriter, _ *http.Request) {
 				body(rw, 200, "application/json", `{"kind":"List","items":[{"metadata":{"na`)
 				_ = http.NewResponseController(rw).Flush()
 				panic(http.ErrAbortHandler)
 			})
 		}},
-		{"answers do not end", func(w *world) func() {
+		{"answers do not end", func(w *hostileRun) func() {
 			return w.answerSome("endless", 40, notWatches, func(rw http.ResponseWriter, r *http.Request) {
 				pour(rw, r, 200, `{"kind":"Status","message":"`, strings.Repeat("x", 64<<10), 1<<30)
 			})
 		}},
-		{"errors do not end", func(w *world) func() {
+		{"errors do not end", func(w *hostileRun) func() {
 			return w.answerSome("endless errors", 40, all, func(rw http.ResponseWriter, r *http.Request) {
 				pour(rw, r, 500, `{"kind":"Status","message":"`, strings.Repeat("x", 64<<10), 1<<30)
 			})
 		}},
-		{"answers unpack to a hundred times their size", func(w *world) func() {
+		{"answers unpack to a hundred times their size", func(w *hostileRun) func() {
 			return w.answerSome("bomb", 40, all, func(rw http.ResponseWriter, _ *http.Request) {
 				rw.Header().Set("Content-Encoding", "gzip")
 				rw.Header().Set("Content-Type", "application/json")
 				_, _ = rw.Write(bomb())
 			})
 		}},
-		{"headers and warnings are long", func(w *world) func() {
+		{"headers and warnings are long", func(w *hostileRun) func() {
 			return w.handle("headers", func(rw http.ResponseWriter, _ *http.Request) bool {
 				for i := range 200 {
 					rw.Header().Add("Warning", `299 - "`+strings.Repeat("w", 1000)+strconv.Itoa(i)+`"`)
@@ -92,7 +92,7 @@ func moves() []move {
 				return false
 			})
 		}},
-		{"each request is sent elsewhere", func(w *world) func() {
+		{"each request is sent elsewhere", func(w *hostileRun) func() {
 			return w.answerSome("redirects", 80, all, func(rw http.ResponseWriter, r *http.Request) {
 				codes := []int{301, 302, 303, 307, 308}
 				to := []string{w.elsewhere.URL(), w.m.URL()}
@@ -100,13 +100,13 @@ func moves() []move {
 					lies(w, func(l *adversary.Liar) int { return codes[l.IntN(len(codes))] }))
 			})
 		}},
-		{"streamed lists do not end", func(w *world) func() {
+		{"streamed lists do not end", func(w *hostileRun) func() {
 			return w.answerSome("endless lists", 60, watches, func(rw http.ResponseWriter, r *http.Request) { w.stream(rw, r, 16<<10) })
 		}},
-		{"watches show what is no event", func(w *world) func() {
+		{"watches show what is no event", func(w *hostileRun) func() {
 			return w.answerSome("no events", 60, watches, w.noEvents)
 		}},
-		{"watches end at once", func(w *world) func() {
+		{"watches end at once", func(w *hostileRun) func() {
 			return w.answerSome("short watches", 100, watches, func(rw http.ResponseWriter, r *http.Request) {
 				rw.Header().Set("Content-Type", "application/json")
 				if r.URL.Query().Get("sendInitialEvents") == "true" {
@@ -114,7 +114,7 @@ func moves() []move {
 				}
 			})
 		}},
-		{"watches alternate between errors and nothing", func(w *world) func() {
+		{"watches alternate between errors and nothing", func(w *hostileRun) func() {
 			return w.answerSome("alternating", 100, watches, func(rw http.ResponseWriter, r *http.Request) {
 				if w.chance(50) {
 					adversary.Fail(rw, 500, "InternalError", strings.Repeat("z", longestText))
@@ -123,7 +123,7 @@ func moves() []move {
 				}
 			})
 		}},
-		{"a group is not served", func(w *world) func() {
+		{"a group is not served", func(w *hostileRun) func() {
 			groups := []string{
 				"/gateway.networking.k8s.io/", "/apiextensions.k8s.io/", "/coordination.k8s.io/", "/api/v1/",
 				"/rbac.authorization.k8s.io/",
@@ -131,11 +131,11 @@ func moves() []move {
 			group := lies(w, func(l *adversary.Liar) string { return groups[l.IntN(len(groups))] })
 			return w.answerSome("unserved", 100, func(r *http.Request) bool { return strings.Contains(r.URL.Path, group) }, http.NotFound)
 		}},
-		{"connections are closed all the time", func(w *world) func() {
+		{"connections are closed all the time", func(w *hostileRun) func() {
 			return w.repeat(50*time.Millisecond, w.g.Hangup)
 		}},
 		{"the HostedControlPlane is paused", pause},
-		{"hypergate is restarted", func(w *world) func() {
+		{"hypergate is restarted", func(w *hostileRun) func() {
 			w.child.stop()
 			w.start()
 			return nil
@@ -151,7 +151,7 @@ func watches(r *http.Request) bool    { return r.URL.Query().Has("watch") }
 func notWatches(r *http.Request) bool { return !watches(r) }
 
 // answerSome answers a percentage of the requests that a lie affects.
-func (w *world) answerSome(name string, percent int, about func(*http.Request) bool, answer http.HandlerFunc) func() {
+func (w *hostileRun) answerSome(name string, percent int, about func(*http.Request) bool, answer http.HandlerFunc) func() {
 	return w.handle(name, func(rw http.ResponseWriter, r *http.Request) bool {
 		if !about(r) || !w.chance(percent) {
 			return false
@@ -163,7 +163,7 @@ func (w *world) answerSome(name string, percent int, about func(*http.Request) b
 
 // hold delays requests until a time comes, their client hangs up, or the lie is undone. The server answers delayed
 // requests afterwards.
-func (w *world) hold(name string, percent int, about func(*http.Request) bool, until func() <-chan time.Time) func() {
+func (w *hostileRun) hold(name string, percent int, about func(*http.Request) bool, until func() <-chan time.Time) func() {
 	undone := make(chan struct{})
 	remove := w.handle(name, func(_ http.ResponseWriter, r *http.Request) bool {
 		if !about(r) || !w.chance(percent) {
@@ -181,7 +181,7 @@ func (w *world) hold(name string, percent int, about func(*http.Request) bool, u
 }
 
 // repeat calls a function periodically until undo is called.
-func (w *world) repeat(every time.Duration, do func()) (undo func()) {
+func (w *hostileRun) repeat(every time.Duration, do func()) (undo func()) {
 	undone, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -215,7 +215,7 @@ func pour(rw http.ResponseWriter, r *http.Request, code int, first, more string,
 	}
 }
 
-func (w *world) anyCode(rw http.ResponseWriter, _ *http.Request) {
+func (w *hostileRun) anyCode(rw http.ResponseWriter, _ *http.Request) {
 	type chosen struct {
 		code                      int
 		reason, message, after, b string
@@ -263,7 +263,7 @@ func bookmark(r *http.Request, version string) string {
 const streamed = 512 << 20
 
 // stream sends objects of the watched kind, up to the limit streamed.
-func (w *world) stream(rw http.ResponseWriter, r *http.Request, each int) {
+func (w *hostileRun) stream(rw http.ResponseWriter, r *http.Request, each int) {
 	rw.Header().Set("Content-Type", "application/json")
 	filler := strings.Repeat("m", each)
 	apiVersion, kind := "meta.k8s.io/v1", "PartialObjectMetadata"
@@ -285,7 +285,7 @@ func (w *world) stream(rw http.ResponseWriter, r *http.Request, each int) {
 }
 
 // noEvents answers a watch with lines that are not events, or not events of this watch.
-func (w *world) noEvents(rw http.ResponseWriter, r *http.Request) {
+func (w *hostileRun) noEvents(rw http.ResponseWriter, r *http.Request) {
 	lines := []string{
 		"\n", "null\n", "[]\n", "7\n", `"x"` + "\n", "{}\n", `{"type":"ADDED"}` + "\n", `{"type":"ADDED","object":null}` +
 			"\n", `{"type":"ADDED","object":{}}` + "\n",
@@ -313,7 +313,7 @@ func (w *world) noEvents(rw http.ResponseWriter, r *http.Request) {
 
 // pause pauses the HostedControlPlane and waits for the report of the pause. From then on hypergate must not write.
 // The returned function ends the pause.
-func pause(w *world) func() {
+func pause(w *hostileRun) func() {
 	x := w.watcher
 	x.mu.Lock()
 	x.pausing, x.paused, x.writes = true, false, 0

@@ -95,9 +95,9 @@ func shapes(g *adversary.Server) map[string]*adversary.Shape {
 // objectMoves returns the lies about objects.
 func objectMoves() []move {
 	return []move{
-		{"wrong types in any field", func(w *world) func() { return w.alter("wrong types", w.wrongTypes(30)) }},
-		{"every object has a wrong type somewhere", func(w *world) func() { return w.alter("all wrong", w.wrongTypes(100)) }},
-		{"metadata is large", func(w *world) func() {
+		{"wrong types in any field", func(w *hostileRun) func() { return w.alter("wrong types", w.wrongTypes(30)) }},
+		{"every object has a wrong type somewhere", func(w *hostileRun) func() { return w.alter("all wrong", w.wrongTypes(100)) }},
+		{"metadata is large", func(w *hostileRun) func() {
 			return w.alter("large", func(_ string, o map[string]any) map[string]any {
 				if m, ok := o["metadata"].(map[string]any); ok && w.chance(30) {
 					long := lies(w, func(l *adversary.Liar) string { return l.Long("n") })
@@ -112,7 +112,7 @@ func objectMoves() []move {
 				return o
 			})
 		}},
-		{"versions are no numbers, or go back", func(w *world) func() {
+		{"versions are no numbers, or go back", func(w *hostileRun) func() {
 			return w.alter("versions", func(_ string, o map[string]any) map[string]any {
 				if m, ok := o["metadata"].(map[string]any); ok {
 					m["resourceVersion"] = lies(w, func(l *adversary.Liar) string {
@@ -126,7 +126,7 @@ func objectMoves() []move {
 				return o
 			})
 		}},
-		{"identities change", func(w *world) func() {
+		{"identities change", func(w *hostileRun) func() {
 			return w.alter("identities", func(_ string, o map[string]any) map[string]any {
 				if m, ok := o["metadata"].(map[string]any); ok {
 					m["uid"] = lies(w, (*adversary.Liar).Text)
@@ -140,7 +140,7 @@ func objectMoves() []move {
 				return o
 			})
 		}},
-		{"objects are of another kind", func(w *world) func() {
+		{"objects are of another kind", func(w *hostileRun) func() {
 			return w.alter("kinds", func(_ string, o map[string]any) map[string]any {
 				if w.chance(30) {
 					o["kind"], o["apiVersion"] = lies(w, (*adversary.Liar).Text), "v1"
@@ -148,7 +148,7 @@ func objectMoves() []move {
 				return o
 			})
 		}},
-		{"everything is being deleted", func(w *world) func() {
+		{"everything is being deleted", func(w *hostileRun) func() {
 			return w.alter("deleting", func(_ string, o map[string]any) map[string]any {
 				if m, ok := o["metadata"].(map[string]any); ok {
 					m["deletionTimestamp"], m["finalizers"] = "2026-01-01T00:00:00Z", []any{"example.com/never"}
@@ -156,7 +156,7 @@ func objectMoves() []move {
 				return o
 			})
 		}},
-		{"tokens are lies", func(w *world) func() {
+		{"tokens are lies", func(w *hostileRun) func() {
 			undo := w.alter("tokens", func(key string, o map[string]any) map[string]any {
 				if key == "v1/serviceaccounts/token" {
 					o["status"] = lies(w, func(l *adversary.Liar) any {
@@ -181,7 +181,7 @@ func objectMoves() []move {
 			w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev")
 			return func() { undo(); w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev") }
 		}},
-		{"the webhook's dry run says anything", func(w *world) func() {
+		{"the webhook's dry run says anything", func(w *hostileRun) func() {
 			return w.answerSome("dry run", 100, func(r *http.Request) bool { return r.URL.Query().Get("dryRun") != "" },
 				func(rw http.ResponseWriter, _ *http.Request) {
 					adversary.Fail(rw, 400, "BadRequest", lies(w, func(l *adversary.Liar) string {
@@ -189,7 +189,7 @@ func objectMoves() []move {
 					}))
 				})
 		}},
-		{"a class of another controller changes all the time", func(w *world) func() {
+		{"a class of another controller changes all the time", func(w *hostileRun) func() {
 			n := 0
 			stop := w.repeat(2*time.Millisecond, func() {
 				n++
@@ -198,7 +198,7 @@ func objectMoves() []move {
 			})
 			return func() { stop(); w.g.Delete(classAPI, classes, "", "foreign") }
 		}},
-		{"our class changes all the time", func(w *world) func() {
+		{"our class changes all the time", func(w *hostileRun) func() {
 			n := 1
 			stop := w.repeat(5*time.Millisecond, func() {
 				n++
@@ -207,7 +207,7 @@ func objectMoves() []move {
 			})
 			return func() { stop(); w.putClass() }
 		}},
-		{"many classes of another controller", func(w *world) func() {
+		{"many classes of another controller", func(w *hostileRun) func() {
 			conditions := strings.Repeat("{type: T, status: 'True', reason: R, lastTransitionTime: '2026-01-01T00:00:00Z', message: "+
 				strings.Repeat("m", 4<<10)+"}, ", 8)
 			return w.putMany(classAPI, classes, 500, func(name string) string {
@@ -215,12 +215,12 @@ func objectMoves() []move {
 					conditions + "]}}"
 			})
 		}},
-		{"many classes of ours", func(w *world) func() {
+		{"many classes of ours", func(w *hostileRun) func() {
 			return w.putMany(classAPI, classes, 100, func(name string) string {
 				return adversary.GatewayClass(name, controller)
 			})
 		}},
-		{"many CRDs", func(w *world) func() {
+		{"many CRDs", func(w *hostileRun) func() {
 			return w.putMany(crdAPI, crdResource, 100, func(name string) string {
 				return "{metadata: {name: " + name +
 					".gateway.networking.x-k8s.io, labels: {operators.coreos.com/p.x: ''}, annotations: " +
@@ -229,7 +229,7 @@ func objectMoves() []move {
 					name + ", kind: X}, versions: [{name: v1, served: true, storage: true, schema: 7}]}}"
 			})
 		}},
-		{"CRDs of other products", func(w *world) func() {
+		{"CRDs of other products", func(w *hostileRun) func() {
 			var undo []func()
 			for _, kind := range more {
 				if kind[3] == "" {
@@ -252,7 +252,7 @@ func objectMoves() []move {
 				}
 			}
 		}},
-		{"others rewrite what is ours", func(w *world) func() {
+		{"others rewrite what is ours", func(w *hostileRun) func() {
 			stop := w.repeat(100*time.Millisecond, func() {
 				all := w.g.Objects()
 				if key, o := w.any(all); ours(o) {
@@ -266,14 +266,14 @@ func objectMoves() []move {
 			})
 			return stop
 		}},
-		{"others delete what is ours", func(w *world) func() {
+		{"others delete what is ours", func(w *hostileRun) func() {
 			return w.repeat(200*time.Millisecond, func() {
 				if key, o := w.any(w.g.Objects()); ours(o) {
 					remove(w.g, key, o)
 				}
 			})
 		}},
-		{"CRDs are of another owner, with more fields", func(w *world) func() {
+		{"CRDs are of another owner, with more fields", func(w *hostileRun) func() {
 			name := "httproutes.gateway.networking.k8s.io"
 			was := w.g.Get(crdAPI, crdResource, "", name)
 			now := w.g.Get(crdAPI, crdResource, "", name)
@@ -298,7 +298,7 @@ func objectMoves() []move {
 			})
 			return func() { undo(); w.g.PutObject(crdAPI, crdResource, was) }
 		}},
-		{"a claim is another's", func(w *world) func() {
+		{"a claim is another's", func(w *hostileRun) func() {
 			var names []string
 			for _, name := range w.g.Names("coordination.k8s.io/v1", "leases") {
 				name = name[strings.Index(name, "/")+1:]
@@ -312,11 +312,11 @@ func objectMoves() []move {
 				}
 			}
 		}},
-		{"the namespace is gone", func(w *world) func() {
+		{"the namespace is gone", func(w *hostileRun) func() {
 			w.g.Delete("v1", "namespaces", "", guestNS)
 			return nil
 		}},
-		{"etcd is restored", func(w *world) func() {
+		{"etcd is restored", func(w *hostileRun) func() {
 			backup := w.g.Backup()
 			w.g.Pass(1000)
 			return func() {
@@ -339,7 +339,7 @@ func list(v any) []any {
 	return out
 }
 
-func (w *world) wrongTypes(percent int) adversary.Alteration {
+func (w *hostileRun) wrongTypes(percent int) adversary.Alteration {
 	return func(key string, o map[string]any) map[string]any {
 		if shape := w.shapes[key]; shape != nil && w.chance(percent) {
 			lies(w, func(l *adversary.Liar) string { return l.Lie(o, shape) })
@@ -349,7 +349,7 @@ func (w *world) wrongTypes(percent int) adversary.Alteration {
 }
 
 // putMany creates n objects and returns a function that deletes them.
-func (w *world) putMany(apiVersion, resource string, n int, of func(name string) string) func() {
+func (w *hostileRun) putMany(apiVersion, resource string, n int, of func(name string) string) func() {
 	before := w.g.Names(apiVersion, resource)
 	for i := range n {
 		w.g.Put(apiVersion, resource, of(fmt.Sprintf("many-%d", i)))
@@ -365,7 +365,7 @@ func (w *world) putMany(apiVersion, resource string, n int, of func(name string)
 }
 
 // any returns a random object and its key.
-func (w *world) any(from map[string]map[string]any) (string, map[string]any) {
+func (w *hostileRun) any(from map[string]map[string]any) (string, map[string]any) {
 	keys := make([]string, 0, len(from))
 	for key := range from {
 		keys = append(keys, key)

@@ -21,7 +21,7 @@ const usedUp = 45 * time.Second
 // TestAClientCertificateIsReplaced replaces a client certificate before it expires, as HyperShift and Cluster API do.
 // hypergate does not restart, and the guest refuses no request.
 func TestAClientCertificateIsReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.health = w.freeAddress()
 	kubeconfig := w.kubeconfig()
 	kubeconfig.installed()
@@ -66,7 +66,7 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 // TestAClientCertificateExpiresWhileItIsUsed checks that hypergate reports the expiry, and uses a good certificate at
 // once when it replaces the expired one.
 func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.health = w.freeAddress()
 	kubeconfig := w.kubeconfig()
 	kubeconfig.installed()
@@ -110,7 +110,7 @@ func (k *kubeconfig) installed() {
 }
 
 // guestCertificate returns the configuration of a guest administrator with a client certificate of this lifetime.
-func (w *world) guestCertificate(name string, life time.Duration) *rest.Config {
+func (w *harness) guestCertificate(name string, life time.Duration) *rest.Config {
 	w.Helper()
 	config, err := w.pair.Guest.ClientCertificate(w.cfg.Revision+"-"+name, "system:masters", time.Now().Add(life))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -118,7 +118,7 @@ func (w *world) guestCertificate(name string, life time.Duration) *rest.Config {
 }
 
 // expires waits until the guest refuses a certificate.
-func (w *world) expires(config *rest.Config) {
+func (w *harness) expires(config *rest.Config) {
 	w.Helper()
 	client := kubernetes.NewForConfigOrDie(config)
 	w.Eventually(func() bool {
@@ -128,7 +128,7 @@ func (w *world) expires(config *rest.Config) {
 }
 
 // freeAddress returns an address at which nothing listens.
-func (w *world) freeAddress() string {
+func (w *harness) freeAddress() string {
 	w.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -137,13 +137,13 @@ func (w *world) freeAddress() string {
 }
 
 // healthOf returns the answer of a health check.
-func (w *world) healthOf(check string) string {
+func (w *harness) healthOf(check string) string {
 	_, text := w.healthAnswer(check)
 	return text
 }
 
 // healthAnswer returns the answer of a health check, or the reason why there is no answer.
-func (w *world) healthAnswer(check string) (status, text string) {
+func (w *harness) healthAnswer(check string) (status, text string) {
 	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+w.health+"/"+check, nil)
 	if err != nil {
 		return "", err.Error()

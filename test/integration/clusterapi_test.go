@@ -23,7 +23,7 @@ import (
 
 // capiWorld is a test with a Cluster of Cluster API and its kubeconfig Secret, without HyperShift.
 type capiWorld struct {
-	*world
+	*harness
 	version, name string
 	// users are hypergate's user names in the guest, one for each kubeconfig.
 	users []string
@@ -32,7 +32,7 @@ type capiWorld struct {
 // withClusterAPI serves Clusters in one version until the end of the test. It does not create the Secret.
 func withClusterAPI(t *testing.T, version string) *capiWorld {
 	t.Helper()
-	w := &capiWorld{world: newWorld(t), version: version, name: "guest1"}
+	w := &capiWorld{harness: newHarness(t), version: version, name: "guest1"}
 	// Without Istio resources there is no webhook. Nothing here could answer its probe, so hypergate would probe and
 	// report it repeatedly.
 	w.cfg.IstioResources, w.cfg.GuestKubeconfigSecret, w.guestConfig = nil, "guest1-kubeconfig", nil

@@ -23,7 +23,7 @@ import (
 
 // another returns a second hypergate for the same guest, with its own management namespace. change sets the other
 // differences.
-func (w *world) another(change func(*world)) *world {
+func (w *harness) another(change func(*harness)) *harness {
 	w.Helper()
 	other := newWorldOn(w.T, w.pair)
 	mine := other.cfg.MgmtNamespace
@@ -34,7 +34,7 @@ func (w *world) another(change func(*world)) *world {
 }
 
 // holders returns the holder of each ownership Lease.
-func (w *world) holders() map[string]string {
+func (w *harness) holders() map[string]string {
 	w.Helper()
 	list, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
 		List(w.Context(), metav1.ListOptions{LabelSelector: model.OwnershipLabel})
@@ -47,7 +47,7 @@ func (w *world) holders() map[string]string {
 }
 
 // handOver deletes the ownership Leases, as a refusal's message describes.
-func (w *world) handOver() {
+func (w *harness) handOver() {
 	w.Helper()
 	for _, claim := range ownership.Leases(w.cfg) {
 		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).
@@ -59,7 +59,7 @@ func (w *world) handOver() {
 const inUse = "is in use by another hypergate"
 
 // leavesAlone checks that hypergate wrote nothing since the given counts, except the allowed reports.
-func (w *world) leavesAlone(mgmt, guest int, but ...string) {
+func (w *harness) leavesAlone(mgmt, guest int, but ...string) {
 	w.Helper()
 	var out []string
 	for _, line := range writes(append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...)) {
@@ -75,13 +75,13 @@ func (w *world) leavesAlone(mgmt, guest int, but ...string) {
 }
 
 func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
-	first := newWorld(t)
-	second := first.another(func(*world) {})
+	first := newHarness(t)
+	second := first.another(func(*harness) {})
 	first.cfg.IstioResources, second.cfg.IstioResources = nil, nil // without a webhook, because nothing here could answer its probe
-	stop := map[*world]func(){}
+	stop := map[*harness]func(){}
 	var mu sync.Mutex
 	var starting sync.WaitGroup
-	for _, w := range []*world{first, second} {
+	for _, w := range []*harness{first, second} {
 		starting.Go(func() {
 			end := w.run()
 			mu.Lock()
@@ -92,7 +92,7 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 	starting.Wait()
 	first.createClass("contested")
 
-	has := func(w *world) func() bool { return func() bool { return w.istiod() != nil } }
+	has := func(w *harness) func() bool { return func() bool { return w.istiod() != nil } }
 	first.Eventually(func() bool { return has(first)() || has(second)() }).Should(gomega.BeTrue())
 	winner, loser := first, second
 	if has(second)() {
@@ -149,20 +149,20 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 // TestASecondHypergateRefusesWhole checks that a later hypergate writes nothing at all, whatever its other settings
 // are, and reports the refusal.
 func TestASecondHypergateRefusesWhole(t *testing.T) {
-	first := newWorld(t)
+	first := newHarness(t)
 	first.cfg.IstioResources = nil
 	first.run()
 	first.install("held")
 	before := first.versions()
-	for name, change := range map[string]func(*world){
-		"in another namespace": func(*world) {},
-		"of another revision": func(w *world) {
+	for name, change := range map[string]func(*harness){
+		"in another namespace": func(*harness) {},
+		"of another revision": func(w *harness) {
 			w.cfg.Revision += "-b"
 			w.cfg.WebhookHost = w.cfg.WebhookService()
 		},
-		"for another controller name": func(w *world) { w.cfg.ControllerName += "b" },
-		"unmanaged":                   func(w *world) { w.cfg.CRDs.Mode = "Unmanaged" },
-		"in the guest itself": func(w *world) {
+		"for another controller name": func(w *harness) { w.cfg.ControllerName += "b" },
+		"unmanaged":                   func(w *harness) { w.cfg.CRDs.Mode = "Unmanaged" },
+		"in the guest itself": func(w *harness) {
 			w.cfg.Topology, w.cfg.MgmtNamespace = model.TopologyStandalone, w.cfg.GuestNamespace
 			w.cfg.XDS = model.HostPort{Host: w.cfg.IstiodName() + "." + w.cfg.GuestNamespace + ".svc", Port: 15012}
 			w.cfg.WebhookHost, w.cfg.GuestServer, w.cfg.NetworkPolicies = "", "", nil
@@ -185,7 +185,7 @@ func TestASecondHypergateRefusesWhole(t *testing.T) {
 }
 
 func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
@@ -215,7 +215,7 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 // TestAGuestThatForbidsClaims checks a guest that does not allow ownership Leases. hypergate cannot find out who owns
 // the guest, so it writes nothing. When the guest allows them, it continues.
 func TestAGuestThatForbidsClaims(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	everything := []rbacv1.PolicyRule{
 		{APIGroups: []string{
@@ -242,7 +242,7 @@ func TestAGuestThatForbidsClaims(t *testing.T) {
 }
 
 // createIstiod creates an istiod of hypergate's revision in the guest, as a third party would.
-func (w *world) createIstiod() {
+func (w *harness) createIstiod() {
 	w.Helper()
 	labels := map[string]string{"app": "istiod"}
 	_, err := w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Create(w.Context(), &appsv1.Deployment{
@@ -261,14 +261,14 @@ func (w *world) createIstiod() {
 	})
 }
 
-func (w *world) deleteIstiod() {
+func (w *harness) deleteIstiod() {
 	w.Helper()
 	w.Expect(w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).
 		To(gomega.Succeed())
 }
 
 func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
@@ -309,7 +309,7 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 // TestOpenShiftsIngressOperator checks that hypergate leaves the ingress operator's finalizer and conditions
 // unchanged while the operator serves hypergate's controller name.
 func TestOpenShiftsIngressOperator(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createClass("operated")
@@ -354,7 +354,7 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 // TestASecondWriterOfTheStatusIsNamed checks a third party that repeatedly overwrites hypergate's conditions.
 // hypergate repairs them at a limited rate, and reports the other field manager once, by name.
 func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("rewritten")

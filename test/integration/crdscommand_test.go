@@ -38,7 +38,7 @@ var crdsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ve
 // TestTheCRDsCommand tests the command with only a kubeconfig of the guest. No controller runs, there is no
 // GatewayClass, and the command writes nothing.
 func TestTheCRDsCommand(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
 	definitions := guest.Resource(crdsResource)
 	w.removeCRDs(guest)
@@ -192,7 +192,7 @@ func (r crdsReported) verdict(name string) string {
 }
 
 // crdsOutput runs the command with the guest's kubeconfig. Other flags have precedence.
-func (w *world) crdsOutput(others ...string) (code int, out, errOut string) {
+func (w *harness) crdsOutput(others ...string) (code int, out, errOut string) {
 	w.Helper()
 	var stdout, stderr bytes.Buffer
 	code = app.Execute(w.Context(),
@@ -201,7 +201,7 @@ func (w *world) crdsOutput(others ...string) (code int, out, errOut string) {
 	return code, stdout.String(), stderr.String()
 }
 
-func (w *world) crds(others ...string) (int, crdsReported) {
+func (w *harness) crds(others ...string) (int, crdsReported) {
 	w.Helper()
 	code, out, errOut := w.crdsOutput(append(others, "-o=json")...)
 	var report crdsReported
@@ -209,7 +209,7 @@ func (w *world) crds(others ...string) (int, crdsReported) {
 	return code, report
 }
 
-func (w *world) takeovers(others ...string) (int, map[string]takeoverReported) {
+func (w *harness) takeovers(others ...string) (int, map[string]takeoverReported) {
 	w.Helper()
 	code, out, errOut := w.crdsOutput(append(others, "-o=json", "--dry-run=adopt")...)
 	var report struct{ Takeovers []takeoverReported }
@@ -230,7 +230,7 @@ func (w *world) takeovers(others ...string) (int, map[string]takeoverReported) {
 }
 
 // removeCRDs removes the CRDs of this test and of earlier ones, and their protection.
-func (w *world) removeCRDs(guest dynamic.Interface) {
+func (w *harness) removeCRDs(guest dynamic.Interface) {
 	w.Helper()
 	ctx := context.WithoutCancel(w.Context()) // in a clean-up, the test's context has ended
 	bindings := w.guest.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -249,13 +249,13 @@ func (w *world) removeCRDs(guest dynamic.Interface) {
 }
 
 // installCRD creates a CRD with a field manager other than hypergate's.
-func (w *world) installCRD(guest dynamic.Interface, u *unstructured.Unstructured) {
+func (w *harness) installCRD(guest dynamic.Interface, u *unstructured.Unstructured) {
 	w.Helper()
 	_, err := guest.Resource(crdsResource).Create(w.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-func (w *world) annotateCRD(guest dynamic.Interface, name string) {
+func (w *harness) annotateCRD(guest dynamic.Interface, name string) {
 	w.Helper()
 	patch := `{"metadata":{"annotations":{"` + crds.ManageAnnotation + `":"true"}}}`
 	_, err := guest.Resource(crdsResource).
@@ -264,7 +264,7 @@ func (w *world) annotateCRD(guest dynamic.Interface, name string) {
 }
 
 // createObject creates an object as soon as its kind is served.
-func (w *world) createObject(guest dynamic.Interface, resource string, content map[string]any) {
+func (w *harness) createObject(guest dynamic.Interface, resource string, content map[string]any) {
 	w.Helper()
 	u := &unstructured.Unstructured{Object: content}
 	gvr := u.GroupVersionKind().GroupVersion().WithResource(resource)
@@ -280,7 +280,7 @@ func (w *world) createObject(guest dynamic.Interface, resource string, content m
 }
 
 // crdVersions returns the resourceVersions of all CRDs.
-func (w *world) crdVersions(guest dynamic.Interface) map[string]string {
+func (w *harness) crdVersions(guest dynamic.Interface) map[string]string {
 	w.Helper()
 	out := map[string]string{}
 	list, err := guest.Resource(crdsResource).List(w.Context(), metav1.ListOptions{})
@@ -292,7 +292,7 @@ func (w *world) crdVersions(guest dynamic.Interface) map[string]string {
 }
 
 // lookingOn returns a kubeconfig of a user who can read everything, or nothing, and cannot write.
-func (w *world) lookingOn(everything bool) string {
+func (w *harness) lookingOn(everything bool) string {
 	w.Helper()
 	user := w.cfg.Revision + "-stranger"
 	if everything {

@@ -105,7 +105,7 @@ func startHypergate(t *testing.T, args []string, env ...string) *proc.Process {
 
 // deployed is hypergate as deploy/ installs it.
 type deployed struct {
-	*world
+	*harness
 	// roles are all roles to which hypergate's identities are bound, by side.
 	roles map[model.Side][]role
 	// users are its user names on each side. logs are the audit logs of each side.
@@ -125,7 +125,7 @@ func newDeployed(t *testing.T, topology model.Topology, mgmt, guest *planes.Plan
 	t.Helper()
 	d := &deployed{
 		began: time.Now(),
-		world: &world{
+		harness: &harness{
 			T: t, Gomega: hang.Gomega(t),
 			mgmt: kubernetes.NewForConfigOrDie(mgmt.Config), guest: kubernetes.NewForConfigOrDie(guest.Config),
 			gateway:    gatewayclient.NewForConfigOrDie(guest.Config),

@@ -22,7 +22,7 @@ import (
 const vandal = "vandal"
 
 func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	for _, side := range []struct {
@@ -60,7 +60,7 @@ func TestEachDriftedObjectCostsOneWrite(t *testing.T) {
 }
 
 // restored damages an object of hypergate and checks that hypergate restores it with one write.
-func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *requests, path string, harm func() error) {
+func (w *harness) restored(t *testing.T, client kubernetes.Interface, requests *requests, path string, harm func() error) {
 	t.Helper()
 	g := hang.Gomega(t)
 	before := requests.count()
@@ -85,7 +85,7 @@ func (w *world) restored(t *testing.T, client kubernetes.Interface, requests *re
 }
 
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	before := w.mgmtRequests.count()
@@ -100,7 +100,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 // ours returns the objects of a kind that have hypergate's label.
-func (w *world) ours(client kubernetes.Interface, side model.Side, kind model.Kind) []metav1.PartialObjectMetadata {
+func (w *harness) ours(client kubernetes.Interface, side model.Side, kind model.Kind) []metav1.PartialObjectMetadata {
 	w.Helper()
 	data, err := client.CoreV1().RESTClient().Get().
 		RequestURI(resourcePath(kind, "") + "?labelSelector=" + model.OwnerLabel + "%3D" + w.cfg.OwnerValue(side)).

@@ -19,7 +19,7 @@ import (
 // hypergate's watches have versions from the future. The API server accepts a watch from such a version, and sends
 // nothing.
 func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.haveCRDs()
 	w.createClass("demo")
 	backup := w.backUp(w.pair.Guest)
@@ -54,7 +54,7 @@ func TestTheGuestsEtcdIsRestoredInPlace(t *testing.T) {
 }
 
 // oursInGuest returns the names of hypergate's objects in the guest.
-func (w *world) oursInGuest() []string {
+func (w *harness) oursInGuest() []string {
 	w.Helper()
 	var out []string
 	for _, kind := range model.GuestKinds() {
@@ -67,7 +67,7 @@ func (w *world) oursInGuest() []string {
 }
 
 // backUp takes a backup of a plane's etcd. The plane is down during the backup.
-func (w *world) backUp(plane *planes.Plane) string {
+func (w *harness) backUp(plane *planes.Plane) string {
 	w.Helper()
 	plane.StopAPI()
 	plane.StopEtcd()
@@ -78,7 +78,7 @@ func (w *world) backUp(plane *planes.Plane) string {
 }
 
 // restore replaces etcd's data with a backup. It returns when the API server answers.
-func (w *world) restore(plane *planes.Plane, backup string) {
+func (w *harness) restore(plane *planes.Plane, backup string) {
 	w.Helper()
 	plane.StopAPI()
 	plane.StopEtcd()
@@ -86,14 +86,14 @@ func (w *world) restore(plane *planes.Plane, backup string) {
 	w.startEtcd(plane)
 }
 
-func (w *world) startEtcd(plane *planes.Plane) {
+func (w *harness) startEtcd(plane *planes.Plane) {
 	w.Helper()
 	w.Expect(plane.StartEtcd()).To(gomega.Succeed())
 	w.Expect(plane.StartAPI(w.Context())).To(gomega.Succeed())
 }
 
 // passVersions increments the version by n, as n writes of others would.
-func (w *world) passVersions(client kubernetes.Interface, n int) {
+func (w *harness) passVersions(client kubernetes.Interface, n int) {
 	w.Helper()
 	others := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	for i := range n {

@@ -34,7 +34,7 @@ func TestAFleetOfHostedClusters(t *testing.T) {
 	fleet := newFleet(t)
 	first, second, third := fleet[0], fleet[1], fleet[2]
 	usersIstio(first)
-	stop := map[*world]func(){first: first.run(), second: second.run()}
+	stop := map[*harness]func(){first: first.run(), second: second.run()}
 	first.install("demo")
 	second.install("demo")
 
@@ -68,7 +68,7 @@ func TestAFleetOfHostedClusters(t *testing.T) {
 }
 
 // fleet is a set of hosted clusters on one management cluster.
-type fleet []*world
+type fleet []*harness
 
 // newFleet starts two additional guests.
 func newFleet(t *testing.T) fleet {
@@ -108,14 +108,14 @@ func newFleet(t *testing.T) fleet {
 }
 
 // settled returns the result of others once nothing changes any more.
-func (f fleet) settled(one *world) map[string]string {
+func (f fleet) settled(one *harness) map[string]string {
 	one.Helper()
 	return untouched.Settled(one, time.Second, func() map[string]string { return f.others(one) })
 }
 
 // others returns the resourceVersions of all objects of the management cluster outside of one's namespace, and of all
 // guests except its own.
-func (f fleet) others(one *world) map[string]string {
+func (f fleet) others(one *harness) map[string]string {
 	one.Helper()
 	out := map[string]string{}
 	for _, w := range f {
@@ -130,7 +130,7 @@ func (f fleet) others(one *world) map[string]string {
 
 // unchanged compares the current versions with those from before. These must include hypergate's objects of the
 // installed worlds, and the user's Istio.
-func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, one *world, installed ...*world) {
+func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, one *harness, installed ...*harness) {
 	t.Helper()
 	parts := []string{
 		"mgmt apps/deployments istio-system/istiod",
@@ -148,7 +148,7 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 }
 
 // everything notes each object of a cluster, except those in one namespace.
-func everything(w *world, prefix string, config *rest.Config, except string, into map[string]string) {
+func everything(w *harness, prefix string, config *rest.Config, except string, into map[string]string) {
 	w.Helper()
 	config = rest.CopyConfig(config)
 	config.WrapTransport = nil // this is not a request of hypergate
@@ -156,7 +156,7 @@ func everything(w *world, prefix string, config *rest.Config, except string, int
 }
 
 // usersIstio creates the objects of a user's own Istio on the management cluster, including CRDs.
-func usersIstio(w *world) {
+func usersIstio(w *harness) {
 	w.Helper()
 	source, err := charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())

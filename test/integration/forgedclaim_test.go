@@ -13,7 +13,7 @@ import (
 )
 
 // hasSecret returns a function that reports whether a Secret of hypergate exists on the management side.
-func (w *world) hasSecret(name string) func() bool {
+func (w *harness) hasSecret(name string) func() bool {
 	return func() bool {
 		_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), name, metav1.GetOptions{})
 		return err == nil
@@ -23,7 +23,7 @@ func (w *world) hasSecret(name string) func() bool {
 // TestWhoStandsByClearsHisOwnSide checks that a forged Lease in the guest cannot keep hypergate's objects on the
 // management side, or istiod's token, alive. hypergate does not change the guest.
 func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("forged")
@@ -59,7 +59,7 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 // TestWhoStandsByNobodyIsDamped checks that hypergate recreates a repeatedly deleted Lease ten times, and then at a
 // limited rate.
 func TestWhoStandsByNobodyIsDamped(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("looped")

@@ -62,8 +62,8 @@ func setUp() error {
 	return errors.Join(flag.Set("test.parallel", strconv.Itoa(atOnce)), os.Setenv("GOGC", "300"), os.Setenv("GOMEMLIMIT", "600MiB"))
 }
 
-// world is one test's part of the two clusters.
-type world struct {
+// harness is one test's part of the two clusters.
+type harness struct {
 	*testing.T
 	gomega.Gomega
 	// pair is the two clusters.
@@ -91,17 +91,17 @@ type world struct {
 // worlds counts the worlds, to give each a number.
 var worlds atomic.Int32
 
-// newWorld returns a world for a test that runs in parallel with others.
-func newWorld(t *testing.T) *world {
+// newHarness returns a world for a test that runs in parallel with others.
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	return newWorldOn(t, takePair(t))
 }
 
 // newWorldOn returns a world on a pair that the test already has.
-func newWorldOn(t *testing.T, pair *planes.Pair) *world {
+func newWorldOn(t *testing.T, pair *planes.Pair) *harness {
 	t.Helper()
 	n := worlds.Add(1)
-	w := &world{
+	w := &harness{
 		T: t, Gomega: hang.Gomega(t), pair: pair,
 		mgmt: kubernetes.NewForConfigOrDie(pair.Mgmt.Config), guest: kubernetes.NewForConfigOrDie(pair.Guest.Config),
 		gateway:      gatewayclient.NewForConfigOrDie(pair.Guest.Config),
@@ -131,7 +131,7 @@ func newWorldOn(t *testing.T, pair *planes.Pair) *world {
 	return w
 }
 
-func (w *world) createNamespace(client kubernetes.Interface, name string) {
+func (w *harness) createNamespace(client kubernetes.Interface, name string) {
 	w.Helper()
 	_, err := client.CoreV1().Namespaces().
 		Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -140,7 +140,7 @@ func (w *world) createNamespace(client kubernetes.Interface, name string) {
 
 // run starts the controller. The returned function stops it and waits for its end. At the end of the test, it stops
 // in any case.
-func (w *world) run() func() {
+func (w *harness) run() func() {
 	w.Helper()
 	cancel, ended := w.tryRun()
 	stop := sync.OnceFunc(func() {
@@ -151,7 +151,7 @@ func (w *world) run() func() {
 	return stop
 }
 
-func (w *world) tryRun() (stop func(), ended chan error) {
+func (w *harness) tryRun() (stop func(), ended chan error) {
 	w.Helper()
 	source, err := charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -224,7 +224,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-func (w *world) createClass(name string) {
+func (w *harness) createClass(name string) {
 	w.Helper()
 	class := &gatewayv1.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -238,13 +238,13 @@ func (w *world) createClass(name string) {
 	w.Cleanup(func() { _ = w.gateway.GatewayClasses().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 
-func (w *world) deleteClass(name string) {
+func (w *harness) deleteClass(name string) {
 	w.Helper()
 	w.Expect(w.gateway.GatewayClasses().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
 // condition returns a condition of a class, or nil.
-func (w *world) condition(class, kind string) *metav1.Condition {
+func (w *harness) condition(class, kind string) *metav1.Condition {
 	got, err := w.gateway.GatewayClasses().Get(w.Context(), class, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -253,7 +253,7 @@ func (w *world) condition(class, kind string) *metav1.Condition {
 }
 
 // istiod returns istiod's Deployment, or nil.
-func (w *world) istiod() *appsv1.Deployment {
+func (w *harness) istiod() *appsv1.Deployment {
 	d, err := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -262,7 +262,7 @@ func (w *world) istiod() *appsv1.Deployment {
 }
 
 // playIstiod writes the status that the Deployment controller would write if istiod is available or not.
-func (w *world) playIstiod(status corev1.ConditionStatus) {
+func (w *harness) playIstiod(status corev1.ConditionStatus) {
 	w.Helper()
 	w.Eventually(func() error {
 		d, err := w.mgmt.AppsV1().Deployments(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
@@ -298,7 +298,7 @@ func playGarbageCollector(ctx context.Context, client kubernetes.Interface, name
 }
 
 // install creates a class and waits until everything is applied and istiod is reported as available.
-func (w *world) install(class string) {
+func (w *harness) install(class string) {
 	w.Helper()
 	w.createClass(class)
 	w.playIstiod(corev1.ConditionTrue)
@@ -308,7 +308,7 @@ func (w *world) install(class string) {
 }
 
 // settle waits until the controller is idle.
-func (w *world) settle() {
+func (w *harness) settle() {
 	w.Helper()
 	w.rests(20)
 }
@@ -316,7 +316,7 @@ func (w *world) settle() {
 // rests waits until the controller makes no request during a number of rounds. In each round, the test makes one
 // request to each API server. Rounds are 20 ms apart. On a busy machine, the rounds take longer, as the controller's
 // work does, so a delayed controller does not look idle. After one idle minute, twenty rounds are enough.
-func (w *world) rests(rounds int) {
+func (w *harness) rests(rounds int) {
 	w.Helper()
 	before, quiet, since := -1, 0, time.Now()
 	w.Eventually(func() int {

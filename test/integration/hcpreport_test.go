@@ -29,7 +29,7 @@ import (
 )
 
 // plane returns the current HostedControlPlane.
-func (w *world) plane(name string) *unstructured.Unstructured {
+func (w *harness) plane(name string) *unstructured.Unstructured {
 	w.Helper()
 	u, err := w.controlPlanes().Get(context.Background(), name, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -37,7 +37,7 @@ func (w *world) plane(name string) *unstructured.Unstructured {
 }
 
 // conditionsOf returns all conditions of a HostedControlPlane.
-func (w *world) conditionsOf(name string) []metav1.Condition {
+func (w *harness) conditionsOf(name string) []metav1.Condition {
 	w.Helper()
 	var read struct {
 		Status struct {
@@ -48,12 +48,12 @@ func (w *world) conditionsOf(name string) []metav1.Condition {
 	return read.Status.Conditions
 }
 
-func (w *world) hcpSays(name, kind string) func() *metav1.Condition {
+func (w *harness) hcpSays(name, kind string) func() *metav1.Condition {
 	return func() *metav1.Condition { return meta.FindStatusCondition(w.conditionsOf(name), kind) }
 }
 
 // tells waits until a condition of a HostedControlPlane matches, and logs how long that took.
-func (w *world) tells(name, kind string, want gomega.OmegaMatcher) {
+func (w *harness) tells(name, kind string, want gomega.OmegaMatcher) {
 	w.Helper()
 	since := time.Now()
 	w.Eventually(w.hcpSays(name, kind)).Should(want)
@@ -62,7 +62,7 @@ func (w *world) tells(name, kind string, want gomega.OmegaMatcher) {
 
 // isWell waits until nothing is wrong and nothing is in progress. It accepts a webhook probe in progress, because
 // nothing here answers the webhook.
-func (w *world) isWell(name string) {
+func (w *harness) isWell(name string) {
 	w.Helper()
 	w.Eventually(func() []metav1.Condition { return w.conditionsOf(name) }).Should(gomega.SatisfyAll(
 		gomega.ContainElement(gomega.And(gomega.HaveField("Type", status.ControlPlaneAvailable),
@@ -85,7 +85,7 @@ func saying(status metav1.ConditionStatus, reason, part string) gomega.OmegaMatc
 }
 
 // others writes a condition as HyperShift does: it updates the whole status that it has read.
-func (w *world) others(name string, count int) {
+func (w *harness) others(name string, count int) {
 	u := w.plane(name)
 	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -115,9 +115,9 @@ func (w *world) others(name string, count int) {
 }
 
 // newReport returns a world with a HostedControlPlane that has no conditions of hypergate yet.
-func newReport(t *testing.T) *world {
+func newReport(t *testing.T) *harness {
 	t.Helper()
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	return w
@@ -246,7 +246,7 @@ func TestErrorsReachTheHostedControlPlane(t *testing.T) {
 }
 
 // playStuck writes the status that the Deployment controller writes when a rollout has taken too long.
-func (w *world) playStuck() {
+func (w *harness) playStuck() {
 	w.Helper()
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
@@ -264,7 +264,7 @@ func (w *world) playStuck() {
 // TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane checks that hypergate removes an existing installation
 // and reports this state as available.
 func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.run()
 	w.install("demo")

@@ -28,7 +28,7 @@ var (
 )
 
 // serveHyperShift installs HyperShift's own CRD on the management cluster until the end of the test.
-func (w *world) serveHyperShift() {
+func (w *harness) serveHyperShift() {
 	w.Helper()
 	crd, err := hypershift.CRD(w.Context())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -39,12 +39,12 @@ func (w *world) serveHyperShift() {
 	}).Should(gomega.Succeed())
 }
 
-func (w *world) controlPlanes() dynamic.ResourceInterface {
+func (w *harness) controlPlanes() dynamic.ResourceInterface {
 	return dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(planeResource).Namespace(w.cfg.MgmtNamespace)
 }
 
 // mgmtAdmin returns the configuration with which the test itself uses the management cluster.
-func (w *world) mgmtAdmin() *rest.Config {
+func (w *harness) mgmtAdmin() *rest.Config {
 	if w.ownMgmt != nil {
 		return w.ownMgmt
 	}
@@ -52,7 +52,7 @@ func (w *world) mgmtAdmin() *rest.Config {
 }
 
 // createControlPlane creates a HostedControlPlane. more adds fields to its spec.
-func (w *world) createControlPlane(name, more string) {
+func (w *harness) createControlPlane(name, more string) {
 	w.Helper()
 	text := `{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: ` + name + `},
 		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc",
@@ -73,14 +73,14 @@ func (w *world) createControlPlane(name, more string) {
 	})
 }
 
-func (w *world) patchControlPlane(name, patch string) {
+func (w *harness) patchControlPlane(name, patch string) {
 	w.Helper()
 	_, err := w.controlPlanes().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 // spoil deletes an object on each side, which hypergate would restore.
-func (w *world) spoil() {
+func (w *harness) spoil() {
 	w.Helper()
 	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.WebhookService(), metav1.DeleteOptions{})).
 		To(gomega.Succeed())
@@ -88,14 +88,14 @@ func (w *world) spoil() {
 }
 
 // repaired reports whether the objects that spoil deleted exist again.
-func (w *world) repaired() bool {
+func (w *harness) repaired() bool {
 	_, mgmtErr := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.WebhookService(), metav1.GetOptions{})
 	_, guestErr := w.guest.RbacV1().ClusterRoleBindings().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
 	return mgmtErr == nil && guestErr == nil
 }
 
 // owners returns the owner references of istiod.
-func (w *world) owners() []metav1.OwnerReference {
+func (w *harness) owners() []metav1.OwnerReference {
 	if d := w.istiod(); d != nil {
 		return d.OwnerReferences
 	}
@@ -103,7 +103,7 @@ func (w *world) owners() []metav1.OwnerReference {
 }
 
 // writesNothing checks that hypergate writes nothing on either side for some time.
-func (w *world) writesNothing(why string) {
+func (w *harness) writesNothing(why string) {
 	w.Helper()
 	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
 	w.Consistently(func() []string {
@@ -117,7 +117,7 @@ func isReport(request string) bool { return strings.Contains(request, "/hostedco
 // TestHyperShiftComesLater checks a management cluster without HyperShift. hypergate must not ask for
 // HostedControlPlanes repeatedly, and must notice when HyperShift is installed.
 func TestHyperShiftComesLater(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	w.Expect(w.istiod().OwnerReferences).To(gomega.BeEmpty())
@@ -145,7 +145,7 @@ func TestHyperShiftComesLater(t *testing.T) {
 
 // TestTheLifeOfAHostedControlPlane checks the life of a HostedControlPlane from its creation.
 func TestTheLifeOfAHostedControlPlane(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	w.patchControlPlane("guest1", `{"metadata":{"finalizers":["hypershift.openshift.io/finalizer"]}}`)
@@ -225,7 +225,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 
 // TestTwoHostedControlPlanes checks that hypergate, which supports only one, chooses neither of the two.
 func TestTwoHostedControlPlanes(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	w.run()
@@ -247,7 +247,7 @@ func TestTwoHostedControlPlanes(t *testing.T) {
 
 // TestAGuestWithoutIngress checks that hypergate installs nothing and removes an existing installation.
 func TestAGuestWithoutIngress(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.run()
 	w.install("demo")
@@ -267,7 +267,7 @@ func TestAGuestWithoutIngress(t *testing.T) {
 // HostedControlPlane and to make it the owner. Without permission to list, hypergate does nothing, because the
 // control plane may be paused.
 func TestTheRightsOfANamespaceAreEnough(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	user := "limited-" + w.cfg.Revision

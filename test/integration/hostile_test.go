@@ -25,7 +25,7 @@ import (
 // it. In the guest, this costs a burst of writes, and then one write in ten seconds for each object. On the
 // management side it costs nothing. The conditions report the problem.
 func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	name := w.cfg.IstiodName()
@@ -71,7 +71,7 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 // istiod needs a new token, which is in a Secret on the management side. This is the only write there that a guest
 // can cause.
 func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.IstiodName(), ""}
@@ -103,7 +103,7 @@ func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
 // label values, or have the maximum length. Their annotations would escape from any template, shell or document into
 // which they were pasted.
 func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	mgmt := w.mgmtRequests.count()
@@ -143,7 +143,7 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 }
 
 // hostileClass creates a class for hypergate, with annotations of the maximum size.
-func (w *world) hostileClass(name string) {
+func (w *harness) hostileClass(name string) {
 	w.Helper()
 	description := `{{ .Values }} $(X) "'`
 	class := &gatewayv1.GatewayClass{
@@ -171,7 +171,7 @@ func (h harm) path() string {
 }
 
 // fight does each harm now and after every change of the object, until the returned function is called.
-func (w *world) fight(harms []harm) (makePeace func()) {
+func (w *harness) fight(harms []harm) (makePeace func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{}, len(harms))
@@ -202,7 +202,7 @@ func (w *world) fight(harms []harm) (makePeace func()) {
 }
 
 // installedMessage returns the message of a class's condition ControllerInstalled.
-func (w *world) installedMessage(class string) string {
+func (w *harness) installedMessage(class string) string {
 	if c := w.condition(class, "ControllerInstalled"); c != nil {
 		return c.Message
 	}
@@ -224,7 +224,7 @@ func countPrefix(all []string, prefix string) (n int) {
 // test moves the clock.
 func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
 	const burst, every = 10, 10 * time.Second
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.IstioResources = nil // without a webhook, because its probe would also be reported
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = now

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAGatewayClassInstallsBothSides(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.createClass("demo")
 
@@ -48,7 +48,7 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 }
 
 func TestTheLastClassGoneClearsBothSidesAndKeepsCRDs(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("first")
 	w.createClass("second")
@@ -69,7 +69,7 @@ func TestTheLastClassGoneClearsBothSidesAndKeepsCRDs(t *testing.T) {
 }
 
 func TestEveryObjectIsWrittenOnceDuringInstall(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.settle()
 	w.install("demo")
@@ -90,7 +90,7 @@ func TestEveryObjectIsWrittenOnceDuringInstall(t *testing.T) {
 }
 
 func TestAtRestNothingIsAsked(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	t.Log("without Istio resources there is no webhook: nothing here could answer its probe, and hypergate would probe it repeatedly")
 	w.cfg.IstioResources = nil
 	w.run()
@@ -101,7 +101,7 @@ func TestAtRestNothingIsAsked(t *testing.T) {
 }
 
 func TestSomebodyElsesClassIsNotTouched(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.settle()
 	foreign := &gatewayv1.GatewayClass{
@@ -124,7 +124,7 @@ func TestSomebodyElsesClassIsNotTouched(t *testing.T) {
 }
 
 func TestARestartChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
 	before := w.versions()
@@ -135,7 +135,7 @@ func TestARestartChangesNothing(t *testing.T) {
 }
 
 // webhook returns hypergate's validating webhook configuration, or nil.
-func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
+func (w *harness) webhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := w.guest.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(w.Context(), metav1.ListOptions{
 		LabelSelector: model.OwnerLabel + "=" + w.cfg.OwnerValue(model.SideGuest),
 	})
@@ -146,7 +146,7 @@ func (w *world) webhook() *admissionregistrationv1.ValidatingWebhookConfiguratio
 }
 
 // members returns all objects of hypergate on both sides that can be pruned.
-func (w *world) members() []string {
+func (w *harness) members() []string {
 	var out []string
 	for name := range w.versions() {
 		kept := strings.Contains(name, "customresourcedefinitions") || strings.Contains(name, "/namespaces/") ||
@@ -159,14 +159,14 @@ func (w *world) members() []string {
 }
 
 // versions returns the resourceVersions of all objects of hypergate on both sides, by path.
-func (w *world) versions() map[string]string {
+func (w *harness) versions() map[string]string {
 	out := map[string]string{}
 	w.versionsOf(out, w.mgmtPath, model.SideMgmt, model.MgmtKinds())
 	w.versionsOf(out, w.guestPath, model.SideGuest, model.GuestKinds())
 	return out
 }
 
-func (w *world) versionsOf(out map[string]string, get func(string) ([]byte, error), side model.Side, kinds []model.Kind) {
+func (w *harness) versionsOf(out map[string]string, get func(string) ([]byte, error), side model.Side, kinds []model.Kind) {
 	w.Helper()
 	for _, kind := range kinds {
 		prefix := "/apis/" + kind.GVK.Group + "/"
@@ -187,10 +187,10 @@ func (w *world) versionsOf(out map[string]string, get func(string) ([]byte, erro
 	}
 }
 
-func (w *world) mgmtPath(path string) ([]byte, error) {
+func (w *harness) mgmtPath(path string) ([]byte, error) {
 	return w.mgmt.CoreV1().RESTClient().Get().RequestURI(path).DoRaw(w.Context())
 }
 
-func (w *world) guestPath(path string) ([]byte, error) {
+func (w *harness) guestPath(path string) ([]byte, error) {
 	return w.guest.CoreV1().RESTClient().Get().RequestURI(path).DoRaw(w.Context())
 }

@@ -25,7 +25,7 @@ import (
 func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
 	for name, revoked := range map[string]bool{"and the old one works on": false, "and the old one is revoked": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			kubeconfig := w.kubeconfig()
 			first := w.guestToken("first")
 			kubeconfig.replace(first)
@@ -54,7 +54,7 @@ func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
 // TestARefusalByTheGuestMakesTheKubeconfigBeRead checks that a refusal triggers a read of the kubeconfig before the
 // next regular read.
 func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	kubeconfig := w.kubeconfig()
 	first := w.guestToken("first")
 	kubeconfig.replace(first)
@@ -73,7 +73,7 @@ func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
 }
 
 func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	kubeconfig := w.kubeconfig()
 	good := kubeconfig.replace(w.guestToken("first"))
 	w.run()
@@ -90,7 +90,7 @@ func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
 
 // TestTheGuestMoves checks that istiod gets the new address of the guest's API server and rolls out once.
 func TestTheGuestMoves(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.GuestServer = "" // as in the kubeconfig
 	kubeconfig := w.kubeconfig()
 	config := w.guestToken("first")
@@ -116,7 +116,7 @@ func TestTheGuestMoves(t *testing.T) {
 // TestTheGuestsCAIsReplaced checks that istiod rolls out once, and also accepts the old CA until the next renewal of
 // its token.
 func TestTheGuestsCAIsReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	kubeconfig := w.kubeconfig()
 	config := w.guestToken("first")
 	guestCA, oldCA, newCA := config.CAData, w.pair.Mgmt.Config.CAData, w.anotherCA()
@@ -148,7 +148,7 @@ func TestTheGuestsCAIsReplaced(t *testing.T) {
 }
 
 // anotherCA returns a CA certificate that has signed nothing.
-func (w *world) anotherCA() []byte {
+func (w *harness) anotherCA() []byte {
 	w.Helper()
 	ca, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -156,7 +156,7 @@ func (w *world) anotherCA() []byte {
 }
 
 // kubeconfig returns the guest kubeconfig with which hypergate runs. Each test sets its content.
-func (w *world) kubeconfig() *kubeconfig {
+func (w *harness) kubeconfig() *kubeconfig {
 	// Without Istio resources there is no webhook. Nothing here could answer its probe, so hypergate would probe and
 	// report it repeatedly.
 	w.cfg.IstioResources = nil
@@ -166,7 +166,7 @@ func (w *world) kubeconfig() *kubeconfig {
 }
 
 type kubeconfig struct {
-	world *world
+	world *harness
 	mu    sync.Mutex
 	now   *rest.Config
 }
@@ -188,7 +188,7 @@ func (k *kubeconfig) load() (*rest.Config, error) {
 }
 
 // guestToken returns the configuration of a guest administrator with a token that can be revoked.
-func (w *world) guestToken(name string) *rest.Config {
+func (w *harness) guestToken(name string) *rest.Config {
 	w.Helper()
 	const namespace = metav1.NamespaceDefault
 	name = w.cfg.Revision + "-" + name
@@ -213,7 +213,7 @@ func (w *world) guestToken(name string) *rest.Config {
 }
 
 // revoke revokes a token and returns when the guest refuses it.
-func (w *world) revoke(name string, config *rest.Config) {
+func (w *harness) revoke(name string, config *rest.Config) {
 	w.Helper()
 	w.Expect(w.guest.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
 		Delete(w.Context(), w.cfg.Revision+"-"+name, metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -225,7 +225,7 @@ func (w *world) revoke(name string, config *rest.Config) {
 }
 
 // repairsDrift deletes an object of hypergate in the guest and waits until hypergate restores it.
-func (w *world) repairsDrift() {
+func (w *harness) repairsDrift() {
 	w.Helper()
 	roles := w.guest.RbacV1().ClusterRoles()
 	name := w.cfg.IstiodName()
@@ -238,7 +238,7 @@ func (w *world) repairsDrift() {
 }
 
 // credential returns the data of the Secret with which istiod's pod reaches the guest.
-func (w *world) credential() map[string][]byte {
+func (w *harness) credential() map[string][]byte {
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), model.CredentialSecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil

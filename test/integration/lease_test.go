@@ -15,7 +15,7 @@ import (
 // TestTheLeaseChangesHands starts hypergate while the evicted previous pod still holds the Lease. hypergate must take
 // the Lease soon after that pod releases it. When hypergate ends, it releases the Lease.
 func TestTheLeaseChangesHands(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.elects = true
 	leases, name := w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace), "hypergate-"+w.cfg.Revision
 	_, err := leases.Create(t.Context(), &coordinationv1.Lease{

@@ -20,7 +20,7 @@ import (
 // the management side. When the API is back, hypergate renews the token once, and the guest is as planned within half
 // a minute. The mesh CA and istiod do not change.
 func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = clock
 	w.run()

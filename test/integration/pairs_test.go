@@ -72,7 +72,7 @@ func stopPairs() error {
 
 // haveCRDs installs the CRDs, so that classes can exist before the test's own hypergate runs. Another hypergate
 // installs them.
-func (w *world) haveCRDs() {
+func (w *harness) haveCRDs() {
 	w.Helper()
 	served := func() error {
 		_, err := w.gateway.GatewayClasses().List(w.Context(), metav1.ListOptions{})

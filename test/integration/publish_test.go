@@ -25,7 +25,7 @@ import (
 )
 
 // serveOn installs a CRD of a Go module on the management cluster until the end of the test.
-func (w *world) serveOn(module string, path ...string) {
+func (w *harness) serveOn(module string, path ...string) {
 	w.Helper()
 	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -35,7 +35,7 @@ func (w *world) serveOn(module string, path ...string) {
 }
 
 // serve installs a CRD on the management cluster until the end of the test.
-func (w *world) serve(crd *unstructured.Unstructured) {
+func (w *harness) serve(crd *unstructured.Unstructured) {
 	w.Helper()
 	crds := dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(crdResource)
 	_, err := crds.Create(w.Context(), crd, metav1.CreateOptions{})
@@ -50,7 +50,7 @@ func (w *world) serve(crd *unstructured.Unstructured) {
 }
 
 // serveRoutes installs OpenShift's own CRD of Routes.
-func (w *world) serveRoutes() {
+func (w *harness) serveRoutes() {
 	w.Helper()
 	w.serveOn("github.com/openshift/api", "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml")
 	w.Eventually(func() error {
@@ -59,13 +59,13 @@ func (w *world) serveRoutes() {
 	}).Should(gomega.Succeed())
 }
 
-func (w *world) routes() dynamic.ResourceInterface {
+func (w *harness) routes() dynamic.ResourceInterface {
 	return dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).
 		Resource(schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}).Namespace(w.cfg.MgmtNamespace)
 }
 
 // publishAPIServer sets the publish strategy of the guest's API server in the HostedControlPlane.
-func (w *world) publishAPIServer(strategy string) {
+func (w *harness) publishAPIServer(strategy string) {
 	w.Helper()
 	all := `{"service":"APIServer","servicePublishingStrategy":` + strategy + `}`
 	for _, part := range []string{"OAuthServer", "Konnectivity", "Ignition"} {
@@ -75,7 +75,7 @@ func (w *world) publishAPIServer(strategy string) {
 }
 
 // told returns a function that returns the condition ControllerInstalled as text.
-func (w *world) told(class string) func() string {
+func (w *harness) told(class string) func() string {
 	return func() string {
 		if c := w.condition(class, "ControllerInstalled"); c != nil {
 			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
@@ -86,7 +86,7 @@ func (w *world) told(class string) func() string {
 
 // publishedAt returns a function that reports whether istiod's Deployment has a certificate for a host, and its mesh
 // configuration has the address.
-func (w *world) publishedAt(host string, port int32) func() bool {
+func (w *harness) publishedAt(host string, port int32) func() bool {
 	return func() bool {
 		d := w.istiod()
 		if d == nil {
@@ -101,7 +101,7 @@ func (w *world) publishedAt(host string, port int32) func() bool {
 	}
 }
 
-func (w *world) xdsService() *corev1.Service {
+func (w *harness) xdsService() *corev1.Service {
 	s, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -112,7 +112,7 @@ func (w *world) xdsService() *corev1.Service {
 // TestPublishedByNodePort checks that the API server allocates the port, and that the address follows that of the
 // HostedControlPlane.
 func TestPublishedByNodePort(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")
 	w.publishAPIServer(`{"type":"NodePort","nodePort":{"address":"192.0.2.7"}}`)
@@ -151,7 +151,7 @@ func TestPublishedByNodePort(t *testing.T) {
 
 // TestPublishedByLoadBalancer checks that only istiod waits for the address.
 func TestPublishedByLoadBalancer(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.XDS, w.cfg.Publish = model.HostPort{}, model.Publish{Strategy: model.PublishLoadBalancer}
 	w.run()
 	w.createClass("demo")
@@ -187,7 +187,7 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 // TestPublishedByRoute checks hypergate's own Route, a router that refuses it, and a Route of the control plane
 // operator. hypergate creates the Service before the Route, and deletes it after the Route.
 func TestPublishedByRoute(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.XDS, w.cfg.Publish = model.HostPort{},
 		model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "istiod-guest1.apps.example.com"}}
 	w.run()
@@ -248,7 +248,7 @@ func TestPublishedByRoute(t *testing.T) {
 // TestPublishedByTLSRoute checks that hypergate uses the version that the cluster serves, once the cluster serves
 // one.
 func TestPublishedByTLSRoute(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.XDS = model.HostPort{}
 	w.cfg.Publish = model.Publish{
 		Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "istiod-guest1.example.com"},
@@ -274,14 +274,14 @@ func TestPublishedByTLSRoute(t *testing.T) {
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 }
 
-func (w *world) patchRoute(name, patch string) {
+func (w *harness) patchRoute(name, patch string) {
 	w.Helper()
 	_, err := w.routes().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 // first returns the index of the first request with a method and a path, after the given number of requests.
-func (w *world) first(after int, method, path string) int {
+func (w *harness) first(after int, method, path string) int {
 	w.Helper()
 	i := slices.IndexFunc(w.mgmtRequests.since(after), func(r string) bool {
 		return strings.HasPrefix(r, method+" ") && strings.Contains(r, path)

@@ -18,7 +18,7 @@ import (
 // TestARefusedPlanKeepsIstiodsToken checks that istiod continues to serve, although hypergate does nothing else for
 // it.
 func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
 	stop()
@@ -41,7 +41,7 @@ func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled out")
 }
 
-func (w *world) patchSecret(name, patch string) {
+func (w *harness) patchSecret(name, patch string) {
 	w.Helper()
 	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).
 		Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
@@ -51,7 +51,7 @@ func (w *world) patchSecret(name, patch string) {
 // TestAnotherWayToTheGuestRollsIstiodOnce checks that istiod's kubeconfig has the new address before its pod
 // restarts.
 func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
 	stop()
@@ -77,7 +77,7 @@ func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
 // TestIstiodWaitsForItsRightsInTheGuest checks that istiod is not installed without its permissions in the guest. It
 // would report ready and observe nothing.
 func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	user := "limited-" + w.cfg.Revision
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	limited := []rbacv1.PolicyRule{
@@ -116,7 +116,7 @@ func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
 }
 
 // allowInGuest gives a user these permissions in the guest, and removes all others.
-func (w *world) allowInGuest(user string, rules []rbacv1.PolicyRule) {
+func (w *harness) allowInGuest(user string, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
 	if _, err := w.guest.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {

@@ -20,7 +20,7 @@ import (
 // TestARenewalCostsOneTokenAndOneWrite checks that a renewal does not change istiod's pod, and occurs after four
 // fifths of the token's lifetime.
 func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = clock
 	w.run()
@@ -57,7 +57,7 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"*"}},
 	}
-	w := newWorld(t)
+	w := newHarness(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = clock
 	stop := w.run()
@@ -88,7 +88,7 @@ func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
 }
 
 // stir creates an event in the guest that requires no change.
-func (w *world) stir(name string) {
+func (w *harness) stir(name string) {
 	w.Helper()
 	_, err := w.gateway.GatewayClasses().Create(w.Context(), &gatewayv1.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.Revision + "-" + name},

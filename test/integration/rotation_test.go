@@ -23,7 +23,7 @@ type caState struct {
 	Generation            int64
 }
 
-func (w *world) caState() caState {
+func (w *harness) caState() caState {
 	secret := w.caSecret()
 	out := caState{Phase: secret.Annotations[model.PhaseAnnotation], RootsInSecret: certificates(secret.Data["root-cert.pem"])}
 	if webhook := w.webhook(); webhook != nil {
@@ -35,7 +35,7 @@ func (w *world) caState() caState {
 	return out
 }
 
-func (w *world) caSecret() *corev1.Secret {
+func (w *harness) caSecret() *corev1.Secret {
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), model.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return &corev1.Secret{}
@@ -52,7 +52,7 @@ func certificates(bundle []byte) (n int) {
 
 // TestARotationOfTheCA checks the phases of a rotation, with a restart during each phase.
 func TestARotationOfTheCA(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.caOverlap = 2 * time.Second
 	stop := w.run()
 	w.install("demo")
@@ -89,7 +89,7 @@ func TestARotationOfTheCA(t *testing.T) {
 }
 
 // publishRoots publishes the roots to the gateways, as istiod does.
-func (w *world) publishRoots() {
+func (w *harness) publishRoots() {
 	w.Helper()
 	_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Create(w.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.TrustBundleName()},
@@ -100,7 +100,7 @@ func (w *world) publishRoots() {
 
 // TestACAThatWasBrought checks that a CA of a third party is used unchanged, for as long as it exists.
 func TestACAThatWasBrought(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	ca, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
@@ -145,7 +145,7 @@ func TestACAThatWasBrought(t *testing.T) {
 // TestACAThatIsPutRightIsUsed checks that a repaired CA is used without a restart, and that a CA restored from a
 // backup is not replaced.
 func TestACAThatIsPutRightIsUsed(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
 	stop()

@@ -18,7 +18,7 @@ import (
 )
 
 func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	t.Log("on the management side, hypergate has all permissions except writing Services")
 	user := "limited-" + w.cfg.Revision
 	w.allow(user, []rbacv1.PolicyRule{
@@ -50,7 +50,7 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 
 // TestAFailureThatLastsIsToldOnce checks that a permanent failure is logged once, however often hypergate retries.
 func TestAFailureThatLastsIsToldOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	user := "limited-" + w.cfg.Revision
 	w.allow(user, []rbacv1.PolicyRule{
 		{
@@ -82,7 +82,7 @@ func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 // TestAWeakSettingIsTold checks the report of insecure settings. The log contains their names. The condition, which
 // the guest can read, contains only their number.
 func TestAWeakSettingIsTold(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.NetworkPolicies = model.NoPolicies{}
 	w.caOverlap = time.Hour
 	w.run()
@@ -96,7 +96,7 @@ func TestAWeakSettingIsTold(t *testing.T) {
 }
 
 // allow gives a user these permissions in the management namespace, and removes all others.
-func (w *world) allow(user string, rules []rbacv1.PolicyRule) {
+func (w *harness) allow(user string, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
 	// Without permission to list HostedControlPlanes, hypergate does nothing at all.
@@ -120,7 +120,7 @@ func (w *world) allow(user string, rules []rbacv1.PolicyRule) {
 }
 
 func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	theirs := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.IstiodName(), Labels: map[string]string{"app": "theirs"}},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -139,7 +139,7 @@ func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
 }
 
 func TestAGuestThatIsTheManagementClusterIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.guestConfig = w.mgmtConfig
 	_, ended := w.tryRun()
 	w.Eventually(ended).Should(gomega.Receive(gomega.MatchError(controller.ErrSameCluster)))
@@ -147,7 +147,7 @@ func TestAGuestThatIsTheManagementClusterIsRefused(t *testing.T) {
 }
 
 func TestAMissingManagementNamespaceIsNamed(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cfg.MgmtNamespace = "nowhere"
 	_, ended := w.tryRun()
 	w.Eventually(ended).Should(
@@ -156,7 +156,7 @@ func TestAMissingManagementNamespaceIsNamed(t *testing.T) {
 }
 
 func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	generation := w.istiod().Generation
@@ -180,7 +180,7 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 }
 
 func TestAnExpiredGuestCredentialIsNoCrash(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	good := w.guestConfig
 	w.guestConfig = rest.AnonymousClientConfig(good)
 	w.guestConfig.BearerToken = "expired"
@@ -191,7 +191,7 @@ func TestAnExpiredGuestCredentialIsNoCrash(t *testing.T) {
 }
 
 func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.run()
 	w.install("demo")
 	before := w.token()
@@ -207,7 +207,7 @@ func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
 }
 
 // token returns the guest token that istiod's pod mounts.
-func (w *world) token() string {
+func (w *harness) token() string {
 	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), "istio-kubeconfig", metav1.GetOptions{})
 	if err != nil {
 		return ""
@@ -216,7 +216,7 @@ func (w *world) token() string {
 }
 
 func TestACAThatCannotBeUsedIsRefusedAndNotReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	broken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}, Data: map[string][]byte{
 		"ca-cert.pem": []byte("x"), "ca-key.pem": []byte("x"), "cert-chain.pem": []byte("x"), "root-cert.pem": []byte("x"),
 	}}

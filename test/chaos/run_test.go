@@ -46,8 +46,8 @@ const (
 	glance = 100 * time.Millisecond
 )
 
-// world is the two clusters, hypergate, and istiod.
-type world struct {
+// chaosRun is the two clusters, hypergate, and istiod.
+type chaosRun struct {
 	*testing.T
 	gomega.Gomega
 	// root is the test that started everything. T is the test of the current fault.
@@ -85,9 +85,9 @@ type hypergate struct {
 	hostname, health string
 }
 
-func newWorld(t *testing.T) *world {
+func newChaosRun(t *testing.T) *chaosRun {
 	t.Helper()
-	w := &world{
+	w := &chaosRun{
 		root: t, dir: t.TempDir(), stile: &turnstile{}, secrets: leak.NewSecrets(),
 		cfg: model.Config{
 			Topology: model.TopologyHosted, MgmtNamespace: deploy.MgmtNamespace, GuestNamespace: deploy.GuestNamespace,
@@ -117,7 +117,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // use sets the test to which the following steps belong.
-func (w *world) use(t *testing.T) {
+func (w *chaosRun) use(t *testing.T) {
 	t.Helper()
 	w.T, w.Gomega = t, gomega.NewWithT(t)
 	w.SetDefaultEventuallyTimeout(patience)
@@ -125,7 +125,7 @@ func (w *world) use(t *testing.T) {
 }
 
 // gate starts a proxy that counts requests in front of an API server, and returns its URL.
-func (w *world) gate(plane *planes.Plane) string {
+func (w *chaosRun) gate(plane *planes.Plane) string {
 	w.Helper()
 	pki := filepath.Dir(plane.Kubeconfig)
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(pki, "apiserver.crt"), filepath.Join(pki, "apiserver.key"))
@@ -154,9 +154,9 @@ func loopback(t *testing.T) string {
 	return host
 }
 
-func (w *world) sides() []*side { return []*side{w.mgmt, w.guest} }
+func (w *chaosRun) sides() []*side { return []*side{w.mgmt, w.guest} }
 
-func (w *world) newSide(name model.Side, plane *planes.Plane, kinds []model.Kind, namespace, folder string) *side {
+func (w *chaosRun) newSide(name model.Side, plane *planes.Plane, kinds []model.Kind, namespace, folder string) *side {
 	w.Helper()
 	config := rest.CopyConfig(plane.Config)
 	config.WarningHandler = rest.NoWarnings{}
@@ -185,7 +185,7 @@ func (w *world) newSide(name model.Side, plane *planes.Plane, kinds []model.Kind
 }
 
 // kubeconfig writes a kubeconfig of hypergate's account that points to the given server, which is a proxy.
-func (w *world) kubeconfig(s *side, namespace, file, server string) {
+func (w *chaosRun) kubeconfig(s *side, namespace, file, server string) {
 	w.Helper()
 	w.Expect(deploy.Kubeconfig(w.Context(), s.plane.Config, namespace, file, 24*time.Hour)).To(gomega.Succeed())
 	config, err := clientcmd.LoadFromFile(file)
@@ -197,7 +197,7 @@ func (w *world) kubeconfig(s *side, namespace, file, server string) {
 }
 
 // others creates objects that must not change, also in hypergate's namespaces.
-func (w *world) others(s *side, namespace string) {
+func (w *chaosRun) others(s *side, namespace string) {
 	w.Helper()
 	for _, ns := range []string{namespace, metav1.NamespaceDefault} {
 		meta := metav1.ObjectMeta{Name: "foreign"}
@@ -224,7 +224,7 @@ const (
 
 // start starts hypergate and does not wait. Each hypergate has its own host name, as a pod has, because that name
 // identifies the holder of the Lease.
-func (w *world) start(by way, hostname string) *hypergate {
+func (w *chaosRun) start(by way, hostname string) *hypergate {
 	w.Helper()
 	mgmt, guest := w.mgmt.direct, w.guest.direct
 	if by == gated {
@@ -271,12 +271,12 @@ func (h *hypergate) check(ctx context.Context, name string) error {
 }
 
 // ready waits until hypergate has observed both sides.
-func (w *world) ready(h *hypergate) {
+func (w *chaosRun) ready(h *hypergate) {
 	w.Helper()
 	w.Eventually(func() error { return h.check(w.Context(), "readyz") }).Should(gomega.Succeed())
 }
 
-func (w *world) createClass() {
+func (w *chaosRun) createClass() {
 	w.Helper()
 	// The CRD may have been installed just before.
 	w.Eventually(func() error {
@@ -289,7 +289,7 @@ func (w *world) createClass() {
 }
 
 // uninstall deletes the class and waits until hypergate's objects are gone from both sides.
-func (w *world) uninstall() {
+func (w *chaosRun) uninstall() {
 	w.Helper()
 	w.Expect(w.gateways.GatewayClasses().Delete(w.Context(), className, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() ([]string, error) {

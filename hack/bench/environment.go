@@ -65,8 +65,8 @@ type side struct {
 	kinds   []model.Kind
 }
 
-// world is the two clusters and the controller.
-type world struct {
+// environment is the two clusters and the controller.
+type environment struct {
 	opts   options
 	cfg    model.Config
 	source *charts.Source
@@ -86,8 +86,8 @@ type world struct {
 	disturbed int
 }
 
-func newWorld(ctx context.Context, o options) (w *world, err error) {
-	w = &world{opts: o, cfg: model.Config{
+func newEnvironment(ctx context.Context, o options) (w *environment, err error) {
+	w = &environment{opts: o, cfg: model.Config{
 		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
 		ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway",
 		PilotImage: "registry.example.com/pilot:" + charts.EmbeddedVersion,
@@ -132,7 +132,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 }
 
 // stop ends everything that the world started.
-func (w *world) stop() error {
+func (w *environment) stop() error {
 	var errs []error
 	w.stopPlayer()
 	errs = append(errs, w.stopController())
@@ -177,18 +177,18 @@ func (s *side) createNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-func (w *world) sides() []*side { return []*side{w.mgmt, w.guest} }
+func (w *environment) sides() []*side { return []*side{w.mgmt, w.guest} }
 
 // mark is a position in the two audit logs.
 type mark struct{ mgmt, guest int }
 
-func (w *world) mark() (mark, error) {
+func (w *environment) mark() (mark, error) {
 	err := errors.Join(w.mgmt.audit.read(), w.guest.audit.read())
 	return mark{len(w.mgmt.audit.events), len(w.guest.audit.events)}, err
 }
 
 // since returns the events after the mark, in the order of their completion.
-func (w *world) since(m mark) ([]event, error) {
+func (w *environment) since(m mark) ([]event, error) {
 	if _, err := w.mark(); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (w *world) since(m mark) ([]event, error) {
 }
 
 // requests returns the controller's requests after the mark, without watches and requests for the Lease.
-func (w *world) requests(m mark) ([]event, error) {
+func (w *environment) requests(m mark) ([]event, error) {
 	all, err := w.since(m)
 	return slices.DeleteFunc(all, func(e event) bool { return !e.byController() || e.kind() == kindWatch || e.kind() == kindLease }), err
 }
@@ -208,7 +208,7 @@ func (w *world) requests(m mark) ([]event, error) {
 const glance = 20 * time.Millisecond
 
 // until waits for a condition. It fails if the controller ends.
-func (w *world) until(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
+func (w *environment) until(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
 	err := wait.PollUntilContextTimeout(ctx, glance, patience, true, func(ctx context.Context) (bool, error) {
 		if w.controller != nil {
 			if err := w.controller.alive(); err != nil {
@@ -224,7 +224,7 @@ func (w *world) until(ctx context.Context, what string, condition func(context.C
 }
 
 // settle waits until the controller has sent no requests for the time settled.
-func (w *world) settle(ctx context.Context) error {
+func (w *environment) settle(ctx context.Context) error {
 	m, err := w.mark()
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (w *world) settle(ctx context.Context) error {
 //
 // The machine must be idle for two windows in a row, because an API server pauses between a CRD and its processing. If
 // the machine does not become idle, quiet counts the measurement as disturbed.
-func (w *world) quiet(ctx context.Context) error {
+func (w *environment) quiet(ctx context.Context) error {
 	const window, idle, limit = 500 * time.Millisecond, 0.85, 40 * time.Second
 	start, calm := time.Now(), 0
 	before, err := readCPU()
@@ -288,7 +288,7 @@ func readCPU() (cpu, error) {
 }
 
 // createClass creates the GatewayClass for which hypergate installs istiod.
-func (w *world) createClass(ctx context.Context) error {
+func (w *environment) createClass(ctx context.Context) error {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": classes().GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": className},
 		"spec": map[string]any{"controllerName": w.cfg.ControllerName},
@@ -302,7 +302,7 @@ func (w *world) createClass(ctx context.Context) error {
 // clear removes an installation from both sides, with or without a controller as its origin. It deletes the
 // GatewayClass, all objects with hypergate's label, and Istio's CRDs. The CRDs of the Gateway API stay, because they
 // exist before the first GatewayClass. The controller must not run.
-func (w *world) clear(ctx context.Context) error {
+func (w *environment) clear(ctx context.Context) error {
 	err := w.guest.objects.Resource(classes()).Delete(ctx, className, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the GatewayClass: %w", err)
@@ -321,7 +321,7 @@ func (w *world) clear(ctx context.Context) error {
 // served waits until the guest's API server can list the objects of each of Istio's CRDs. In a real cluster istiod
 // would have listed them long before. Otherwise the deletion of the CRD fails at first, because the API server cannot
 // list the objects to delete ("storage is (re)initializing"). The API server then waits long before it retries.
-func (w *world) served(ctx context.Context) error {
+func (w *environment) served(ctx context.Context) error {
 	list, err := w.guest.objects.Resource(crds()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing CRDs: %w", err)
@@ -346,7 +346,7 @@ func (w *world) served(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) clearSide(ctx context.Context, s *side) error {
+func (w *environment) clearSide(ctx context.Context, s *side) error {
 	members := func(ctx context.Context, k model.Kind) ([]metav1.PartialObjectMetadata, error) {
 		owned := metav1.ListOptions{LabelSelector: model.OwnerLabel + "=" + w.cfg.OwnerValue(s.name)}
 		list, err := s.meta.Resource(gvr(k)).List(ctx, owned)

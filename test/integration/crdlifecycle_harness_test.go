@@ -45,7 +45,7 @@ const (
 // crdWorld is a world for tests of CRDs. CRDs affect the whole guest, so each test has its own guest, which has no
 // CRDs at the beginning.
 type crdWorld struct {
-	*world
+	*harness
 	dynamic dynamic.Interface
 	source  *charts.Source
 	// eye observes the guest as the controller does, but through its own watches. Either of the two may be the first
@@ -61,7 +61,7 @@ func newCRDWorld(t *testing.T) *crdWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(plane.Stop)
-	w := &crdWorld{world: newWorldOn(t, pair), dynamic: dynamic.NewForConfigOrDie(plane.Config)}
+	w := &crdWorld{harness: newWorldOn(t, pair), dynamic: dynamic.NewForConfigOrDie(plane.Config)}
 	w.guest, w.gateway = kubernetes.NewForConfigOrDie(plane.Config), gatewayclient.NewForConfigOrDie(plane.Config)
 	w.guestConfig = counted(plane.Config, w.guestRequests)
 	w.cfg.CRDProtection = model.LeaveCRDsOpen
