@@ -146,7 +146,7 @@ func fixed(have, want spec) []string {
 		{"scope", have.scope, want.scope},
 	} {
 		if part.have != part.want {
-			out = append(out, fmt.Sprintf("its %s is %s, and ours is %s", part.what, part.have, part.want))
+			out = append(out, fmt.Sprintf("its %s is %s, but hypergate's is %s", part.what, part.have, part.want))
 		}
 	}
 	return out

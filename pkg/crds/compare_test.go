@@ -191,7 +191,7 @@ func TestCompareWhatTheServerHolds(t *testing.T) {
 	if diff := cmp.Diff([]string{"v1alpha1", "v1beta1"}, compare(t, stored, without).Unkept); diff != "" {
 		t.Errorf("versions that are stored and not there, -want +got:\n%s", diff)
 	}
-	want := []string{"its kind is Thing, and ours is Thong", "its scope is Namespaced, and ours is Cluster"}
+	want := []string{"its kind is Thing, but hypergate's is Thong", "its scope is Namespaced, but hypergate's is Cluster"}
 	if diff := cmp.Diff(want, compare(t, edited(t), edited(t, "kind: Thing,", "kind: Thong,", "Namespaced", "Cluster")).Fixed); diff != "" {
 		t.Errorf("what no update can change, -want +got:\n%s", diff)
 	}
@@ -231,8 +231,8 @@ func TestDifferenceInWords(t *testing.T) {
 			"it differs in names and in storage version; it can have objects stored in v1alpha1",
 		},
 		{
-			crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}, Lost: v1("spec.a")},
-			"its scope is Cluster, and ours is Namespaced; it also has: spec.a (v1)",
+			crds.Difference{Fixed: []string{"its scope is Cluster, but hypergate's is Namespaced"}, Lost: v1("spec.a")},
+			"its scope is Cluster, but hypergate's is Namespaced; it also has: spec.a (v1)",
 		},
 	} {
 		if got := tc.difference.String(); got != tc.want {

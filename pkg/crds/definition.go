@@ -99,13 +99,13 @@ func storedVersions(crd *unstructured.Unstructured) ([]string, error) {
 	}
 	list, ok := status["storedVersions"].([]any)
 	if !ok {
-		return nil, errors.New("its status.storedVersions is no list")
+		return nil, errors.New("its status.storedVersions is not a list")
 	}
 	var out []string
 	for i, item := range list {
 		name, ok := item.(string)
 		if !ok {
-			return nil, fmt.Errorf("its status.storedVersions[%d] is no text", i)
+			return nil, fmt.Errorf("its status.storedVersions[%d] is not a text", i)
 		}
 		out = append(out, name)
 	}

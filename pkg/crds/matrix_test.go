@@ -63,7 +63,7 @@ func partsFor(ours crds.Wanted) parts {
 			"loses stored versions": {Content: crds.Read, Difference: crds.Difference{Lost: field, Unkept: []string{"v1alpha2"}}},
 			"other scope": {
 				Content:    crds.Read,
-				Difference: crds.Difference{Fixed: []string{"its scope is Cluster, and ours is Namespaced"}},
+				Difference: crds.Difference{Fixed: []string{"its scope is Cluster, but hypergate's is Namespaced"}},
 			},
 		},
 		owner: map[string]crds.Owner{

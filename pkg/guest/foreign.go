@@ -110,7 +110,7 @@ func (v *foreignView) await(ctx context.Context, on *watch.Watch) {
 		cause = err.Error()
 	}
 	logr.FromContextOrDiscard(ctx).Info("Istio resources cannot be listed in the guest: whether the Sail operator "+
-		"installs an Istio of our revision is not known, and nobody waits for it any longer",
+		"installs an Istio of our revision is not known, and hypergate no longer waits for it",
 		"crd", istioCRD, "err", cause)
 	v.notify()
 }

@@ -18,7 +18,7 @@ import (
 func Parse(data []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
-		return nil, fmt.Errorf("it is no kubeconfig: %w", err)
+		return nil, fmt.Errorf("it is not a kubeconfig: %w", err)
 	}
 	if err := checkContext(raw); err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
@@ -82,7 +82,7 @@ func checkAddresses(cluster *clientcmdapi.Cluster) error {
 	server, err := serverURL(cluster.Server)
 	switch {
 	case err != nil || server.Host == "":
-		return errors.New("its server is no URL (the value is not shown): it should be like https://api.example.com:6443")
+		return errors.New("its server is not a URL (the value is not shown): it should be like https://api.example.com:6443")
 	case server.Scheme != "https":
 		return errors.New("its server does not begin with https:// (the value is not shown): " +
 			"credentials and what is read there would not be protected; give the https address of the API server")
@@ -94,7 +94,7 @@ func checkAddresses(cluster *clientcmdapi.Cluster) error {
 	}
 	proxy, err := url.Parse(cluster.ProxyURL)
 	if err != nil || proxy.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) {
-		return errors.New("its proxy-url is no URL of a proxy (the value is not shown, it may have a password in it): " +
+		return errors.New("its proxy-url is not the URL of a proxy (the value is not shown, it may have a password in it): " +
 			"it should be like http://proxy.example.com:3128, or begin with https or socks5, " +
 			"and special characters of a password should be written as %XX")
 	}

@@ -40,9 +40,9 @@ func TestParse(t *testing.T) {
 		text string
 		want []string
 	}{
-		"no YAML":          {"{", []string{"it is no kubeconfig"}},
-		"another object":   {"{apiVersion: v1, kind: Secret, data: {}}", []string{"it is no kubeconfig"}},
-		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is no kubeconfig"}},
+		"no YAML":          {"{", []string{"it is not a kubeconfig"}},
+		"another object":   {"{apiVersion: v1, kind: Secret, data: {}}", []string{"it is not a kubeconfig"}},
+		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is not a kubeconfig"}},
 		"no context":       {"{apiVersion: v1, kind: Config}", []string{`current-context is ""`}},
 		"another context":  {with("current-context: x", "current-context: z"), []string{`current-context is "z"`}},
 		"another cluster":  {with("cluster: c,", "cluster: d,"), []string{`names the cluster "d"`}},
@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 		},
 		"a server that is none": {
 			with("https://guest.example.com:6443", "https://hunter2 guest:6443"),
-			[]string{"its server is no URL"},
+			[]string{"its server is not a URL"},
 		},
 		"a server without TLS":     {with("https://guest", "http://guest"), []string{"its server does not begin with https://"}},
 		"a server with a user":     {with("https://guest", "https://hunter2@guest"), []string{"its server has a user in it"}},
@@ -85,13 +85,13 @@ func TestParse(t *testing.T) {
 		},
 		"a password with a percent sign": {
 			withProxy("http://me:hunter2%@proxy:3128"),
-			[]string{"its proxy-url is no URL of a proxy", "%XX"},
+			[]string{"its proxy-url is not the URL of a proxy", "%XX"},
 		},
-		"a password with a slash":  {withProxy("http://me:hunter2/3@proxy:3128"), []string{"its proxy-url is no URL of a proxy"}},
-		"a proxy without a scheme": {withProxy("hunter2:me@proxy:3128"), []string{"its proxy-url is no URL of a proxy"}},
-		"a proxy of another kind":  {withProxy("ftp://me:hunter2@proxy"), []string{"its proxy-url is no URL of a proxy"}},
-		"a token that is none":     {with("token: t", "token: [hunter2]"), []string{"it is no kubeconfig"}},
-		"a key that is none":       {with("token: t", "client-key-data: hunter2"), []string{"it is no kubeconfig"}},
+		"a password with a slash":  {withProxy("http://me:hunter2/3@proxy:3128"), []string{"its proxy-url is not the URL of a proxy"}},
+		"a proxy without a scheme": {withProxy("hunter2:me@proxy:3128"), []string{"its proxy-url is not the URL of a proxy"}},
+		"a proxy of another kind":  {withProxy("ftp://me:hunter2@proxy"), []string{"its proxy-url is not the URL of a proxy"}},
+		"a token that is none":     {with("token: t", "token: [hunter2]"), []string{"it is not a kubeconfig"}},
+		"a key that is none":       {with("token: t", "client-key-data: hunter2"), []string{"it is not a kubeconfig"}},
 		"an auth provider":         {with("token: t", "auth-provider: {name: oidc}"), []string{"the auth-provider oidc"}},
 	} {
 		config, err := Parse([]byte(tc.text))

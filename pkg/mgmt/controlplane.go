@@ -179,13 +179,13 @@ func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
 	list, _, err := unstructured.NestedStringSlice(u.Object, "spec", "networking", "apiServer", "allowedCIDRBlocks")
 	if err != nil {
 		return []string{nobody}, []string{
-			"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody is let in to istiod from outside",
+			"spec.networking.apiServer.allowedCIDRBlocks is not a list of CIDR blocks: no address outside of the cluster can reach istiod",
 		}
 	}
 	for _, text := range list {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			unread = append(unread, fmt.Sprintf("spec.networking.apiServer.allowedCIDRBlocks: %q is no block of addresses", text))
+			unread = append(unread, fmt.Sprintf("spec.networking.apiServer.allowedCIDRBlocks: %q is not a CIDR block", text))
 			continue
 		}
 		blocks = append(blocks, prefix.Masked().String())
@@ -263,7 +263,7 @@ func requestOverrides(annotations map[string]string, deployment string) (map[str
 		requests, problems := pairs(key, annotations[key])
 		for name, quantity := range requests {
 			if _, err := resource.ParseQuantity(quantity); err != nil {
-				problems = append(problems, fmt.Sprintf("annotation %s: %q is no quantity of %s", key, quantity, name))
+				problems = append(problems, fmt.Sprintf("annotation %s: %q is not a quantity of %s", key, quantity, name))
 				delete(requests, name)
 			}
 		}
@@ -305,7 +305,7 @@ func defaultUser(annotations map[string]string) (uid int64, unread []string) {
 	}
 	uid, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || uid <= 0 {
-		return 0, []string{fmt.Sprintf("the namespace's annotation %s: %q is no user that a pod may run as", defaultUserAnnotation, text)}
+		return 0, []string{fmt.Sprintf("the namespace's annotation %s: %q is not a user that a pod can run as", defaultUserAnnotation, text)}
 	}
 	return uid, nil
 }

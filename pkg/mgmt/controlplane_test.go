@@ -115,7 +115,7 @@ func TestReadControlPlane(t *testing.T) {
 						`"memory" is not <key>=<value>`,
 					`annotation ` +
 						`resource-request-override.hypershift.openshift.io/istiod-openshift-gateway.discovery: ` +
-						`"much" is no quantity of cpu`,
+						`"much" is not a quantity of cpu`,
 				}
 			},
 		},
@@ -174,7 +174,7 @@ func TestReadControlPlane(t *testing.T) {
 			spec: `{platform: {type: None}, networking: {apiServer: {allowedCIDRBlocks: [198.51.100.7/24, "2001:db8::/32", everybody]}}}`,
 			want: func(c *model.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"198.51.100.0/24", "2001:db8::/32"}
-				c.UnreadFields = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is no block of addresses`}
+				c.UnreadFields = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is not a CIDR block`}
 			},
 		},
 		"which nobody can read": {
@@ -182,8 +182,8 @@ func TestReadControlPlane(t *testing.T) {
 			want: func(c *model.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"192.0.2.0/32"}
 				c.UnreadFields = []string{
-					"spec.networking.apiServer.allowedCIDRBlocks is no list of blocks of addresses: nobody " +
-						"is let in to istiod from outside",
+					"spec.networking.apiServer.allowedCIDRBlocks is not a list of CIDR blocks: " +
+						"no address outside of the cluster can reach istiod",
 				}
 			},
 		},

@@ -203,7 +203,7 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 		default:
 			if denied++; denied == believeRefusals {
 				c.log.Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which "+
-					"hypergate may not look at: "+
+					"hypergate is not allowed to read: "+
 					"give its service account the roles of deploy/")
 			}
 		}

@@ -167,7 +167,7 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 		"none yet, or refused": {status.AwaitedError{Err: errors.New("waiting for the guest kubeconfig: Secret x is not there")}, true},
 		"it leads nowhere":     {fmt.Errorf("it is not used: %w", unreachable()), true},
 		"it is not known":      {unauthorized(), true},
-		"it is none":           {errors.New("it is no kubeconfig"), false},
+		"it is none":           {errors.New("it is not a kubeconfig"), false},
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
 		report := status.Result{

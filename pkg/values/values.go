@@ -150,7 +150,7 @@ func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 			if of, known := want[key]; known {
 				return of, ""
 			}
-			return nil, "is no value that may be given; there are " + strings.Join(slices.Sorted(maps.Keys(want)), ", ")
+			return nil, "is not a supported value; supported are " + strings.Join(slices.Sorted(maps.Keys(want)), ", ")
 		})
 	case each:
 		r.lines = map[string]int{}
@@ -159,7 +159,7 @@ func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 		}
 		return r.mapping(n, path, func(key string) (shape, string) { return want.of, want.key(key) })
 	}
-	return r.wrong(n, path, "is of a shape that nobody knows")
+	return r.wrong(n, path, "has an unknown shape")
 }
 
 // mapping converts each value of a mapping with the shape for its key.

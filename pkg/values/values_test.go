@@ -73,11 +73,11 @@ func TestMistakes(t *testing.T) {
 		"a list":  {"- a", []string{"v.yaml:1:1: the file should have keys and values"}},
 		"an unknown key": {
 			"resources: {}\npilot: {env: {A: b}}",
-			[]string{"v.yaml:2:1: pilot is no value that may be given; there are gatewayClasses, global, meshConfig, resources"},
+			[]string{"v.yaml:2:1: pilot is not a supported value; supported are gatewayClasses, global, meshConfig, resources"},
 		},
 		"one further down": {
 			"meshConfig:\n  defaultConfig:\n    discoveryAddress: evil.example.com:443",
-			[]string{"v.yaml:3:5: meshConfig.defaultConfig.discoveryAddress is no value that may be given; there are concurrency"},
+			[]string{"v.yaml:3:5: meshConfig.defaultConfig.discoveryAddress is not a supported value; supported are concurrency"},
 		},
 		"no quantity": {
 			"resources: {requests: {cpu: lots}}",
@@ -120,8 +120,8 @@ func TestMistakes(t *testing.T) {
 			"resources: {requests: &a {cpu: 1}, limits: *a}",
 			[]string{"resources.requests has an anchor", "resources.limits has an anchor or an alias"},
 		},
-		"a bomb":        {"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", []string{"a is no value", "b is no value", "c is no value"}},
-		"a merge":       {"resources: {requests: {<<: {cpu: 1}}}", []string{"resources.requests.<< is no value"}},
+		"a bomb":        {"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", []string{"a is not a supported value", "b is not a supported value", "c is not a supported value"}},
+		"a merge":       {"resources: {requests: {<<: {cpu: 1}}}", []string{"resources.requests.<< is not a supported value"}},
 		"two documents": {"resources: {}\n---\nresources: {}", []string{"more than one document"}},
 		"all that is wrong": {
 			"resources: {requests: {cpu: a, memory: b}}",
@@ -129,7 +129,7 @@ func TestMistakes(t *testing.T) {
 		},
 		"a key that is a map": {"{a: b}: c", []string{"v.yaml:1:1:"}},
 		"too much":            {"#" + strings.Repeat("x", 65<<10), []string{"65536 are read at most"}},
-		"a long name":         {strings.Repeat("k", 999) + ": 1", []string{"kkk... is no value"}},
+		"a long name":         {strings.Repeat("k", 999) + ": 1", []string{"kkk... is not a supported value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := values.Parse("v.yaml", []byte(tc.text))

@@ -98,7 +98,7 @@ func webhooks(obj *unstructured.Unstructured) ([]reference, error) {
 func admissionWebhooks(obj map[string]any) ([]reference, error) {
 	items, isList := obj["webhooks"].([]any)
 	if !isList && obj["webhooks"] != nil {
-		return nil, fmt.Errorf("%w: webhooks is no list", ErrMalformed)
+		return nil, fmt.Errorf("%w: webhooks is not a list", ErrMalformed)
 	}
 	found := make([]reference, len(items))
 	for i, item := range items {
@@ -116,7 +116,7 @@ func conversionWebhook(obj map[string]any) ([]reference, error) {
 	value, _, err := unstructured.NestedFieldNoCopy(obj, "spec", "conversion")
 	conversion, isObject := value.(map[string]any)
 	if err != nil || !isObject && value != nil {
-		return nil, fmt.Errorf("%w: spec or spec.conversion is no object", ErrMalformed)
+		return nil, fmt.Errorf("%w: spec or spec.conversion is not an object", ErrMalformed)
 	}
 	if conversion["webhook"] == nil && conversion["strategy"] != "Webhook" {
 		return nil, nil
@@ -192,7 +192,7 @@ func (e Endpoint) pathOfService(value any) (string, error) {
 	}
 	path, isString := service["path"].(string)
 	if !isString && service["path"] != nil {
-		errs = append(errs, fmt.Errorf("%w: service path is no string", ErrMalformed))
+		errs = append(errs, fmt.Errorf("%w: service path is not a string", ErrMalformed))
 	}
 	return path, errors.Join(append(errs, checkPath(path))...)
 }

@@ -81,7 +81,7 @@ func checkHost(host string) error {
 			canonical = "[" + canonical + "]"
 		}
 		if host != canonical || addr.IsUnspecified() || addr.IsMulticast() {
-			return fmt.Errorf("%w: address %q is no host's, or not written as %s", ErrInvalidURL, host, canonical)
+			return fmt.Errorf("%w: address %q is not a host's address, or is not written as %s", ErrInvalidURL, host, canonical)
 		}
 		return nil
 	}

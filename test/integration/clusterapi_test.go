@@ -256,9 +256,9 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 		"the key goes": {func() {
 			w.putSecret(second, func(s *corev1.Secret) { s.Data = map[string][]byte{"admin.conf": s.Data["value"]} })
 		}, "neither the key value"},
-		"it is no kubeconfig": {func() {
+		"it is not a kubeconfig": {func() {
 			w.putSecret(second, func(s *corev1.Secret) { s.Data["value"] = []byte("none") })
-		}, "Secret guest1-kubeconfig, key value: it is no kubeconfig"},
+		}, "Secret guest1-kubeconfig, key value: it is not a kubeconfig"},
 		"it leads to the management cluster":     {func() { w.putSecret(w.pair.Mgmt.Config) }, "leads to the management cluster itself"},
 		"the Secret goes":                        {func() { w.deleteSecret() }, "has none of that name"},
 		"it runs a program":                      {func() { w.putSecret(second, runsAProgram) }, "from the program steal (exec)"},

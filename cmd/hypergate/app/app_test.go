@@ -79,7 +79,7 @@ func TestBadFlags(t *testing.T) {
 		"no values file": {flags("--values=/does/not/exist.yaml"), []string{"--values", "/does/not/exist.yaml", "no such file"}},
 		"a value not ours": {
 			flags("--values=" + file(t, "v.yaml", "meshConfig:\n  rootNamespace: x\n")),
-			[]string{"--values", "v.yaml:2:3: meshConfig.rootNamespace is no value that may be given"},
+			[]string{"--values", "v.yaml:2:3: meshConfig.rootNamespace is not a supported value"},
 		},
 		"two publishers": {flags("--publish=route"), []string{"--xds-address and --publish=route are mutually exclusive"}},
 		"no way": {
