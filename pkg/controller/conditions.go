@@ -13,8 +13,8 @@ type known struct {
 	decision decision
 	outcome  outcome
 	findings findings
-	// webhook is why the webhook was not verified after some attempts. Empty: it was, or it is too early to say.
-	webhook string
+	// webhook is why the webhook was not verified after some attempts. The zero value: it was, or it is too early to say.
+	webhook status.Waiting
 	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token that was due could
 	// not be had.
 	webhookProblem, tokenProblem error
@@ -54,7 +54,7 @@ func (k known) plan() desired.Plan {
 
 // waiting returns what the installation waits for. Empty: nothing, or the plan's own objects. The order is that of
 // their urgency.
-func (k known) waiting() string {
+func (k known) waiting() status.Waiting {
 	pending, isPending := k.plan().Endpoint.(publish.EndpointPending)
 	switch {
 	case k.outcome.tokenProblem != nil:
@@ -63,13 +63,13 @@ func (k known) waiting() string {
 	case k.outcome.tokenLifetime > 0:
 		return status.WaitingForLongerToken(k.outcome.tokenLifetime)
 	case isPending && k.plan().Installed:
-		return pending.Why
+		return status.WaitingForEndpoint(pending)
 	case k.observed.isDisabled():
-		return "the capability " + model.IngressCapability + ", which this cluster does without"
+		return status.WaitingForCapability(model.IngressCapability)
 	case k.converged():
 		return k.webhook
 	default:
-		return ""
+		return status.Waiting{}
 	}
 }
 

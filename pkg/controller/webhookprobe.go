@@ -21,9 +21,9 @@ type webhookProbe struct {
 }
 
 // waiting returns why the webhook is still not verified. Empty: it is, or the attempts so far are too few to say so.
-func (p *webhookProbe) waiting() string {
+func (p *webhookProbe) waiting() status.Waiting {
 	if p.verified || p.failures.Failures() < probePatience {
-		return ""
+		return status.Waiting{}
 	}
 	return status.WaitingForWebhook(p.err)
 }

@@ -123,8 +123,8 @@ func (r Result) installed() metav1.Condition {
 		return isFalse(ReasonInstallFailed, failures)
 	case r.Istiod != model.Available || !r.Complete():
 		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
-	case r.Waiting != "":
-		return isTrue(ReasonInstalled, r.serves()+", but it waits for "+plain(r.Waiting))
+	case r.Waiting != Waiting{}:
+		return isTrue(ReasonInstalled, r.serves()+", but it waits for "+plain(r.Waiting.text))
 	default:
 		return isTrue(ReasonInstalled, r.serves())
 	}

@@ -165,11 +165,11 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
 		},
 		"waiting for the token": {
-			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: done, Waiting: waitingFor("a token")},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for a token"},
 		},
 		"istiod serves with a token that cannot be renewed": {
-			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done, Waiting: "a token"},
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done, Waiting: waitingFor("a token")},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but it waits for a token"},
 		},
 		"istiod serves, and nobody has seen it answer where it is published": {

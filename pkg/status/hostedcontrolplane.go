@@ -145,7 +145,7 @@ func (r Result) installing() (reason, message string) {
 		return "", ""
 	case r.Istiod != model.Available:
 		return ReasonInstalling, "waiting for " + r.waitsFor()
-	case r.Waiting != "" || !r.Complete():
+	case r.Waiting != Waiting{} || !r.Complete():
 		return ReasonWaiting, "waiting for " + r.waitsFor()
 	case r.Endpoint != EndpointReached():
 		return ReasonWaiting, "istiod " + r.Endpoint.missing()

@@ -18,6 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -123,7 +124,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest does without ingress": {
-			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = model.Disabled{}, "the capability Ingress" }),
+			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = model.Disabled{}, status.WaitingForCapability("Ingress") }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is " +
 					"installed"}
@@ -144,7 +145,7 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"something else is waited for": {
-			with(serving(), func(r *status.Result) { r.Waiting = "the published address" }),
+			with(serving(), func(r *status.Result) { r.Waiting = waitingFor("the published address") }),
 			but(func(t *reported) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for the published address"}
 			}),
@@ -292,7 +293,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"istiod's token is refused": {
 			with(serving(), func(r *status.Result) {
-				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), "a token"
+				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), waitingFor("a token")
 			}),
 			but(func(t *reported) {
 				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +
@@ -501,7 +502,7 @@ func TestNothingToTell(t *testing.T) {
 	if !status.Undated(first, status.ControlPlane(serving(), status.DegradedSince{}, first, later)) {
 		t.Fatal("the same is told again")
 	}
-	waits := with(serving(), func(r *status.Result) { r.Waiting = "an address" })
+	waits := with(serving(), func(r *status.Result) { r.Waiting = waitingFor("an address") })
 	waiting := status.ControlPlane(waits, status.DegradedSince{}, first, later)
 	if status.Undated(first, waiting) || status.Undated(first[:3], first) {
 		t.Fatal("what is new is not told")
@@ -521,4 +522,9 @@ func TestNothingToTell(t *testing.T) {
 	} else if !status.Undated(append(paused, first[0], first[2], first[3]), paused) {
 		t.Error("what else there is would have to change")
 	}
+}
+
+// waitingFor returns a value that installations wait for.
+func waitingFor(what string) status.Waiting {
+	return status.WaitingForEndpoint(publish.EndpointPending{Why: what})
 }

@@ -38,9 +38,8 @@ type Result struct {
 	InUseTotals map[string]int
 	// Searching is set while the search is not complete, so that there can be more such objects.
 	Searching bool
-	// Waiting is what the installation waits for. It can be shown to the guest. It is empty if the installation
-	// waits for nothing.
-	Waiting string
+	// Waiting is what the installation waits for. The guest may read it.
+	Waiting Waiting
 	// Endpoint is whether istiod was reached at its published address.
 	Endpoint EndpointProbe
 	// InsecureSettings is the number of insecure settings. Their names are not shown, because the guest would learn

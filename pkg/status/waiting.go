@@ -6,36 +6,52 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 )
+
+// Waiting is what an installation waits for. Only the functions below make one. The zero value is nothing.
+type Waiting struct{ text string }
+
+// String returns what is waited for, as the object of "waiting for".
+func (w Waiting) String() string { return w.text }
+
+// WaitingForEndpoint returns what an installation waits for until it is known where istiod is published.
+func WaitingForEndpoint(pending publish.EndpointPending) Waiting { return Waiting{pending.Why} }
+
+// WaitingForCapability returns what an installation waits for in a cluster that has disabled a capability.
+func WaitingForCapability(name string) Waiting {
+	return Waiting{"the capability " + name + ", which is disabled in this cluster"}
+}
 
 // WaitingForToken returns what an installation waits for if istiod gets no token in the guest. The text stays the
 // same from try to try.
-func WaitingForToken(err error) string {
-	return "a token for istiod's service account in the guest (" + onSide(model.SideGuest, apply.Classify(err, "create", tokens())) + ")"
+func WaitingForToken(err error) Waiting {
+	cause := apply.Classify(err, "create", tokens())
+	return Waiting{"a token for istiod's service account in the guest (" + onSide(model.SideGuest, cause) + ")"}
 }
 
 // WaitingForLongerToken returns what an installation waits for if the guest grants tokens that are valid only for
 // life.
-func WaitingForLongerToken(life time.Duration) string {
-	return fmt.Sprintf("a token for istiod's service account that is valid for more than %s "+
-		"(guest side: it grants shorter tokens than requested)", life.Round(time.Second))
+func WaitingForLongerToken(life time.Duration) Waiting {
+	return Waiting{fmt.Sprintf("a token for istiod's service account that is valid for more than %s "+
+		"(guest side: it grants shorter tokens than requested)", life.Round(time.Second))}
 }
 
 // WaitingForWebhook returns what an installation waits for until the webhook probe succeeds. err is the error of the
 // last probe. It is nil if the webhook did not reject the test object.
-func WaitingForWebhook(err error) string {
+func WaitingForWebhook(err error) Waiting {
 	why := "a test object was accepted"
 	if err != nil {
 		why = onSide(model.SideGuest, apply.Classify(err, "create", webhookProbes()))
 	}
-	return "the guest's kube-apiserver to reach istiod's validating webhook; failurePolicy stays Ignore until then (" + why + ")"
+	return Waiting{"the guest's kube-apiserver to reach istiod's validating webhook; failurePolicy stays Ignore until then (" + why + ")"}
 }
 
 // waitsFor returns what an installation waits for, as the object of "waiting for".
 func (r Result) waitsFor() string {
 	switch {
-	case r.Waiting != "":
-		return plain(r.Waiting)
+	case r.Waiting != Waiting{}:
+		return plain(r.Waiting.text)
 	case r.Istiod != model.Available:
 		return "istiod to become available"
 	case r.Mgmt.Count(apply.VerdictWaiting)+r.Guest.Count(apply.VerdictWaiting) > 0:
