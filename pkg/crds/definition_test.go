@@ -160,7 +160,10 @@ func TestUnreadable(t *testing.T) {
 			"a bottomless rule", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+listed+"}"),
 			"nested more than 200 levels deep",
 		},
-		{"stored versions that are none", fromyaml.Object(t, small+"status: {storedVersions: v1}"), "its status.storedVersions is not a list"},
+		{
+			"stored versions that are none", fromyaml.Object(t, small+"status: {storedVersions: v1}"),
+			"its status.storedVersions is not a list",
+		},
 		{
 			"a stored version that is none", fromyaml.Object(t, small+"status: {storedVersions: [v1, 7]}"),
 			"its status.storedVersions[1] is not a text",

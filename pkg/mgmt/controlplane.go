@@ -305,7 +305,9 @@ func defaultUser(annotations map[string]string) (uid int64, unread []string) {
 	}
 	uid, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || uid <= 0 {
-		return 0, []string{fmt.Sprintf("the namespace's annotation %s: %q is not a user that a pod can run as", defaultUserAnnotation, text)}
+		return 0, []string{
+			fmt.Sprintf("the namespace's annotation %s: %q is not a user that a pod can run as", defaultUserAnnotation, text),
+		}
 	}
 	return uid, nil
 }

@@ -124,7 +124,9 @@ func TestControlPlane(t *testing.T) {
 			}),
 		},
 		"the guest does without ingress": {
-			with(idle, func(r *status.Result) { r.Lifecycle, r.Waiting = model.Disabled{}, status.WaitingForCapability("Ingress") }),
+			with(idle, func(r *status.Result) {
+				r.Lifecycle, r.Waiting = model.Disabled{}, status.WaitingForCapability("Ingress")
+			}),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is " +
 					"installed"}

@@ -120,7 +120,10 @@ func TestMistakes(t *testing.T) {
 			"resources: {requests: &a {cpu: 1}, limits: *a}",
 			[]string{"resources.requests has an anchor", "resources.limits has an anchor or an alias"},
 		},
-		"a bomb":        {"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", []string{"a is not a supported value", "b is not a supported value", "c is not a supported value"}},
+		"a bomb": {
+			"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]",
+			[]string{"a is not a supported value", "b is not a supported value", "c is not a supported value"},
+		},
 		"a merge":       {"resources: {requests: {<<: {cpu: 1}}}", []string{"resources.requests.<< is not a supported value"}},
 		"two documents": {"resources: {}\n---\nresources: {}", []string{"more than one document"}},
 		"all that is wrong": {
