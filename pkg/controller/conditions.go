@@ -13,7 +13,8 @@ type known struct {
 	decision decision
 	outcome  outcome
 	findings findings
-	// webhook is why the webhook was not verified after some attempts. The zero value: it was, or it is too early to say.
+	// webhook is why the webhook was not verified after some attempts. The zero value: it was, or it is too early to
+	// say.
 	webhook status.Waiting
 	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token that was due could
 	// not be had.

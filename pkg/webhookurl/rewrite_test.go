@@ -123,7 +123,7 @@ func TestRewriteRefusesOneClientConfig(t *testing.T) {
 		"port is not whole":       {`{service: {` + ours + `, port: 443.5}}`, webhookurl.ErrNotOurs, "port 443.5"},
 		"port beyond all numbers": {`{service: {` + ours + `, port: 1e300}}`, webhookurl.ErrNotOurs, "port 1e+300"},
 
-		"path is a number":   {`{service: {` + ours + `, path: 1}}`, webhookurl.ErrMalformed, "path is no string"},
+		"path is a number":   {`{service: {` + ours + `, path: 1}}`, webhookurl.ErrMalformed, "path is not a string"},
 		"path without slash": {`{service: {` + ours + `, path: validate}}`, webhookurl.ErrInvalidURL, `"validate"`},
 		"path would change the host": {
 			`{service: {` + ours + `, path: .example.com/}}`, webhookurl.ErrInvalidURL,
