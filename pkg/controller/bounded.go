@@ -13,7 +13,8 @@ import (
 const (
 	// requestLimit ends each request that is not a watch, in both clusters, even if the caller's deadline is later or
 	// missing. It is longer than all deadlines of callers. The longest of those is 35 s, because a webhook of the guest
-	// may take 30 s. A request beyond the limit fails like a request without an answer.
+	// may take 30 s. A request beyond the limit fails like a request without an answer. For a watch, it is the limit
+	// until the header of the response: an API server sends the header before it has an event.
 	requestLimit = 40 * time.Second
 	// watchLimit ends each watch. A reflector asks the API server to end a watch after 5 to 10 minutes, and continues
 	// with a new watch. The limit is for API servers that do not end it.
@@ -39,7 +40,11 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		limit = watchLimit
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	header := time.AfterFunc(requestLimit, cancel)
 	response, err := b.next.RoundTrip(r.WithContext(ctx))
+	if !header.Stop() && err != nil {
+		err = context.DeadlineExceeded
+	}
 	if err != nil {
 		cancel()
 		if watches && (net.IsProbableEOF(err) || net.IsTimeout(err)) {

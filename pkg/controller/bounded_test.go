@@ -60,7 +60,7 @@ func TestEachRequestHasADeadline(t *testing.T) {
 		"a request, answered by half":        {"", halfAnswered, 0, requestLimit},
 		"a request with a shorter deadline":  {"", silent, time.Second, time.Second},
 		"a request with a longer deadline":   {"", silent, time.Hour, requestLimit},
-		"a watch":                            {"?watch=true", silent, 0, watchLimit},
+		"a watch":                            {"?watch=true", silent, 0, requestLimit},
 		"a watch that goes silent":           {"?watch=true", halfAnswered, 0, watchLimit},
 		"a watch that its caller ends first": {"?watch=true", halfAnswered, time.Minute, time.Minute},
 	} {

@@ -35,13 +35,15 @@ type charge struct {
 }
 
 // LimitBody returns a body that counts and limits the bytes of a JSON response, if the request belongs to a metered
-// watch. Otherwise it returns body. The transport calls it.
+// watch. Otherwise it returns body. The time of a list starts here. The transport calls it when it has the header of
+// the response.
 func LimitBody(r *http.Request, body io.ReadCloser) io.ReadCloser {
 	ctx := r.Context()
 	c, metered := ctx.Value(chargeKey{}).(*charge)
 	if !metered {
 		return body
 	}
+	c.meter.answered(c)
 	return &limitedBody{ReadCloser: body, ctx: ctx, charge: c}
 }
 

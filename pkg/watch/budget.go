@@ -151,8 +151,17 @@ func (m *Meter) begin(ctx context.Context, lists bool) (context.Context, *charge
 	return ctx, c, nil
 }
 
-// overdue ends a list that takes too long after its first bytes. A list without any bytes costs nothing, and the API
-// server ends it.
+// answered starts the time of a list. The transport has the header of the response. Without a deadline, a list without
+// any bytes would last until the transport ends the request, and the watch would know nothing for all that time.
+func (m *Meter) answered(c *charge) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.lists && c.timer == nil {
+		c.timer = time.AfterFunc(m.budget.limits.ListTime, func() { m.overdue(c) })
+	}
+}
+
+// overdue ends a list that takes too long.
 func (m *Meter) overdue(c *charge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,9 +218,6 @@ func (m *Meter) read(c *charge, n int64) error {
 	l := m.budget.limits
 	if c.lists {
 		m.bytes += n
-		if c.timer == nil && n > 0 {
-			c.timer = time.AfterFunc(l.ListTime, func() { m.overdue(c) })
-		}
 	}
 	switch {
 	case c.failed != nil:

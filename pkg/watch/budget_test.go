@@ -208,6 +208,10 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 				send(w, event("ADDED", 1, ""))
 			}), limits: func(l *watch.Limits) { l.ListTime = 50 * time.Millisecond }, want: "a list does not end within 50ms",
 		},
+		"a list without any bytes": {
+			answer: streaming(func(w http.ResponseWriter) { send(w, "") }),
+			limits: func(l *watch.Limits) { l.ListTime = 50 * time.Millisecond }, want: "a list does not end within 50ms",
+		},
 		"events without end": {
 			answer: streaming(func(w http.ResponseWriter) {
 				send(w, event("ADDED", 1, "")+listEnd)
