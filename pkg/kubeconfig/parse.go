@@ -78,12 +78,15 @@ func checkContext(raw *clientcmdapi.Config) error {
 
 // checkAddresses rejects unusable addresses before client-go does. The errors of client-go quote the addresses, which
 // can contain a password. More people read these errors than the kubeconfig.
+//
+// An address without a scheme is rejected as well: client-go would use http, and ignore the certificate authority and
+// the credentials (tools/clientcmd/client_config.go, ClientConfig; rest/url_utils.go, DefaultServerURL).
 func checkAddresses(cluster *clientcmdapi.Cluster) error {
-	server, err := serverURL(cluster.Server)
+	server, err := url.Parse(cluster.Server)
 	switch {
-	case err != nil || server.Host == "":
+	case err != nil || server.Host == "" && !strings.Contains(cluster.Server, ":"):
 		return errors.New("its server is not a URL (the value is not shown): it should be like https://api.example.com:6443")
-	case server.Scheme != "https":
+	case server.Scheme != "https" || server.Host == "":
 		return errors.New("its server does not begin with https:// (the value is not shown): " +
 			"credentials and what is read there would not be protected; give the https address of the API server")
 	case server.User != nil:
@@ -99,17 +102,4 @@ func checkAddresses(cluster *clientcmdapi.Cluster) error {
 			"and special characters of a password should be written as %XX")
 	}
 	return nil
-}
-
-// serverURL parses the address of a server as client-go does. The address can be without a scheme, and then it must
-// be without a path.
-func serverURL(server string) (*url.URL, error) {
-	if u, err := url.Parse(server); err == nil && u.Scheme != "" && u.Host != "" {
-		return u, nil
-	}
-	u, err := url.Parse("https://" + server)
-	if err == nil && strings.Trim(u.Path, "/") != "" {
-		return nil, errors.New("it is neither a URL nor a host with a port")
-	}
-	return u, err
 }

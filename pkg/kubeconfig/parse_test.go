@@ -28,12 +28,14 @@ func TestParse(t *testing.T) {
 	}
 	for _, good := range []string{
 		withProxy("http://me:hunter2@proxy.example.com:3128"), withProxy("socks5://[fd00::1]:1080"),
-		with("https://guest.example.com:6443", "guest.example.com:6443"),
-		with("https://guest.example.com:6443", "[fd00::1]:6443"),
+		with("https://guest.example.com:6443", "https://[fd00::1]:6443"),
 		with("https://guest.example.com:6443", "https://guest.example.com/clusters/a/"),
 	} {
-		if _, err := Parse([]byte(good)); err != nil {
+		config, err := Parse([]byte(good))
+		if err != nil {
 			t.Errorf("%s: %v", good, err)
+		} else if string(config.CAData) != "ca" || config.BearerToken != "t" {
+			t.Errorf("%s: the CA or the token is lost: %+v", good, config)
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -81,7 +83,19 @@ func TestParse(t *testing.T) {
 		"a server with a password": {with("https://guest", "https://me:hunter2@guest"), []string{"its server has a user in it"}},
 		"the same without a scheme": {
 			with("https://guest.example.com:6443", "me:hunter2@guest:6443"),
-			[]string{"its server has a user in it"},
+			[]string{"its server does not begin with https://"},
+		},
+		"a host and a port without a scheme": {
+			with("https://guest.example.com:6443", "guest.example.com:6443"),
+			[]string{"its server does not begin with https://"},
+		},
+		"an address of IPv6 without a scheme": {
+			with("https://guest.example.com:6443", "[fd00::1]:6443"),
+			[]string{"its server is not a URL", "should be like https://"},
+		},
+		"a host without a scheme": {
+			with("https://guest.example.com:6443", "guest.example.com"),
+			[]string{"its server is not a URL", "should be like https://"},
 		},
 		"a password with a percent sign": {
 			withProxy("http://me:hunter2%@proxy:3128"),
