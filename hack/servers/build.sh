@@ -1,52 +1,102 @@
 #!/usr/bin/env bash
 # Builds the servers that the tests and the demo run (etcd, kube-apiserver, istiod, ...) from their Go modules, once.
 #
-#   build.sh [NAME ...]    build these (default: all) unless they are already there; print nothing but progress on stderr
+#   build.sh               build the default servers that are not there yet; print only progress, on stderr
+#   build.sh NAME ...      build these servers
 #   build.sh --dir         print the folder that they are in, and build nothing
+#   build.sh --list        print the names of the servers: those built by default, then the others
 #
-# The folder is outside the checkout, named by a hash over the module files, the Go version and this script, so that a clean checkout of
-# the same versions builds nothing. CGO_ENABLED=0 throughout: the binaries go into images made from scratch, and one setting means that
-# shared packages compile once. Where KUBEBUILDER_ASSETS is set, servers found there are used instead.
+# The cache is outside the checkout. Each module has a folder <module>-<key>. The key is a hash of the module's files,
+# its rows below, the Go version and the flags, so that a change of one module builds only this module's servers again.
+# The folder that --dir prints is servers-<key of all modules>. It contains a symlink for each server that is built.
+#
+# CGO_ENABLED=0 throughout: the binaries go into images made from scratch, and one setting means that shared packages
+# compile once. Where KUBEBUILDER_ASSETS is set, servers found there are used instead.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 kubernetes_version=1.36.3
 # The version that is embedded, see pkg/charts.
 istio_version=$(sed -n 's/^const EmbeddedVersion = "\(.*\)"$/\1/p' ../../pkg/charts/source.go)
-# name, module folder, package, linker flags
-kube_ld="-X k8s.io/component-base/version.gitVersion=v$kubernetes_version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
-istio_ld="-X istio.io/istio/pkg/version.buildVersion=$istio_version -X istio.io/istio/pkg/version.buildTag=$istio_version"
-servers="etcd|etcd|go.etcd.io/etcd/server/v3|
-kube-apiserver|kubernetes|k8s.io/kubernetes/cmd/kube-apiserver|$kube_ld
-kube-controller-manager|kubernetes|k8s.io/kubernetes/cmd/kube-controller-manager|$kube_ld
-kube-scheduler|kubernetes|k8s.io/kubernetes/cmd/kube-scheduler|$kube_ld
-kubelet|kubernetes|k8s.io/kubernetes/cmd/kubelet|$kube_ld
-kube-proxy|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
-coredns|coredns|.|
-pilot-discovery|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld"
+kube=k8s.io/component-base/version
+kube_ld="-X $kube.gitVersion=v$kubernetes_version -X $kube.gitMajor=1 -X $kube.gitMinor=36"
+istio=istio.io/istio/pkg/version
+istio_ld="-X $istio.buildVersion=$istio_version -X $istio.buildTag=$istio_version"
 
-key=$({ cat build.sh ./*/go.mod ./*/*.go; echo "$istio_version"; go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-12)
-dir=${HYPERGATE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypergate}/servers-$key
-if [ "${1:-}" = --dir ]; then echo "$dir"; exit; fi
-
-mkdir -p "$dir"
-# Two runs at once would build the same thing twice; the second waits for the first and then finds all done.
-exec 9>"$dir/.lock"
-flock 9
+# Each row is: name | when (default, or named: only if the command line names it) | module folder | package | linker
+# flags.
+servers="etcd|default|etcd|go.etcd.io/etcd/server/v3|
+kube-apiserver|default|kubernetes|k8s.io/kubernetes/cmd/kube-apiserver|$kube_ld
+kube-controller-manager|default|kubernetes|k8s.io/kubernetes/cmd/kube-controller-manager|$kube_ld
+kube-scheduler|default|kubernetes|k8s.io/kubernetes/cmd/kube-scheduler|$kube_ld
+kubelet|default|kubernetes|k8s.io/kubernetes/cmd/kubelet|$kube_ld
+kube-proxy|default|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
+coredns|default|coredns|.|
+pilot-discovery|default|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld"
 
 export CGO_ENABLED=0
-while IFS='|' read -r name module package ldflags; do
-	if [ $# -gt 0 ] && ! printf '%s\n' "$@" | grep -qx "$name"; then continue; fi
-	if [ -x "$dir/$name" ]; then continue; fi
-	if [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$name" ]; then
-		continue # the tests look there first
+flags=(-mod=readonly -trimpath)
+toolchain=$(go env GOVERSION GOOS GOARCH)
+
+# key MODULE prints the key of a module's folder.
+key() {
+	{
+		find "$1" -type f \( -name go.mod -o -name '*.go' \) -print0 | LC_ALL=C sort -z | xargs -0 cat
+		grep -F "|$1|" <<<"$servers"
+		echo "$toolchain" "${flags[@]}"
+	} | sha256sum | cut -c1-12
+}
+
+cache=${HYPERGATE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypergate}
+declare -A folder # of each module
+for module in $(cut -d'|' -f3 <<<"$servers" | sort -u); do folder[$module]=$module-$(key "$module"); done
+dir=$cache/servers-$(printf '%s\n' "${folder[@]}" | LC_ALL=C sort | sha256sum | cut -c1-12)
+
+case ${1:-} in
+--dir)
+	echo "$dir"
+	exit
+	;;
+--list)
+	grep -F '|default|' <<<"$servers" | cut -d'|' -f1
+	grep -vF '|default|' <<<"$servers" | cut -d'|' -f1
+	exit
+	;;
+esac
+for name; do
+	if ! cut -d'|' -f1 <<<"$servers" | grep -qxF -e "$name"; then
+		echo "servers: there is no server $name; build.sh --list prints the names" >&2
+		exit 2
 	fi
-	start=$SECONDS
-	echo "servers: building $name (the first time takes minutes) ..." >&2
-	if ! (cd "$module" && go build -mod=readonly -trimpath -ldflags "-s -w $ldflags" -o "$dir/$name.part" "$package"); then
-		echo "servers: building $name from hack/servers/$module failed; the compiler's message is above. Check that the Go module proxy is reachable and that /tmp has 2 GB free, then run the command again." >&2
+done
+
+# build NAME MODULE PACKAGE LDFLAGS builds one server into its module's folder.
+build() {
+	local out=$cache/${folder[$2]}/$1 start=$SECONDS
+	echo "servers: building $1 (the first time takes minutes) ..." >&2
+	if ! (cd "$2" && go build "${flags[@]}" -ldflags "-s -w $4" -o "$out.part" "$3"); then
+		echo "servers: building $1 from hack/servers/$2 failed; the compiler's message is above. Check that the Go module" \
+			"proxy is reachable and that /tmp has 2 GB free, then run the command again." >&2
 		exit 1
 	fi
-	mv "$dir/$name.part" "$dir/$name"
-	echo "servers: built $name in $((SECONDS - start)) s" >&2
+	mv "$out.part" "$out"
+	echo "servers: built $1 in $((SECONDS - start)) s, $(($(stat -c %s "$out") >> 20)) MiB" >&2
+}
+
+mkdir -p "$dir"
+while IFS='|' read -r name when module package ldflags; do
+	wanted=false
+	if [ $# -eq 0 ] && [ "$when" = default ]; then wanted=true; fi
+	for arg; do if [ "$arg" = "$name" ]; then wanted=true; fi; done
+	# The tests look into this folder first.
+	if [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$name" ]; then wanted=false; fi
+	if "$wanted"; then
+		mkdir -p "$cache/${folder[$module]}"
+		# Two runs at once would build the same server twice. The second run waits for the first one.
+		exec 9>"$cache/${folder[$module]}/.lock"
+		flock 9
+		if [ ! -x "$cache/${folder[$module]}/$name" ]; then build "$name" "$module" "$package" "$ldflags"; fi
+		exec 9>&-
+	fi
+	if [ -x "$cache/${folder[$module]}/$name" ]; then ln -sfn "../${folder[$module]}/$name" "$dir/$name"; fi
 done <<<"$servers"

@@ -1,19 +1,17 @@
-// Command coredns is CoreDNS with just the plugins that the test cluster's DNS needs: a resolver for the management cluster's Services,
-// reading its API with a kubeconfig.
+// Command coredns is CoreDNS with only the plugins of the test cluster's Corefile (test/cluster/files/Corefile): a
+// resolver for the management cluster's Services that reads its API with a kubeconfig.
 package main
 
 import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
-
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
-	_ "github.com/coredns/coredns/plugin/ready"
 )
 
 func main() {
-	// CoreDNS refuses a directive that is not listed here, and runs plugins in this order.
-	dnsserver.Directives = []string{"bind", "ready", "errors", "kubernetes"}
+	// CoreDNS rejects a directive that is not in this list. It runs plugins in this order.
+	dnsserver.Directives = []string{"bind", "errors", "kubernetes"}
 	coremain.Run()
 }
