@@ -32,7 +32,8 @@ kube-scheduler|default|kubernetes|k8s.io/kubernetes/cmd/kube-scheduler|$kube_ld
 kubelet|default|kubernetes|k8s.io/kubernetes/cmd/kubelet|$kube_ld
 kube-proxy|default|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
 coredns|default|coredns|.|
-pilot-discovery|default|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld"
+pilot-discovery|default|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld
+pilot-agent|named|istiod|istio.io/istio/pilot/cmd/pilot-agent|$istio_ld"
 
 export CGO_ENABLED=0
 flags=(-mod=readonly -trimpath)

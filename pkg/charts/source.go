@@ -15,7 +15,7 @@ import (
 
 // EmbeddedVersion is the Istio release whose charts are compiled in. It must match the version of module
 // istio.io/istio in go.mod, which is a pseudo-version that does not contain the release.
-const EmbeddedVersion = "1.29.1"
+const EmbeddedVersion = "1.29.2"
 
 // placeholderVersion is the version in the Chart.yaml files of Istio's source tree. The release build replaces it.
 const placeholderVersion = "1.0.0"

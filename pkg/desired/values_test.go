@@ -26,7 +26,8 @@ import (
 // istioDirs returns the source directories of both Istio versions in the module cache, by version.
 func istioDirs(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "istio.io/istio").Output()
+	// "go list -m" would ask for the module's .info file. Go module proxies do not have it for every version.
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Module.Dir}}", "istio.io/istio/manifests").Output()
 	if err != nil {
 		t.Fatalf("finding module istio.io/istio: %v", err)
 	}
