@@ -20,9 +20,18 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// The responses of the API server. TestRealCauses has the ones that a plain API server can produce; this test has
-// all.
-func TestClassify(t *testing.T) {
+// causeCase is an error, and its class and text.
+type causeCase struct {
+	err    error
+	kind   Kind
+	class  ErrorClass
+	want   string
+	detail string // expected in the detail, if not empty
+}
+
+// TestClassifyPermissions, TestClassifyRejections and TestClassifyOutages have all responses of an API server.
+// TestRealCauses has the ones that a plain API server can produce.
+func TestClassifyPermissions(t *testing.T) {
 	t.Parallel()
 	deployments := Kind{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}
 	bindings := Kind{
@@ -33,17 +42,10 @@ func TestClassify(t *testing.T) {
 	forbidden := func(format string, args ...any) error {
 		return apierrors.NewForbidden(gr, "secret-name", fmt.Errorf(format, args...))
 	}
-	get := func(err error) error { return &url.Error{Op: "Get", URL: "https://secret-host:6443/api", Err: err} }
 	terminating := apierrors.NewForbidden(gr, "secret-name",
 		errors.New("unable to create new content in namespace secret-ns because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NamespaceTerminating"}}
-	tests := map[string]struct {
-		err    error
-		kind   Kind
-		class  ErrorClass
-		want   string
-		detail string // expected in the detail, if not empty
-	}{
+	checkCauses(t, map[string]causeCase{
 		"rbac": {
 			err:   forbidden(`User "secret-user" cannot create resource "deployments" in API group "apps" in the namespace "secret-ns"`),
 			class: Forbidden, want: "not allowed to create deployments.apps (RBAC)",
@@ -78,6 +80,14 @@ func TestClassify(t *testing.T) {
 			class: Other, want: "patch rolebindings.rbac.authorization.k8s.io failed",
 		},
 		"unauthorized": {err: apierrors.NewUnauthorized("no"), class: Unauthorized, want: "the API server does not accept the credentials"},
+	})
+}
+
+func TestClassifyRejections(t *testing.T) {
+	t.Parallel()
+	deployments := Kind{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}
+	gr := deployments.resource()
+	checkCauses(t, map[string]causeCase{
 		"invalid": {
 			err: apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "secret-name", field.ErrorList{
 				field.Invalid(field.NewPath("spec", "replicas"), "secret-value", "no"),
@@ -124,6 +134,13 @@ func TestClassify(t *testing.T) {
 			}),
 			class: Denied, want: "denied by the admission policy guard",
 		},
+	})
+}
+
+func TestClassifyOutages(t *testing.T) {
+	t.Parallel()
+	get := func(err error) error { return &url.Error{Op: "Get", URL: "https://secret-host:6443/api", Err: err} }
+	checkCauses(t, map[string]causeCase{
 		"busy": {
 			err:   apierrors.NewTooManyRequests("no", 1),
 			class: Unreachable, want: "the API server is unavailable: it answered 429 too many requests",
@@ -160,8 +177,13 @@ func TestClassify(t *testing.T) {
 		"cancelled":    {err: get(context.Canceled), class: Cancelled, want: "cancelled before the API server answered"},
 		"other status": {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
 		"other":        {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
-	}
-	for name, test := range tests {
+	})
+}
+
+func checkCauses(t *testing.T, cases map[string]causeCase) {
+	t.Helper()
+	deployments := Kind{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kind := deployments

@@ -14,14 +14,17 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
+// refusedCase is an object that must not be applied, and a part of the error.
+type refusedCase struct {
+	bad    func(*fixture) object
+	change func(*fixture, *apply.Options)
+	want   string
+}
+
 func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
-	tests := map[string]struct {
-		bad    func(*fixture) object
-		change func(*fixture, *apply.Options)
-		want   string
-	}{
+	checkRefused(t, map[string]refusedCase{
 		"unknown kind": {
 			bad: func(w *fixture) object {
 				return w.object(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NS}}`)
@@ -51,6 +54,13 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 			},
 			want: "its name is not on the list of its kind: y, z",
 		},
+	})
+}
+
+func TestACallWithAnInvalidObjectIsRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
+	checkRefused(t, map[string]refusedCase{
 		"no namespace": {
 			bad:  func(w *fixture) object { return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}`) },
 			want: "namespaced is true for its kind",
@@ -89,8 +99,12 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 			bad:  func(w *fixture) object { o := w.object(configMap); o.body = []byte("[]"); return o },
 			want: "it is not a JSON object",
 		},
-	}
-	for name, test := range tests {
+	})
+}
+
+func checkRefused(t *testing.T, cases map[string]refusedCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t)

@@ -18,18 +18,19 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 )
 
+// realCauseCase is an object, what prevents it, and the class and the text of the cause.
+type realCauseCase struct {
+	prepare func(*fixture)
+	object  string
+	class   apply.ErrorClass
+	want    string
+}
+
 // The errors of a real API server, and their causes. Every case has a second object, which must be applied
 // nevertheless.
 func TestRealCauses(t *testing.T) {
 	t.Parallel()
-	const guard = `rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], scope: "*"}]`
-	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
-	tests := map[string]struct {
-		prepare func(*fixture)
-		object  string
-		class   apply.ErrorClass
-		want    string
-	}{
+	checkRealCauses(t, map[string]realCauseCase{
 		"invalid": {
 			object: `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NS}, spec: {ports: [{port: 99999, targetPort: 1}]}}`,
 			class:  apply.Invalid, want: "rejected as invalid: spec.ports[0].port",
@@ -64,6 +65,15 @@ func TestRealCauses(t *testing.T) {
 			object: `{apiVersion: example.com/v1, kind: Thing, metadata: {name: x, namespace: NS}}`,
 			class:  apply.NotServed, want: "the API server does not serve things.example.com",
 		},
+	})
+}
+
+// TestRealCausesOfAdmission continues TestRealCauses: webhooks, policies and permissions.
+func TestRealCausesOfAdmission(t *testing.T) {
+	t.Parallel()
+	const guard = `rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], scope: "*"}]`
+	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
+	checkRealCauses(t, map[string]realCauseCase{
 		"webhook is gone": {
 			prepare: func(w *fixture) {
 				w.create(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS-gone}, ` +
@@ -110,8 +120,12 @@ func TestRealCauses(t *testing.T) {
 			object:  configMap,
 			class:   apply.Forbidden, want: "not allowed to create configmaps (RBAC)",
 		},
-	}
-	for name, test := range tests {
+	})
+}
+
+func checkRealCauses(t *testing.T, cases map[string]realCauseCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t)

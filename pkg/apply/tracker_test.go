@@ -73,9 +73,10 @@ func (s *story) expect(notifications int) {
 	s.notified = 0
 }
 
-func TestTrackerStories(t *testing.T) {
+// TestTrackerOwnWrites checks when an object is written, and when another event counts as drift.
+func TestTrackerOwnWrites(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(*story){
+	runTrackerStories(t, map[string]func(*story){
 		"without a watch, nothing is known of an object that we did not write": func(s *story) {
 			s.begin(1, planWriteUnknown)
 		},
@@ -145,6 +146,13 @@ func TestTrackerStories(t *testing.T) {
 			s.expect(1)
 			s.begin(1, planWriteOurs)
 		},
+	})
+}
+
+// TestTrackerLists checks lists of any version, before and after our writes.
+func TestTrackerLists(t *testing.T) {
+	t.Parallel()
+	runTrackerStories(t, map[string]func(*story){
 		"a list without the object, newer than the write, says that it is gone": func(s *story) {
 			s.wrote(1, "10", "a", 7)
 			s.lists("11", nil)
@@ -192,6 +200,13 @@ func TestTrackerStories(t *testing.T) {
 			s.expect(1)
 			s.begin(2, planWriteOurs)
 		},
+	})
+}
+
+// TestTrackerListsAndRestores checks lists around a write or a deletion of ours, and restored backups.
+func TestTrackerListsAndRestores(t *testing.T) {
+	t.Parallel()
+	runTrackerStories(t, map[string]func(*story){
 		"a list of our version that does not show our write voids it": func(s *story) {
 			s.lists("4", nil)
 			s.wrote(1, "9", "a", 7)
@@ -254,6 +269,13 @@ func TestTrackerStories(t *testing.T) {
 			s.expect(1)
 			known(true)
 		},
+	})
+}
+
+// TestTrackerTerminatingObjects checks that objects with a deletionTimestamp are waited for.
+func TestTrackerTerminatingObjects(t *testing.T) {
+	t.Parallel()
+	runTrackerStories(t, map[string]func(*story){
 		"an object that is being deleted is waited for": func(s *story) {
 			s.wrote(1, "10", "a", 7)
 			s.showsTerminating("11", "a")
@@ -278,6 +300,13 @@ func TestTrackerStories(t *testing.T) {
 			s.showsTerminating("9", "a")
 			s.begin(1, planNothing)
 		},
+	})
+}
+
+// TestTrackerEventsDuringAWrite checks events that arrive before the response to a write, and writes that fail.
+func TestTrackerEventsDuringAWrite(t *testing.T) {
+	t.Parallel()
+	runTrackerStories(t, map[string]func(*story){
 		"the echo that comes before the answer does not notify": func(s *story) {
 			s.begin(1, planWriteUnknown)
 			s.shows("10", "a", 7)
@@ -331,8 +360,12 @@ func TestTrackerStories(t *testing.T) {
 				s.t.Errorf("%d records, want none", n)
 			}
 		},
-	}
-	for name, tell := range tests {
+	})
+}
+
+func runTrackerStories(t *testing.T, cases map[string]func(*story)) {
+	t.Helper()
+	for name, tell := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tell(newStory(t))

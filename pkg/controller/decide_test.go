@@ -80,23 +80,19 @@ func decisionText(d decision) string {
 	}
 }
 
+// decisionCase is a row of a test: edits of an observation, and the decision that follows.
+type decisionCase struct {
+	name    string
+	edit    []func(*observation)
+	decider func(*decider)
+	want    string
+	problem string
+}
+
 // TestDecide has a row for each decision, and for each condition of the renewal of istiod's credential.
 func TestDecide(t *testing.T) {
-	base := newTestDecider(t)
-	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
-		Claim: ownership.Leases(base.config)[0], HeldLease: model.HeldLease{Holder: "x"},
-	}}}
-	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
-	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
-	partly := func(o *observation) { o.guestProblem, o.missing = guest.NotSyncedError{Answers: true}, "leases" }
-	for _, tc := range []struct {
-		name    string
-		edit    []func(*observation)
-		decider func(*decider)
-		want    string
-		problem string
-	}{
+	checkDecisions(t, []decisionCase{
 		{name: "installed and owned", want: "converge, installed true, acquire 0"},
 		{
 			name: "no class", want: "converge, installed false, acquire 0",
@@ -113,7 +109,15 @@ func TestDecide(t *testing.T) {
 			name: "two HostedControlPlanes", want: "no plan, renew true, again 0s", problem: "there are two",
 			edit: []func(*observation){func(o *observation) { o.mgmt.ControlPlaneProblem = errors.New("there are two") }},
 		},
+	})
+}
 
+// TestDecideWithoutTheGuest has the rows for a guest that does not answer, or answers only in part.
+func TestDecideWithoutTheGuest(t *testing.T) {
+	failed := errors.New("no")
+	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
+	partly := func(o *observation) { o.guestProblem, o.missing = guest.NotSyncedError{Answers: true}, "leases" }
+	checkDecisions(t, []decisionCase{
 		{
 			name: "the guest does not answer", want: "wait, renew false",
 			edit: []func(*observation){func(o *observation) { o.guestProblem = guest.NotSyncedError{} }},
@@ -148,7 +152,16 @@ func TestDecide(t *testing.T) {
 			name: "on hold, a part", want: "hold: paused",
 			edit: []func(*observation){partly, func(o *observation) { o.hold = onHoldError{why: "paused"} }},
 		},
+	})
+}
 
+// TestDecideWhenReadsFail has the rows for reads that fail on either side.
+func TestDecideWhenReadsFail(t *testing.T) {
+	base := newTestDecider(t)
+	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
+	failed := errors.New("no")
+	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
+	checkDecisions(t, []decisionCase{
 		{
 			name: "one cluster", want: "no plan, renew false, again 0s", problem: "management cluster itself",
 			edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = ErrSameCluster, nil }},
@@ -190,7 +203,19 @@ func TestDecide(t *testing.T) {
 			name: "it cannot be read, unmanaged", want: "no plan, renew false, again 0s",
 			edit: []func(*observation){unmanaged, func(o *observation) { o.mgmtProblem = failed }},
 		},
+	})
+}
 
+// TestDecideOwnership has the rows for ownership Leases and conflicting controllers.
+func TestDecideOwnership(t *testing.T) {
+	base := newTestDecider(t)
+	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
+		Claim: ownership.Leases(base.config)[0], HeldLease: model.HeldLease{Holder: "x"},
+	}}}
+	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
+	failed := errors.New("no")
+	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
+	checkDecisions(t, []decisionCase{
 		{
 			name: "Leases cannot be listed", want: "no plan, renew true, again 0s",
 			edit: []func(*observation){func(o *observation) { o.ownership = ownership.Unknown{Err: failed} }},
@@ -249,7 +274,13 @@ func TestDecide(t *testing.T) {
 			name: "a CA that cannot be read", want: "no plan, renew true, again 0s", problem: "broken",
 			edit: []func(*observation){func(o *observation) { o.mgmt.InvalidCA = errors.New("broken") }},
 		},
-	} {
+	})
+}
+
+func checkDecisions(t *testing.T, cases []decisionCase) {
+	t.Helper()
+	base := newTestDecider(t)
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			d := base
 			if tc.decider != nil {

@@ -16,31 +16,30 @@ type theLease struct{ resourcelock.Interface }
 
 func (theLease) Identity() string { return "me" }
 
+// reading is one reading of the Lease, and the pause that follows.
+type reading struct {
+	// after is the time since the previous reading.
+	after  time.Duration
+	holder string
+	// renewed differs between two records of the same holder.
+	renewed string
+	seconds int
+	err     error
+	pause   time.Duration
+}
+
+// leaseCase is a series of readings by one process, which leads or not.
+type leaseCase struct {
+	leads    bool
+	readings []reading
+}
+
 // TestWhenTheLeaseIsAskedForAgain checks the pause after each of several readings of the Lease.
 func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
-	type reading struct {
-		// after is the time since the previous reading.
-		after  time.Duration
-		holder string
-		// renewed differs between two records of the same holder.
-		renewed string
-		seconds int
-		err     error
-		pause   time.Duration
-	}
 	silent := &url.Error{Op: "Get", Err: errors.New("connection refused")}
 	busy, changing := apierrors.NewTooManyRequests("", 0), apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
-	renewals := func(n int) (out []reading) {
-		for i := range n {
-			out = append(out, reading{after: 26 * time.Second, holder: "other", renewed: string(rune('a' + i)), pause: retryPeriod})
-		}
-		return out
-	}
-	for name, tc := range map[string]struct {
-		leads    bool
-		readings []reading
-	}{
+	checkPauses(t, map[string]leaseCase{
 		"free":           {false, []reading{{holder: ""}}},
 		"ours of before": {false, []reading{{holder: "me"}}},
 		"gone":           {false, []reading{{err: apierrors.NewNotFound(schema.GroupResource{}, "")}}},
@@ -57,6 +56,30 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 		"another took it": {false, []reading{
 			{holder: "other", pause: lockPoll}, {holder: ""}, {after: 2 * time.Second, holder: "third", pause: lockPoll},
 		}},
+		"taken from us":  {true, []reading{{holder: "other"}}},
+		"leads, unheard": {true, []reading{{err: silent}, {err: busy}, {err: changing}}},
+		"leads, refused": {true, []reading{{err: forbidden}}},
+	})
+	t.Run("refused for good", func(t *testing.T) {
+		l, tries := &patientLock{Interface: theLease{}}, 0
+		for l.pause(nil, nil, forbidden, time.Unix(0, 0)) > 0 {
+			tries++
+		}
+		if tries != lockPatience {
+			t.Errorf("there are %d further requests, want %d", tries, lockPatience)
+		}
+	})
+}
+
+// TestWhenALeaseThatIsNotRenewedIsAskedForAgain checks the pauses while another process holds the Lease.
+func TestWhenALeaseThatIsNotRenewedIsAskedForAgain(t *testing.T) {
+	renewals := func(n int) (out []reading) {
+		for i := range n {
+			out = append(out, reading{after: 26 * time.Second, holder: "other", renewed: string(rune('a' + i)), pause: retryPeriod})
+		}
+		return out
+	}
+	checkPauses(t, map[string]leaseCase{
 		"not renewed": {false, []reading{
 			{holder: "other", pause: lockPoll},
 			{after: 61 * time.Second, holder: "other", pause: retryPeriod},
@@ -75,10 +98,12 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 			{holder: "other", seconds: 15, pause: lockPoll},
 			{after: leaseDuration, holder: "other", seconds: 15, pause: retryPeriod},
 		}},
-		"taken from us":  {true, []reading{{holder: "other"}}},
-		"leads, unheard": {true, []reading{{err: silent}, {err: busy}, {err: changing}}},
-		"leads, refused": {true, []reading{{err: forbidden}}},
-	} {
+	})
+}
+
+func checkPauses(t *testing.T, cases map[string]leaseCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			l, now := &patientLock{Interface: theLease{}}, time.Unix(0, 0)
 			if tc.leads {
@@ -97,13 +122,4 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 			}
 		})
 	}
-	t.Run("refused for good", func(t *testing.T) {
-		l, tries := &patientLock{Interface: theLease{}}, 0
-		for l.pause(nil, nil, forbidden, time.Unix(0, 0)) > 0 {
-			tries++
-		}
-		if tries != lockPatience {
-			t.Errorf("there are %d further requests, want %d", tries, lockPatience)
-		}
-	})
 }

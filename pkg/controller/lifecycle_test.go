@@ -16,34 +16,26 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestTheHostedControlPlaneHoldsUp checks which states of the HostedControlPlane put reconciliation on hold, when the
-// next pass is due, and that the reason is logged once.
-func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(start)
-	cfg := model.Config{Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
-	cluster, err := mgmt.New(&rest.Config{Host: "https://127.0.0.1:1"}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &Reconciler{config: cfg, mgmt: cluster, clock: clock}
-	var log bytes.Buffer
-	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&log, nil)))
+// holdStep is what the management side shows, and whether reconciliation is on hold.
+type holdStep struct {
+	name  string
+	plane model.ControlPlane
+	err   error
+	doubt error
+	held  bool
+	again time.Duration
+	logs  string // empty: nothing
+}
 
+// holdSteps returns the states of the HostedControlPlane, or of the Cluster, one after the other.
+func holdSteps() []holdStep {
 	plane := model.ControlPlane{Name: "guest1", UID: "7f3a", Availability: model.SingleReplica}
 	with := func(edit func(*model.ControlPlane)) model.ControlPlane {
 		out := plane
 		edit(&out)
 		return out
 	}
-	for _, step := range []struct {
-		name  string
-		plane model.ControlPlane
-		err   error
-		doubt error
-		held  bool
-		again time.Duration
-		logs  string // empty: nothing
-	}{
+	return []holdStep{
 		{name: "there is none", plane: model.ControlPlane{}},
 		{name: "an ordinary one", plane: plane},
 		{
@@ -84,7 +76,22 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 			name: "without ingress", logs: "Reconciliation resumes",
 			plane: with(func(c *model.ControlPlane) { c.DisabledCapabilities = []string{"Ingress"} }),
 		},
-	} {
+	}
+}
+
+// TestTheHostedControlPlaneHoldsUp checks which states of the HostedControlPlane put reconciliation on hold, when the
+// next pass is due, and that the reason is logged once.
+func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(start)
+	cfg := model.Config{Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
+	cluster, err := mgmt.New(&rest.Config{Host: "https://127.0.0.1:1"}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{config: cfg, mgmt: cluster, clock: clock}
+	var log bytes.Buffer
+	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&log, nil)))
+	for _, step := range holdSteps() {
 		log.Reset()
 		o := observation{now: clock.Now(), mgmtProblem: step.err}
 		o.mgmt = model.ManagementObservation{ControlPlane: step.plane, ControlPlaneProblem: step.doubt}

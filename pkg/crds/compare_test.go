@@ -20,14 +20,17 @@ func v1(paths ...string) []crds.Field {
 	return out
 }
 
-// TestCompare compares small (installed) with edited copies of it (wanted), in both directions.
-func TestCompare(t *testing.T) {
+// differenceCase is an edited CRD, and how it differs from small.
+type differenceCase struct {
+	name   string
+	wanted *unstructured.Unstructured
+	want   crds.Difference
+}
+
+// TestCompareFields compares small (installed) with edited copies of it (wanted), in both directions: fields.
+func TestCompareFields(t *testing.T) {
 	const mode = "mode: {type: string, enum: [A, B], default: A}"
-	for _, tc := range []struct {
-		name   string
-		wanted *unstructured.Unstructured
-		want   crds.Difference
-	}{
+	checkDifferences(t, []differenceCase{
 		{"nothing", edited(t), crds.Difference{}},
 		{
 			"a new field",
@@ -76,6 +79,13 @@ func TestCompare(t *testing.T) {
 			edited(t, "additionalProperties: {type: object, properties: {value: {type: string}}}", "additionalProperties: true"),
 			crds.Difference{Lost: v1("spec.labels{}.value"), Changed: v1("spec.labels{}")},
 		},
+	})
+}
+
+// TestCompareVersions compares as TestCompareFields does: versions, names, and schemas that are invalid.
+func TestCompareVersions(t *testing.T) {
+	const mode = "mode: {type: string, enum: [A, B], default: A}"
+	checkDifferences(t, []differenceCase{
 		{
 			"a new version",
 			edited(
@@ -137,7 +147,12 @@ func TestCompare(t *testing.T) {
 			),
 			crds.Difference{Gained: v1(`spec.""`, `spec.\[]`, `spec.a\.b`, `spec.q\"`, `spec.x\{}`)},
 		},
-	} {
+	})
+}
+
+func checkDifferences(t *testing.T, cases []differenceCase) {
+	t.Helper()
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			got := compare(t, edited(t), tc.wanted)
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {

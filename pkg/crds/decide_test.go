@@ -107,17 +107,21 @@ func TestNoFactIsAbsent(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
+// textCase is a CRD, and parts of its reason and of its next step.
+type textCase struct {
+	because crds.Reason
+	name    string
+	fact    crds.Fact
+	says    string
+	next    string
+}
+
+// TestTextsOfBlockedCRDs checks the reason and the next step of a CRD that needs an action.
+func TestTextsOfBlockedCRDs(t *testing.T) {
 	const annotate = "kubectl annotate --overwrite crd " + routes + " gateway.hypergate.dev/manage="
 	helm := crds.Owner{Kind: crds.ThirdParty, Name: "helm"}
 	read := crds.Fact{Owner: helm, Content: crds.Read, Difference: crds.Difference{Lost: v1("spec.rules[].retry")}}
-	for _, tc := range []struct {
-		because crds.Reason
-		name    string
-		fact    crds.Fact
-		says    string
-		next    string
-	}{
+	checkTexts(t, []textCase{
 		{
 			crds.NeedsConsent, routes, read,
 			"installed by third party: helm, and differs from hypergate's CRD, " +
@@ -156,6 +160,15 @@ func TestWords(t *testing.T) {
 			crds.WouldLoseFields, routes, read,
 			"objects use fields that hypergate's CRD does not have: spec.rules.retry (v1)", "hypergate crds --dry-run adopt",
 		},
+	})
+}
+
+// TestTextsOfUnchangedCRDs checks the reason and the next step of a CRD that is left unchanged.
+func TestTextsOfUnchangedCRDs(t *testing.T) {
+	const annotate = "kubectl annotate --overwrite crd " + routes + " gateway.hypergate.dev/manage="
+	helm := crds.Owner{Kind: crds.ThirdParty, Name: "helm"}
+	read := crds.Fact{Owner: helm, Content: crds.Read, Difference: crds.Difference{Lost: v1("spec.rules[].retry")}}
+	checkTexts(t, []textCase{
 		{
 			crds.IsUnknown, routes,
 			crds.Fact{Owner: crds.Owner{Kind: crds.Unknown, Name: "whether it rains"}},
@@ -184,7 +197,12 @@ func TestWords(t *testing.T) {
 		},
 		{crds.HasConsent, routes, read, "taken over from third party: helm, with consent", ""},
 		{"OfTomorrow", routes, crds.Fact{}, "OfTomorrow", ""},
-	} {
+	})
+}
+
+func checkTexts(t *testing.T, cases []textCase) {
+	t.Helper()
+	for _, tc := range cases {
 		crd := crds.CRD{Name: tc.name, Fact: tc.fact, Decision: crds.Decision{Reason: tc.because}, Wanted: wanted()["gateway-api"]}
 		if got := crd.Explain(); !strings.Contains(got, tc.says) {
 			t.Errorf("%s: the reason is\n%q, want\n%q", tc.because, got, tc.says)

@@ -33,14 +33,18 @@ const versionsField, labelsField = `{"f:spec":{"f:versions":{}}}`, `{"f:metadata
 // olm63 is the label of a package with a name so long that the namespace is truncated completely.
 const olm63 = "an-operator-with-a-name-that-is-longer-than-a-label-of-kubernet"
 
-func TestMarksOf(t *testing.T) {
+// metadataCase is the metadata of a CRD, and what is read from it.
+type metadataCase struct {
+	name string
+	meta metav1.ObjectMeta
+	want crds.Metadata
+}
+
+// TestMetadataOf checks our label, the field managers, and what the annotations say.
+func TestMetadataOf(t *testing.T) {
 	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
 	deleted := metav1.NewTime(time.Unix(1, 0))
-	for _, tc := range []struct {
-		name string
-		meta metav1.ObjectMeta
-		want crds.Metadata
-	}{
+	checkMetadata(t, []metadataCase{
 		{"nothing", metav1.ObjectMeta{}, crds.Metadata{}},
 		{
 			"our label",
@@ -89,6 +93,13 @@ func TestMarksOf(t *testing.T) {
 		{"Istio's claim", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
 			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.20.3",
 		}}, crds.Metadata{Version: "1.20.3"}},
+	})
+}
+
+// TestMetadataOfOLM checks the labels of OLM.
+func TestMetadataOfOLM(t *testing.T) {
+	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	checkMetadata(t, []metadataCase{
 		{"OLM's packages, sorted", metav1.ObjectMeta{Labels: map[string]string{
 			"operators.coreos.com/z.openshift-operators": "", "operators.coreos.com/a.ns": "",
 			"olm.managed": "true", "operators.coreos.com.example.com/b.ns": "",
@@ -119,7 +130,12 @@ func TestMarksOf(t *testing.T) {
 			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true", "example.com/owner": "rev.guest"}},
 			crds.Metadata{OLM: crds.Nameless, Membership: crds.Member},
 		},
-	} {
+	})
+}
+
+func checkMetadata(t *testing.T, cases []metadataCase) {
+	t.Helper()
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, crds.MetadataOf(&tc.meta, us())); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -157,15 +173,17 @@ func TestConsent(t *testing.T) {
 	}
 }
 
+// ownerCase is metadata of a CRD, what is known of operators, and the owner.
+type ownerCase struct {
+	name      string
+	marks     crds.Metadata
+	operators map[string]crds.Operator
+	want      crds.Owner
+	text      string
+}
+
 func TestOwnerOf(t *testing.T) {
-	live := crds.Operator{Found: crds.Live, Kind: "Subscription", Namespace: "operators", Name: "mesh"}
-	for _, tc := range []struct {
-		name      string
-		marks     crds.Metadata
-		operators map[string]crds.Operator
-		want      crds.Owner
-		text      string
-	}{
+	checkOwner(t, []ownerCase{
 		{"nobody's in particular", crds.Metadata{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
 		{
 			"a third party's",
@@ -189,6 +207,12 @@ func TestOwnerOf(t *testing.T) {
 			crds.Owner{Kind: crds.IngressOperator},
 			"ingress-operator",
 		},
+	})
+}
+
+func TestOwnerOfOLM(t *testing.T) {
+	live := crds.Operator{Found: crds.Live, Kind: "Subscription", Namespace: "operators", Name: "mesh"}
+	checkOwner(t, []ownerCase{
 		{
 			"a live operator's",
 			crds.Metadata{Packages: []string{"a.ns"}},
@@ -246,7 +270,15 @@ func TestOwnerOf(t *testing.T) {
 			"",
 		},
 		{"adopted from OLM", crds.Metadata{OLM: crds.Nameless, Membership: crds.Member}, nil, crds.Owner{Kind: crds.Ours}, "hypergate"},
-	} {
+	})
+	if got := (crds.Owner{}).String(); got != "none" {
+		t.Errorf("without an owner, the text is %q", got)
+	}
+}
+
+func checkOwner(t *testing.T, cases []ownerCase) {
+	t.Helper()
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			got := crds.OwnerOf(tc.marks, tc.operators)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -256,9 +288,6 @@ func TestOwnerOf(t *testing.T) {
 				t.Errorf("the text is %q, want %q", got, tc.text)
 			}
 		})
-	}
-	if got := (crds.Owner{}).String(); got != "none" {
-		t.Errorf("without an owner, the text is %q", got)
 	}
 }
 

@@ -168,17 +168,18 @@ func at(u *unstructured.Unstructured, path ...any) any {
 	return here
 }
 
+// deploymentCase is a change of the HostedControlPlane, and a value in the Deployment.
+type deploymentCase struct {
+	edit func(*model.ControlPlane)
+	path []any
+	want any
+}
+
 // TestWhatTheControlPlaneDecides checks each field of the HostedControlPlane that istiod's Deployment depends on.
 func TestWhatTheControlPlaneDecides(t *testing.T) {
 	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
 	annotations := func(key string) []any { return []any{"spec", "template", "metadata", "annotations", key} }
-	labels := func(key string) []any { return []any{"spec", "template", "metadata", "labels", key} }
-	istiod := istiodUnder(t)
-	for name, tc := range map[string]struct {
-		edit func(*model.ControlPlane)
-		path []any
-		want any
-	}{
+	checkDeployment(t, map[string]deploymentCase{
 		"one replica":                 {func(*model.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
 		"one is gone before the next": {func(*model.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
 		"and waits for nobody":        {func(*model.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
@@ -225,6 +226,14 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 		"no version": {
 			func(c *model.ControlPlane) { c.ReleaseVersion = "" }, []any{"metadata", "annotations", "release.openshift.io/version"}, nil,
 		},
+	})
+}
+
+// TestWhatTheControlPlaneDecidesOfLabels checks labels, requests and the placement of pods.
+func TestWhatTheControlPlaneDecidesOfLabels(t *testing.T) {
+	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
+	labels := func(key string) []any { return []any{"spec", "template", "metadata", "labels", key} }
+	checkDeployment(t, map[string]deploymentCase{
 		"a label": {func(c *model.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
 		"a label in the chart's way": {
 			func(c *model.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a",
@@ -270,7 +279,13 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 		"the operand's label": {
 			func(*model.ControlPlane) {}, []any{"metadata", "labels", "hypershift.openshift.io/managed-by"}, "hypergate",
 		},
-	} {
+	})
+}
+
+func checkDeployment(t *testing.T, cases map[string]deploymentCase) {
+	t.Helper()
+	istiod := istiodUnder(t)
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, at(istiod(t, tc.edit), tc.path...)); diff != "" {
 				t.Errorf("at %v, -want +got:\n%s", tc.path, diff)

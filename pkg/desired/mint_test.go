@@ -11,14 +11,17 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestMint checks that the constructors refuse objects of the wrong side, independent of the routing table.
-func TestMint(t *testing.T) {
+// constructorCase is an object for a side, and texts in the error; nil is no error.
+type constructorCase struct {
+	side   string
+	object string
+	want   []string // texts in the error; nil: no error
+}
+
+// TestMintChecksKinds checks that the constructors refuse kinds of the wrong side, independent of the routing table.
+func TestMintChecksKinds(t *testing.T) {
 	const mgmt, guest = "management", "guest"
-	for name, tc := range map[string]struct {
-		side   string
-		object string
-		want   []string // texts in the error; nil: no error
-	}{
+	checkConstructor(t, map[string]constructorCase{
 		"a ConfigMap for management": {
 			mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest1}}", nil,
 		},
@@ -67,6 +70,13 @@ func TestMint(t *testing.T) {
 		"a Pod for the guest": {
 			guest, "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: openshift-ingress}}", []string{"Pod openshift-ingress/a"},
 		},
+	})
+}
+
+// TestMintChecksNamespaces checks that the constructors refuse other namespaces, and objects that are not valid.
+func TestMintChecksNamespaces(t *testing.T) {
+	const mgmt, guest = "management", "guest"
+	checkConstructor(t, map[string]constructorCase{
 		"management's for another tenant": {
 			mgmt, "{apiVersion: v1, kind: ConfigMap, metadata: {name: istio-openshift-gateway, namespace: clusters-guest2}}",
 			[]string{"ConfigMap clusters-guest2/istio-openshift-gateway", `must be "clusters-guest1"`},
@@ -98,7 +108,13 @@ func TestMint(t *testing.T) {
 			mgmt, "{apiVersion: example.com/v1, kind: Service, metadata: {name: a, namespace: clusters-guest1}}",
 			[]string{"Service clusters-guest1/a", "Service.example.com"},
 		},
-	} {
+	})
+}
+
+func checkConstructor(t *testing.T, cases map[string]constructorCase) {
+	t.Helper()
+	const mgmt, guest = "management", "guest"
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			u, cfg := parse(t, tc.object), config(model.TopologyHosted)
 			var err error

@@ -36,17 +36,20 @@ func published(texts ...string) []model.PublishedService {
 	return out
 }
 
+// endpointCase is a publish strategy, what the management side shows, and the endpoint that follows.
+type endpointCase struct {
+	publish  model.Publish
+	plane    func(*model.ControlPlane)
+	exposure model.ObservedEndpoints
+	want     string
+}
+
 // TestWhereIstiodIsPublished checks the endpoint of each publish strategy, and what prevents it. Each case computes a
 // whole plan for a management side without istiod.
 func TestWhereIstiodIsPublished(t *testing.T) {
 	auto := model.Publish{Strategy: model.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
-	for name, tc := range map[string]struct {
-		publish  model.Publish
-		plane    func(*model.ControlPlane)
-		exposure model.ObservedEndpoints
-		want     string
-	}{
+	checkWhereIstiodIsPublished(t, map[string]endpointCase{
 		"an address that is given": {publish: model.Publish{}, want: "at istiod.apps.example.com:443"},
 		"auto without a plane":     {publish: auto, want: "impossible: --publish=auto follows the HostedControlPlane, and there is none"},
 		"auto, as by Route": {
@@ -85,6 +88,15 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			exposure: model.ObservedEndpoints{Problem: "the management cluster serves no Routes"},
 			want:     "impossible: the management cluster serves no Routes",
 		},
+	})
+}
+
+// TestWhereHyperShiftPublishesIstiod checks the endpoint behind HyperShift's own router, behind a private link, and
+// behind load balancers and nodes.
+func TestWhereHyperShiftPublishesIstiod(t *testing.T) {
+	auto := model.Publish{Strategy: model.PublishAuto}
+	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
+	checkWhereIstiodIsPublished(t, map[string]endpointCase{
 		"the control plane operator's Route names the namespace": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byRoute },
 			exposure: model.ObservedEndpoints{
@@ -145,6 +157,14 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512},
 			want: "impossible: the address of the management cluster's nodes is not known",
 		},
+	})
+}
+
+// TestWhereIstiodCannotBePublished checks TLSRoutes, and platforms, strategies and hosts that cannot be used.
+func TestWhereIstiodCannotBePublished(t *testing.T) {
+	auto := model.Publish{Strategy: model.PublishAuto}
+	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
+	checkWhereIstiodIsPublished(t, map[string]endpointCase{
 		"a TLSRoute": {
 			publish: model.Publish{
 				Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"},
@@ -184,7 +204,12 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 			},
 			want: "impossible: \"istiod-x.exa_mple.com\", the host under which istiod would be published, is not a host name",
 		},
-	} {
+	})
+}
+
+func checkWhereIstiodIsPublished(t *testing.T, cases map[string]endpointCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
@@ -232,16 +257,19 @@ func checkEndpoint(t *testing.T, plan desired.Plan, at model.HostPort) {
 	}
 }
 
+// publishingCase is a publish strategy, and the objects that publish istiod.
+type publishingCase struct {
+	publish  model.Publish
+	exposure model.ObservedEndpoints
+	service  string
+	route    map[string]any
+}
+
 // TestWhatPublishesIstiod checks the objects of each publish strategy. If another party publishes istiod, there are
 // none.
 func TestWhatPublishesIstiod(t *testing.T) {
 	byName := model.HostPort{Host: "x.example.com"}
-	for name, tc := range map[string]struct {
-		publish  model.Publish
-		exposure model.ObservedEndpoints
-		service  string
-		route    map[string]any
-	}{
+	checkPublishingObjects(t, map[string]publishingCase{
 		"an address": {},
 		"a Route": {
 			publish: model.Publish{Strategy: model.PublishRoute, At: byName}, service: "ClusterIP",
@@ -270,6 +298,13 @@ func TestWhatPublishesIstiod(t *testing.T) {
 				},
 			},
 		},
+	})
+}
+
+// TestWhatPublishesIstiodWithoutARoute checks load balancers and node ports.
+func TestWhatPublishesIstiodWithoutARoute(t *testing.T) {
+	byName := model.HostPort{Host: "x.example.com"}
+	checkPublishingObjects(t, map[string]publishingCase{
 		"a load balancer that nobody has an address for": {
 			publish: model.Publish{Strategy: model.PublishLoadBalancer}, service: "LoadBalancer",
 		},
@@ -285,7 +320,12 @@ func TestWhatPublishesIstiod(t *testing.T) {
 			publish:  model.Publish{Strategy: model.PublishNodePort, At: model.HostPort{Host: "x.example.com", Port: 30000}},
 			exposure: model.ObservedEndpoints{NodePort: 30000}, service: "NodePort 30000",
 		},
-	} {
+	})
+}
+
+func checkPublishingObjects(t *testing.T, cases map[string]publishingCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish

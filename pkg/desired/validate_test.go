@@ -32,12 +32,15 @@ func TestValidateAcceptsWhatIsOrdinary(t *testing.T) {
 	}
 }
 
+// validateCase is a change of a Config, and texts in the error.
+type validateCase struct {
+	change func(*model.Config)
+	want   []string
+}
+
 // TestValidateNamesTheFlag checks that the error names the flag, quotes its value, and explains the problem.
 func TestValidateNamesTheFlag(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*model.Config)
-		want   []string
-	}{
+	checkValidate(t, map[string]validateCase{
 		"topology": {
 			func(c *model.Config) { c.Topology = "both" }, []string{"--topology", `"both"`, `"hosted"`, `"standalone"`},
 		},
@@ -63,6 +66,12 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"revision too long for a label": {
 			func(c *model.Config) { c.Revision = strings.Repeat("r", 53) }, []string{"--revision", "at most 52"},
 		},
+	})
+}
+
+// TestValidateNamesTheFlagOfImagesAndHosts continues TestValidateNamesTheFlag.
+func TestValidateNamesTheFlagOfImagesAndHosts(t *testing.T) {
+	checkValidate(t, map[string]validateCase{
 		"pilot image without a registry": {
 			func(c *model.Config) { c.PilotImage = "pilot:1.20.3" }, []string{"--pilot-image", `"pilot:1.20.3"`, "registry"},
 		},
@@ -105,7 +114,12 @@ func TestValidateNamesTheFlag(t *testing.T) {
 			},
 			[]string{"--istio-resources", `"dragons.networking.istio.io"`},
 		},
-	} {
+	})
+}
+
+func checkValidate(t *testing.T, cases map[string]validateCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			tc.change(&cfg)

@@ -55,16 +55,15 @@ func plain() model.ControlPlane {
 	}
 }
 
-func TestReadControlPlane(t *testing.T) {
-	const serving = `services: [
-		{service: APIServer, servicePublishingStrategy: {type: LoadBalancer, loadBalancer: {hostname: api.example.com}}},
-		{service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7, port: 30443}}},
-		{service: OAuthServer, servicePublishingStrategy: {type: Route, route: {hostname: oauth.example.com}}},
-		{service: Konnectivity, servicePublishingStrategy: {type: Pigeon}}]`
-	for name, tc := range map[string]struct {
-		metadata, spec, status string
-		want                   func(*model.ControlPlane)
-	}{
+// controlPlaneCase is a part of a HostedControlPlane, and how it changes what is read.
+type controlPlaneCase struct {
+	metadata, spec, status string
+	want                   func(*model.ControlPlane)
+}
+
+// TestReadControlPlanePods checks the fields and annotations that decide about pods.
+func TestReadControlPlanePods(t *testing.T) {
+	checkReadControlPlane(t, map[string]controlPlaneCase{
 		"as little as there may be": {want: func(*model.ControlPlane) {}},
 		"one replica": {
 			spec: `controllerAvailabilityPolicy: SingleReplica`,
@@ -119,6 +118,12 @@ func TestReadControlPlane(t *testing.T) {
 				}
 			},
 		},
+	})
+}
+
+// TestReadControlPlaneReleases checks the release images and versions.
+func TestReadControlPlaneReleases(t *testing.T) {
+	checkReadControlPlane(t, map[string]controlPlaneCase{
 		"a control plane ahead of its guest": {
 			spec:   `controlPlaneReleaseImage: "quay.io/r:4.21.3"`,
 			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
@@ -138,6 +143,17 @@ func TestReadControlPlane(t *testing.T) {
 			status: `{versionStatus: {desired: {version: 4.20.0, image: "quay.io/r:4.20"}, observedGeneration: 1}}`,
 			want:   func(*model.ControlPlane) {},
 		},
+	})
+}
+
+// TestReadControlPlane checks the remaining fields.
+func TestReadControlPlane(t *testing.T) {
+	const serving = `services: [
+		{service: APIServer, servicePublishingStrategy: {type: LoadBalancer, loadBalancer: {hostname: api.example.com}}},
+		{service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7, port: 30443}}},
+		{service: OAuthServer, servicePublishingStrategy: {type: Route, route: {hostname: oauth.example.com}}},
+		{service: Konnectivity, servicePublishingStrategy: {type: Pigeon}}]`
+	checkReadControlPlane(t, map[string]controlPlaneCase{
 		"configuration": {
 			spec: `configuration: {proxy: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: .example.com, trustedCA: {name: ca}},
 				apiServer: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], ` +
@@ -191,7 +207,12 @@ func TestReadControlPlane(t *testing.T) {
 			spec: `{monitoring: {mode: All}, autoNode: [new], fips: {enabled: true}, platform: {type: Moon, aws: 5, moon: {crater: 7}}}`,
 			want: func(c *model.ControlPlane) { c.Platform = "Moon" },
 		},
-	} {
+	})
+}
+
+func checkReadControlPlane(t *testing.T, cases map[string]controlPlaneCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			want := plain()
 			tc.want(&want)

@@ -2,6 +2,7 @@ package mgmt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,34 +17,71 @@ const (
 	ingressChange = "sharedingress-config-generator/config.go (see deploy/cpo)"
 )
 
+// Parts of a HostedControlPlane's spec: how it publishes its services, and its platform.
+const (
+	byLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
+		`Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
+	// HyperShift's command line creates this if there is no domain for external names.
+	onlyLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
+		`Ignition, servicePublishingStrategy: {type: Route}}]`
+	byRoute = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: ` +
+		`api.g.example.com}}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ` +
+		`ignition.g.example.com}}}]`
+	byNodePort = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {}}}, ` +
+		`{service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
+	azure    = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
+	aro      = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`
+	derived  = "{istiod-guest1-abcde.g.example.com:443}"
+	balanced = "{192.0.2.44:15012}"
+)
+
+// publishingCase is a platform and how it publishes the API server.
+type publishingCase struct {
+	name, platform, services string
+	route                    model.FoundRoute
+	publish                  model.Publish
+	want                     string // the endpoint, or a substring of the error
+}
+
+// The Routes that the control plane operator creates for istiod, for HyperShift's router and for the default router.
+var (
+	insideRoute  = model.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}
+	outsideRoute = model.FoundRoute{Exists: true, Host: "istiod-guest1.g.example.com"}
+)
+
 // TestPublishingOnEachPlatform checks the endpoint for the guest's nodes on each of HyperShift's platforms, with
 // strategy auto or an explicit strategy. If there is no endpoint, it checks which part is missing.
 func TestPublishingOnEachPlatform(t *testing.T) {
-	const (
-		byLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
-			`Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.g.example.com}}}]`
-		// HyperShift's command line creates this if there is no domain for external names.
-		onlyLoadBalancer = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
-			`Ignition, servicePublishingStrategy: {type: Route}}]`
-		byRoute = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: ` +
-			`api.g.example.com}}}, {service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ` +
-			`ignition.g.example.com}}}]`
-		byNodePort = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {}}}, ` +
-			`{service: Ignition, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
-		azure    = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: WorkloadIdentities}`
-		aro      = `type: Azure, azure: {azureAuthenticationConfig: {azureAuthenticationConfigType: ManagedIdentities}`
-		derived  = "{istiod-guest1-abcde.g.example.com:443}"
-		balanced = "{192.0.2.44:15012}"
-	)
-	inside := model.FoundRoute{Exists: true, Host: "istiod.apps.guest1.hypershift.local"}
-	outside := model.FoundRoute{Exists: true, Host: "istiod-guest1.g.example.com"}
-	type row struct {
-		name, platform, services string
-		route                    model.FoundRoute
-		publish                  model.Publish
-		want                     string // the endpoint, or a substring of the error
+	rows := slices.Concat(publishingCases(), publishingByAccess(), publishingWithoutAccess())
+	cfg, source, ca, guest := asked(t)
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			plane, err := readControlPlane(hcp(t, "", `{platform: {`+row.platform+`}, `+row.services+`}`, ""), "istiod-openshift-gateway")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := cfg
+			if cfg.Publish = row.publish; row.publish.Strategy == "" {
+				cfg.Publish.Strategy = model.PublishAuto
+			}
+			state, err := desired.Compute(cfg, source, model.ManagementObservation{
+				CA: ca, ControlPlane: plane,
+				Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
+			}, guest)
+			got := fmt.Sprint(state.Endpoint)
+			if err != nil {
+				got = err.Error()
+			}
+			if strings.HasPrefix(row.want, "{") && got != row.want || !strings.Contains(got, row.want) {
+				t.Errorf("got\n  %s\nwant, or want as a substring\n  %s", got, row.want)
+			}
+		})
 	}
-	rows := []row{
+}
+
+// publishingCases returns the rows that stand for one platform each.
+func publishingCases() []publishingCase {
+	return []publishingCase{
 		{
 			name: "AWS public by load balancer", platform: `type: AWS, aws: {endpointAccess: Public}`,
 			services: byLoadBalancer, want: balanced,
@@ -57,7 +95,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		{name: "ARO HCP, API server by load balancer", platform: aro + `}`, services: byLoadBalancer, want: ingressChange},
 		{
 			name: "ARO HCP, which knows istiod", platform: aro + `, topology: Public}`, services: byRoute,
-			route: outside, want: "{istiod-guest1.g.example.com:443}",
+			route: outsideRoute, want: "{istiod-guest1.g.example.com:443}",
 		},
 		{
 			name: "ARO HCP, by load balancer if asked", platform: aro + `}`, services: byRoute,
@@ -91,7 +129,7 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		},
 		{
 			name: "ARO HCP, Swift, whose router knows istiod", platform: aro + `, topology: PublicAndPrivate}`,
-			services: byRoute, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}",
+			services: byRoute, route: insideRoute, want: "{istiod.apps.guest1.hypershift.local:443}",
 		},
 		{name: "IBM Cloud", platform: `type: IBMCloud`, services: byRoute, want: "has no strategy for platform IBMCloud"},
 		{name: "KubeVirt by load balancer", platform: `type: KubeVirt`, services: byLoadBalancer, want: "policy virt-launcher"},
@@ -105,6 +143,10 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 			want: balanced,
 		},
 	}
+}
+
+// publishingByAccess returns the rows of platforms whose nodes can reach the control plane over a private link.
+func publishingByAccess() (rows []publishingCase) {
 	for platform, access := range map[string]string{
 		"AWS": `type: AWS, aws: {endpointAccess: %s}`, "GCP": `type: GCP, gcp: {endpointAccess: %s}`,
 		"Azure": azure + `, topology: %s}`,
@@ -113,84 +155,77 @@ func TestPublishingOnEachPlatform(t *testing.T) {
 		public := fmt.Sprintf(access, "Public")
 		if platform != "GCP" { // GCP has no purely public access
 			rows = append(rows,
-				row{name: name + "by the default router", platform: public, services: byRoute, want: derived},
-				row{
-					name: name + "whose router knows istiod", platform: public, services: byRoute, route: outside,
+				publishingCase{name: name + "by the default router", platform: public, services: byRoute, want: derived},
+				publishingCase{
+					name: name + "whose router knows istiod", platform: public, services: byRoute, route: outsideRoute,
 					want: "{istiod-guest1.g.example.com:443}",
 				},
 			)
 		}
 		for _, services := range []string{byLoadBalancer, byRoute} {
-			for _, linked := range []string{"Private", "PublicAndPrivate"} {
-				name := platform + " " + linked + services[:60]
-				rows = append(rows,
-					row{name: name, platform: fmt.Sprintf(access, linked), services: services, want: routerChange},
-					row{
-						name: name + ", whose router knows istiod", platform: fmt.Sprintf(access, linked),
-						services: services, route: inside, want: "{istiod.apps.guest1.hypershift.local:443}",
-					},
-				)
-			}
-			rows = append(rows,
-				row{
-					name: platform + " Private, asked for", platform: fmt.Sprintf(access, "Private"), services: services,
-					publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: "hypergate's load balancer is not behind that link",
-				},
-				row{
-					name: platform + " PublicAndPrivate, asked for", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: balanced,
-				},
-				row{
-					name:     platform + " PublicAndPrivate, by Route if asked",
-					platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: model.Publish{Strategy: model.PublishRoute}, want: routerChange,
-				},
-				row{
-					name:     platform + " PublicAndPrivate, by somebody's router if asked",
-					platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
-					publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
-					want:    "{x.example.com:443}",
-				})
+			rows = append(rows, publishingOverLinks(platform, access, services)...)
 		}
 	}
+	return rows
+}
+
+// publishingOverLinks returns the rows of one platform whose nodes use a private link.
+func publishingOverLinks(platform, access, services string) (rows []publishingCase) {
+	for _, linked := range []string{"Private", "PublicAndPrivate"} {
+		name := platform + " " + linked + services[:60]
+		rows = append(rows,
+			publishingCase{name: name, platform: fmt.Sprintf(access, linked), services: services, want: routerChange},
+			publishingCase{
+				name: name + ", whose router knows istiod", platform: fmt.Sprintf(access, linked),
+				services: services, route: insideRoute, want: "{istiod.apps.guest1.hypershift.local:443}",
+			},
+		)
+	}
+	rows = append(rows,
+		publishingCase{
+			name: platform + " Private, asked for", platform: fmt.Sprintf(access, "Private"), services: services,
+			publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: "hypergate's load balancer is not behind that link",
+		},
+		publishingCase{
+			name: platform + " PublicAndPrivate, asked for", platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
+			publish: model.Publish{Strategy: model.PublishLoadBalancer}, want: balanced,
+		},
+		publishingCase{
+			name:     platform + " PublicAndPrivate, by Route if asked",
+			platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
+			publish: model.Publish{Strategy: model.PublishRoute}, want: routerChange,
+		},
+		publishingCase{
+			name:     platform + " PublicAndPrivate, by somebody's router if asked",
+			platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
+			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
+			want:    "{x.example.com:443}",
+		})
+	return rows
+}
+
+// publishingWithoutAccess returns the rows of platforms without private links.
+func publishingWithoutAccess() (rows []publishingCase) {
 	for _, platform := range []string{"Agent", "None", "OpenStack", "KubeVirt", "PowerVS"} {
 		if platform != "KubeVirt" {
 			rows = append(
 				rows,
-				row{name: platform + " by load balancer", platform: "type: " + platform, services: byLoadBalancer, want: balanced},
+				publishingCase{
+					name: platform + " by load balancer", platform: "type: " + platform, services: byLoadBalancer, want: balanced,
+				},
 			)
 		}
 		rows = append(rows,
-			row{name: platform + " by Route", platform: "type: " + platform, services: byRoute, want: derived},
-			row{
+			publishingCase{name: platform + " by Route", platform: "type: " + platform, services: byRoute, want: derived},
+			publishingCase{
 				name: platform + " whose router knows istiod", platform: "type: " + platform, services: byRoute,
-				route: outside, want: "{istiod-guest1.g.example.com:443}",
+				route: outsideRoute, want: "{istiod-guest1.g.example.com:443}",
 			},
-			row{name: platform + " by a node's port", platform: "type: " + platform, services: byNodePort, want: "{192.0.2.7:31512}"},
+			publishingCase{
+				name: platform + " by a node's port", platform: "type: " + platform, services: byNodePort,
+				want: "{192.0.2.7:31512}",
+			},
 		)
 	}
-	cfg, source, ca, guest := asked(t)
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			plane, err := readControlPlane(hcp(t, "", `{platform: {`+row.platform+`}, `+row.services+`}`, ""), "istiod-openshift-gateway")
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg := cfg
-			if cfg.Publish = row.publish; row.publish.Strategy == "" {
-				cfg.Publish.Strategy = model.PublishAuto
-			}
-			state, err := desired.Compute(cfg, source, model.ManagementObservation{
-				CA: ca, ControlPlane: plane,
-				Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
-			}, guest)
-			got := fmt.Sprint(state.Endpoint)
-			if err != nil {
-				got = err.Error()
-			}
-			if strings.HasPrefix(row.want, "{") && got != row.want || !strings.Contains(got, row.want) {
-				t.Errorf("got\n  %s\nwant, or want as a substring\n  %s", got, row.want)
-			}
-		})
-	}
+	return rows
 }

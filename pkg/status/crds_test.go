@@ -174,12 +174,16 @@ func crdConflict() error {
 	return err
 }
 
+// crdsReadyCase is what is known of some CRDs, the outcomes of a pass, and the condition CRDsReady.
+type crdsReadyCase struct {
+	facts map[string]crds.Fact
+	but   []apply.Outcome
+	want  want
+}
+
+// TestCRDsReady checks the condition for each owner of the guest's CRDs.
 func TestCRDsReady(t *testing.T) {
-	for name, tc := range map[string]struct {
-		facts map[string]crds.Fact
-		but   []apply.Outcome
-		want  want
-	}{
+	checkCRDsReady(t, map[string]crdsReadyCase{
 		"all ours": {
 			map[string]crds.Fact{gateways: own(), filters: own()},
 			nil,
@@ -235,6 +239,12 @@ func TestCRDsReady(t *testing.T) {
 					about(gateways, theirs()),
 			},
 		},
+	})
+}
+
+// TestCRDsReadyBlocked checks the condition of CRDs that hypergate does not replace.
+func TestCRDsReadyBlocked(t *testing.T) {
+	checkCRDsReady(t, map[string]crdsReadyCase{
 		"another one without consent": {
 			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
 			nil,
@@ -260,6 +270,12 @@ func TestCRDsReady(t *testing.T) {
 					act(filters, another(unknownOwner(theirs()))),
 			},
 		},
+	})
+}
+
+// TestCRDsNotReady checks the condition of CRDs that are not served or cannot be written.
+func TestCRDsNotReady(t *testing.T) {
+	checkCRDsReady(t, map[string]crdsReadyCase{
 		"being deleted": {
 			map[string]crds.Fact{gateways: own(), routes: leaving(own())},
 			nil,
@@ -331,16 +347,21 @@ func TestCRDsReady(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: not allowed to create " +
 				"customresourcedefinitions.apiextensions.k8s.io (RBAC)"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			checkCondition(t, resultOf(decided(crds.Managed, tc.facts), tc.but...), status.CRDsReady, tc.want)
-		})
-	}
+	})
 	t.Run("refused", func(t *testing.T) {
 		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady,
 			want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown, because there is no plan; the condition ControllerInstalled " +
 				"says why"})
 	})
+}
+
+func checkCRDsReady(t *testing.T, cases map[string]crdsReadyCase) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			checkCondition(t, resultOf(decided(crds.Managed, tc.facts), tc.but...), status.CRDsReady, tc.want)
+		})
+	}
 }
 
 func crdForbidden() error {

@@ -106,13 +106,16 @@ type want struct {
 	message string
 }
 
+// controllerInstalledCase is a result, and the condition ControllerInstalled that it leads to.
+type controllerInstalledCase struct {
+	result status.Result
+	want   want
+}
+
+// TestControllerInstalled checks the condition while istiod serves or is being rolled out.
 func TestControllerInstalled(t *testing.T) {
 	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
-	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
-	for name, tc := range map[string]struct {
-		result status.Result
-		want   want
-	}{
+	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"installed": {
 			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
@@ -156,6 +159,14 @@ func TestControllerInstalled(t *testing.T) {
 					"guest side: ConfigMap: helm (data.a) keeps reverting it, so hypergate restores it at a limited rate",
 			},
 		},
+	})
+}
+
+// TestControllerInstalledPending checks the condition while something is waited for.
+func TestControllerInstalledPending(t *testing.T) {
+	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
+	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
+	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"istiod is not there yet": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for istiod to become available"},
@@ -203,6 +214,14 @@ func TestControllerInstalled(t *testing.T) {
 			status.Result{Plan: plan(), Istiod: model.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that have not been applied yet"},
 		},
+	})
+}
+
+// TestControllerInstalledForbidden checks the condition without permissions, and with watches that fail.
+func TestControllerInstalledForbidden(t *testing.T) {
+	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
+	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
+	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"forbidden on the management side": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
@@ -239,6 +258,14 @@ func TestControllerInstalled(t *testing.T) {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
+	})
+}
+
+// TestControllerInstalledWithFailures checks the condition of each other kind of failure on either side.
+func TestControllerInstalledWithFailures(t *testing.T) {
+	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
+	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
+	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"a conflict on the management side": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by another client"},
@@ -277,6 +304,14 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no " +
 				"connection; guest side: not allowed to patch deployments.apps (RBAC)"},
 		},
+	})
+}
+
+// TestControllerInstalledUnmanaged checks the condition of management mode Unmanaged, and of rejected plans.
+func TestControllerInstalledUnmanaged(t *testing.T) {
+	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
+	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
+	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"somebody else looks after it": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("complete")},
@@ -306,7 +341,12 @@ func TestControllerInstalled(t *testing.T) {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
 		},
-	} {
+	})
+}
+
+func checkControllerInstalled(t *testing.T, cases map[string]controllerInstalledCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })
 	}
 }

@@ -101,15 +101,16 @@ func stopped(text string) want {
 	return want{metav1.ConditionFalse, "Blocked", "Blocked: " + text + " (nothing else is changed until this is resolved)"}
 }
 
-func TestControlPlane(t *testing.T) {
+// controlPlaneCase is a result, and the four conditions that it leads to.
+type controlPlaneCase struct {
+	report status.Result
+	want   reported
+}
+
+// TestControlPlaneReportsIstiod checks the conditions of each state of istiod.
+func TestControlPlaneReportsIstiod(t *testing.T) {
 	idle := status.Result{Version: "1.20.3", Plan: desired.Plan{Mode: crds.Managed}}
-	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
-	httpRoutes := crdOf("httproutes.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
-	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
-	for name, c := range map[string]struct {
-		report status.Result
-		want   reported
-	}{
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"all is well": {serving(), good()},
 		"nobody asks": {idle, but(func(t *reported) {
 			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; " +
@@ -171,6 +172,12 @@ func TestControlPlane(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "RolloutStuck", text}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsFailedWrites checks the conditions of writes that fail, and of a plan that is rejected.
+func TestControlPlaneReportsFailedWrites(t *testing.T) {
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"it may not write": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
 			but(func(t *reported) {
@@ -216,6 +223,12 @@ func TestControlPlane(t *testing.T) {
 				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "unknown while the plan is rejected"}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsTheGuest checks the conditions of a guest that cannot be observed.
+func TestControlPlaneReportsTheGuest(t *testing.T) {
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"the guest is gone": {
 			with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() }),
 			but(func(t *reported) {
@@ -263,6 +276,12 @@ func TestControlPlane(t *testing.T) {
 				t.upgradeable = want{metav1.ConditionUnknown, "Oversized", text}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsAnUnknownGuest checks the conditions before the guest is observed for the first time.
+func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"the guest has not shown everything yet": {
 			status.Result{
 				ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"),
@@ -293,6 +312,13 @@ func TestControlPlane(t *testing.T) {
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsProbes checks the conditions of istiod's token, and of the probes of its webhook and its
+// endpoint.
+func TestControlPlaneReportsProbes(t *testing.T) {
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"istiod's token is refused": {
 			with(serving(), func(r *status.Result) {
 				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), waitingFor("a token")
@@ -324,6 +350,14 @@ func TestControlPlane(t *testing.T) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsUpgradeability checks the condition Upgradeable: CRDs, fields in use, and a CA rotation.
+func TestControlPlaneReportsUpgradeability(t *testing.T) {
+	httpRoutes := crdOf("httproutes.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
+	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"a CRD is somebody else's, and somebody must decide": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *reported) {
@@ -375,6 +409,12 @@ func TestControlPlane(t *testing.T) {
 					"[kubectl annotate --overwrite crd gateways.gateway.networking.k8s.io gateway.hypergate.dev/manage=true (or =false)]"}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsFieldsInUse checks Upgradeable for fields that are in use, and CRDs that are not read.
+func TestControlPlaneReportsFieldsInUse(t *testing.T) {
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"objects set what may be dropped": {
 			with(serving(), func(r *status.Result) {
 				r.InUse = []crds.InUse{
@@ -400,6 +440,13 @@ func TestControlPlane(t *testing.T) {
 		},
 		"a CRD is not there, and not needed yet": {deciding(crdOf("wasmplugins.extensions.istio.io", crds.Unowned, crds.Install,
 			crds.IsAbsent)), good()},
+	})
+}
+
+// TestControlPlaneReportsItsLifecycle checks the conditions of a HostedControlPlane that is paused or being deleted.
+func TestControlPlaneReportsItsLifecycle(t *testing.T) {
+	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	checkControlPlane(t, map[string]controlPlaneCase{
 		"it is paused": {
 			status.Result{Lifecycle: model.Paused{Until: pausing}},
 			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
@@ -413,7 +460,12 @@ func TestControlPlane(t *testing.T) {
 				"serving with its current token"}},
 		},
 		"it is being deleted": {status.Result{Lifecycle: model.Deleting{}}, reported{}},
-	} {
+	})
+}
+
+func checkControlPlane(t *testing.T, cases map[string]controlPlaneCase) {
+	t.Helper()
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, conditionsOf(status.ControlPlane(c.report, status.DegradedSince{}, nil, now)),
 				cmp.AllowUnexported(reported{}, want{})); diff != "" {

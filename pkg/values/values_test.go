@@ -63,12 +63,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// mistakeCase is a values file, and texts in the error.
+type mistakeCase struct {
+	text string
+	want []string
+}
+
 // TestMistakes checks that each mistake is reported with file, line, column, path and cause.
 func TestMistakes(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text string
-		want []string
-	}{
+	checkMistakes(t, map[string]mistakeCase{
 		"no YAML": {"resources: [", []string{"v.yaml: it is no YAML", "line 1"}},
 		"a list":  {"- a", []string{"v.yaml:1:1: the file should have keys and values"}},
 		"an unknown key": {
@@ -79,6 +82,11 @@ func TestMistakes(t *testing.T) {
 			"meshConfig:\n  defaultConfig:\n    discoveryAddress: evil.example.com:443",
 			[]string{"v.yaml:3:5: meshConfig.defaultConfig.discoveryAddress is not a supported value; supported are concurrency"},
 		},
+	})
+}
+
+func TestMistakesInValues(t *testing.T) {
+	checkMistakes(t, map[string]mistakeCase{
 		"no quantity": {
 			"resources: {requests: {cpu: lots}}",
 			[]string{`v.yaml:1:29: resources.requests.cpu is "lots", and should be a quantity such as 50m or 200Mi`},
@@ -133,7 +141,12 @@ func TestMistakes(t *testing.T) {
 		"a key that is a map": {"{a: b}: c", []string{"v.yaml:1:1:"}},
 		"too much":            {"#" + strings.Repeat("x", 65<<10), []string{"65536 are read at most"}},
 		"a long name":         {strings.Repeat("k", 999) + ": 1", []string{"kkk... is not a supported value"}},
-	} {
+	})
+}
+
+func checkMistakes(t *testing.T, cases map[string]mistakeCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := values.Parse("v.yaml", []byte(tc.text))
 			if err == nil || got.Istiod != nil || got.Classes != nil {

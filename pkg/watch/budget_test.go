@@ -145,6 +145,14 @@ func small() watch.Limits {
 	return l
 }
 
+// limitCase is what an API server sends, and the limit that ends the attempt.
+type limitCase struct {
+	answer func(http.ResponseWriter, *http.Request, int)
+	limits func(*watch.Limits)
+	want   string
+	synced bool
+}
+
 // TestAnAPIServerCannotSendTooMuch checks that each limit ends the attempt and is named in the error. No request
 // follows before the pause is over.
 func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
@@ -156,12 +164,7 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 			<-r.Context().Done()
 		}
 	}
-	tests := map[string]struct {
-		answer func(http.ResponseWriter, *http.Request, int)
-		limits func(*watch.Limits)
-		want   string
-		synced bool
-	}{
+	checkLimit(t, map[string]limitCase{
 		"a list without end": {
 			answer: streaming(func(w http.ResponseWriter) {
 				forever(w, func(i int) string { return event("ADDED", i%10, `,"data":{"a":"`+padding+`"}`) })
@@ -212,6 +215,20 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 			answer: streaming(func(w http.ResponseWriter) { send(w, "") }),
 			limits: func(l *watch.Limits) { l.ListTime = 50 * time.Millisecond }, want: "a list does not end within 50ms",
 		},
+	})
+}
+
+// TestAnAPIServerCannotSendTooMuchLater checks the limits of events after the list, and of lists in pages.
+func TestAnAPIServerCannotSendTooMuchLater(t *testing.T) {
+	t.Parallel()
+	padding := strings.Repeat("x", 1<<10)
+	streaming := func(answer func(w http.ResponseWriter)) func(http.ResponseWriter, *http.Request, int) {
+		return func(w http.ResponseWriter, r *http.Request, _ int) {
+			answer(w)
+			<-r.Context().Done()
+		}
+	}
+	checkLimit(t, map[string]limitCase{
 		"events without end": {
 			answer: streaming(func(w http.ResponseWriter) {
 				send(w, event("ADDED", 1, "")+listEnd)
@@ -245,8 +262,12 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 				send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"more"},"items":[]}`)
 			}, want: "a list has more than 512 KiB",
 		},
-	}
-	for name, test := range tests {
+	})
+}
+
+func checkLimit(t *testing.T, cases map[string]limitCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := gomega.NewWithT(t)

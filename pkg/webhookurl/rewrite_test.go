@@ -70,12 +70,16 @@ func TestRewriteOfOneClientConfig(t *testing.T) {
 	}
 }
 
+// refusedCase is a clientConfig, the error that it leads to, and a part of its text.
+type refusedCase struct {
+	config string
+	want   error
+	text   string
+}
+
+// TestRewriteRefusesOneClientConfig checks a clientConfig with a service or with a port that is not ours.
 func TestRewriteRefusesOneClientConfig(t *testing.T) {
-	for name, test := range map[string]struct {
-		config string
-		want   error
-		text   string
-	}{
+	checkRefused(t, map[string]refusedCase{
 		"null":             {`null`, webhookurl.ErrMalformed, "missing or no object"},
 		"list":             {`[]`, webhookurl.ErrMalformed, "missing or no object"},
 		"neither":          {`{}`, webhookurl.ErrMalformed, "neither"},
@@ -122,7 +126,12 @@ func TestRewriteRefusesOneClientConfig(t *testing.T) {
 		"port is 443 in 32 bits":  {`{service: {` + ours + `, port: 4294967739}}`, webhookurl.ErrNotOurs, "port 4294967739"},
 		"port is not whole":       {`{service: {` + ours + `, port: 443.5}}`, webhookurl.ErrNotOurs, "port 443.5"},
 		"port beyond all numbers": {`{service: {` + ours + `, port: 1e300}}`, webhookurl.ErrNotOurs, "port 1e+300"},
+	})
+}
 
+// TestRewriteRefusesPathsAndURLs checks a clientConfig with a path or a URL that cannot be used.
+func TestRewriteRefusesPathsAndURLs(t *testing.T) {
+	checkRefused(t, map[string]refusedCase{
 		"path is a number":   {`{service: {` + ours + `, path: 1}}`, webhookurl.ErrMalformed, "path is not a string"},
 		"path without slash": {`{service: {` + ours + `, path: validate}}`, webhookurl.ErrInvalidURL, `"validate"`},
 		"path would change the host": {
@@ -177,7 +186,12 @@ func TestRewriteRefusesOneClientConfig(t *testing.T) {
 		"url with a placeholder":       {`{url: "https://{{ .Host }}/"}`, webhookurl.ErrInvalidURL, ""},
 		"null service and null url":    {`{service: null, url: null}`, webhookurl.ErrMalformed, "neither"},
 		"service of another, bad path": {`{service: {namespace: a, name: b, path: "?"}}`, webhookurl.ErrNotOurs, `"a/b"`},
-	} {
+	})
+}
+
+func checkRefused(t *testing.T, cases map[string]refusedCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := validating(t, test.config)
 			for verb, err := range map[string]error{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,12 @@ type move struct {
 
 // moves returns all ways to lie.
 func moves() []move {
-	return append(objectMoves(), []move{
+	return slices.Concat(objectMoves(), responseMoves(), watchMoves())
+}
+
+// responseMoves returns the lies in responses to any request.
+func responseMoves() []move {
+	return []move{
 		{"writes are denied with long messages", func(w *hostileRun) func() {
 			return w.answerSome("denied", 70, writes, func(rw http.ResponseWriter, _ *http.Request) {
 				adversary.Deny(rw, lies(w, func(l *adversary.Liar) string { return l.Long("z") }))
@@ -92,6 +98,12 @@ func moves() []move {
 				return false
 			})
 		}},
+	}
+}
+
+// watchMoves returns redirects, the lies in watches, and restarts.
+func watchMoves() []move {
+	return []move{
 		{"each request is sent elsewhere", func(w *hostileRun) func() {
 			return w.answerSome("redirects", 80, all, func(rw http.ResponseWriter, r *http.Request) {
 				codes := []int{301, 302, 303, 307, 308}
@@ -140,7 +152,7 @@ func moves() []move {
 			w.start()
 			return nil
 		}},
-	}...)
+	}
 }
 
 // These functions select the requests that a lie affects.

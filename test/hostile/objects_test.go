@@ -94,6 +94,11 @@ func shapes(g *adversary.Server) map[string]*adversary.Shape {
 
 // objectMoves returns the lies about objects.
 func objectMoves() []move {
+	return slices.Concat(metadataMoves(), answerMoves(), crdMoves(), ownershipMoves())
+}
+
+// metadataMoves returns the lies in fields of objects, above all in their metadata.
+func metadataMoves() []move {
 	return []move{
 		{"wrong types in any field", func(w *hostileRun) func() { return w.alter("wrong types", w.wrongTypes(30)) }},
 		{"every object has a wrong type somewhere", func(w *hostileRun) func() { return w.alter("all wrong", w.wrongTypes(100)) }},
@@ -156,6 +161,12 @@ func objectMoves() []move {
 				return o
 			})
 		}},
+	}
+}
+
+// answerMoves returns the lies in the responses for tokens and dry runs, and about GatewayClasses.
+func answerMoves() []move {
+	return []move{
 		{"tokens are lies", func(w *hostileRun) func() {
 			undo := w.alter("tokens", func(key string, o map[string]any) map[string]any {
 				if key == "v1/serviceaccounts/token" {
@@ -220,6 +231,12 @@ func objectMoves() []move {
 				return adversary.GatewayClass(name, controller)
 			})
 		}},
+	}
+}
+
+// crdMoves returns the lies about CRDs and about many objects.
+func crdMoves() []move {
+	return []move{
 		{"many CRDs", func(w *hostileRun) func() {
 			return w.putMany(crdAPI, crdResource, 100, func(name string) string {
 				return "{metadata: {name: " + name +
@@ -266,6 +283,12 @@ func objectMoves() []move {
 			})
 			return stop
 		}},
+	}
+}
+
+// ownershipMoves returns the lies about what belongs to hypergate.
+func ownershipMoves() []move {
+	return []move{
 		{"others delete what is ours", func(w *hostileRun) func() {
 			return w.repeat(200*time.Millisecond, func() {
 				if key, o := w.any(w.g.Objects()); ours(o) {

@@ -40,7 +40,6 @@ var crdsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ve
 func TestTheCRDsCommand(t *testing.T) {
 	w := newHarness(t)
 	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
-	definitions := guest.Resource(crdsResource)
 	w.removeCRDs(guest)
 	w.Cleanup(func() { w.removeCRDs(guest) })
 
@@ -54,6 +53,28 @@ func TestTheCRDsCommand(t *testing.T) {
 	}
 
 	t.Log("a third party installs some CRDs and alters two")
+	w.installForeignCRDs(guest)
+	before := w.crdVersions(guest)
+	inUse := []objectReported{
+		{CRD: usedCRD, Namespace: w.cfg.GuestNamespace, Name: "login", Fields: []fieldReported{{Path: "spec.auth", Security: "Relevant"}}},
+		{CRD: meshCRD, Name: "mesh"},
+	}
+	w.checkCRDReport(inUse)
+
+	t.Log("what would an adoption change?")
+	w.checkTakeovers(inUse)
+	w.Expect(w.crdVersions(guest)).To(gomega.Equal(before), "nothing was written")
+
+	t.Log("a user without write permission is informed, and so is a user without read permission")
+	w.checkUsersWithoutPermission()
+
+	t.Log("the commands in the report work")
+	w.checkConsent(guest)
+}
+
+// installForeignCRDs installs CRDs as a third party, two of them altered, and creates objects that use them.
+func (w *harness) installForeignCRDs(guest dynamic.Interface) {
+	w.Helper()
 	bundle := func(name string) *unstructured.Unstructured {
 		u, err := crds.GatewayAPI().Object(name)
 		w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -77,14 +98,19 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.createObject(guest, "xmeshes", map[string]any{
 		"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XMesh", "metadata": map[string]any{"name": "mesh"},
 	})
+}
 
-	before := w.crdVersions(guest)
-	code, report = w.crds()
+// consent returns the command that allows hypergate to take over a CRD.
+func consent(name string) string {
+	return "kubectl annotate --overwrite crd " + name + " " + crds.ManageAnnotation + "=true"
+}
+
+// checkCRDReport checks the report of the command, as JSON and as text.
+func (w *harness) checkCRDReport(inUse []objectReported) {
+	w.Helper()
+	code, report := w.crds()
 	w.Expect(code).To(gomega.Equal(2))
 	third := ownerReported{Kind: "third party", Name: "somebody"}
-	consent := func(name string) string {
-		return "kubectl annotate --overwrite crd " + name + " " + crds.ManageAnnotation + "=true"
-	}
 	want := map[string]crdReported{
 		sameCRD: {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
 		usedCRD: {
@@ -99,12 +125,8 @@ func TestTheCRDsCommand(t *testing.T) {
 	}
 	for _, crd := range report.CRDs {
 		if diff := cmp.Diff(want[crd.Name], crd); crd.Verdict != "Install" && diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
+			w.Errorf("-want +got:\n%s", diff)
 		}
-	}
-	inUse := []objectReported{
-		{CRD: usedCRD, Namespace: w.cfg.GuestNamespace, Name: "login", Fields: []fieldReported{{Path: "spec.auth", Security: "Relevant"}}},
-		{CRD: meshCRD, Name: "mesh"},
 	}
 	w.Expect(report.ObjectsInUse).To(gomega.Equal(inUse))
 	w.Expect(report.UnknownKinds).To(gomega.Equal([]string{meshCRD}))
@@ -113,8 +135,11 @@ func TestTheCRDsCommand(t *testing.T) {
 	w.Expect(errOut).To(gomega.BeEmpty())
 	w.Expect(out).To(gomega.And(gomega.ContainSubstring(consent(usedCRD)), gomega.ContainSubstring("spec.auth"),
 		gomega.ContainSubstring(meshCRD)))
+}
 
-	t.Log("what would an adoption change?")
+// checkTakeovers checks what the command says about a takeover of the CRDs.
+func (w *harness) checkTakeovers(inUse []objectReported) {
+	w.Helper()
 	code, takeovers := w.takeovers()
 	w.Expect(code).To(gomega.Equal(2), "one of them could not be taken over")
 	w.Expect(takeovers[sameCRD]).
@@ -127,31 +152,36 @@ func TestTheCRDsCommand(t *testing.T) {
 		Name: usedCRD, Verdict: "Blocked", Lost: []fieldReported{{Path: "spec.auth", Security: "Relevant"}}, ObjectsInUse: inUse[:1],
 		APIServer: answerReported{Result: "NotAsked", Message: "hypergate would not try"},
 	}))
-	w.Expect(w.crdVersions(guest)).To(gomega.Equal(before), "nothing was written")
+}
 
-	t.Log("a user without write permission is informed, and so is a user without read permission")
-	code, takeovers = w.takeovers("--guest-kubeconfig=" + w.lookingOn(true))
+// checkUsersWithoutPermission runs the command as a user who cannot write, and as one who cannot read either.
+func (w *harness) checkUsersWithoutPermission() {
+	w.Helper()
+	code, takeovers := w.takeovers("--guest-kubeconfig=" + w.lookingOn(true))
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(takeovers[sameCRD].APIServer.Result).To(gomega.Equal("NotAsked"))
 	w.Expect(takeovers[sameCRD].APIServer.Message).
 		To(gomega.ContainSubstring("not allowed to patch customresourcedefinitions.apiextensions.k8s.io (RBAC)"))
-	code, out, errOut = w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=3s")
+	code, out, errOut := w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=3s")
 	w.Expect(code).To(gomega.Equal(1))
 	w.Expect(out).To(gomega.BeEmpty())
 	w.Expect(errOut).To(gomega.And(gomega.HavePrefix("hypergate: "), gomega.ContainSubstring("waiting for customresourcedefinitions"),
 		gomega.MatchRegexp("cannot (list|watch) resource")))
+}
 
-	t.Log("the commands in the report work")
+// checkConsent follows the report, until no CRD needs an action.
+func (w *harness) checkConsent(guest dynamic.Interface) {
+	w.Helper()
 	w.annotateCRD(guest, alteredCRD)
-	code, report = w.crds()
+	code, report := w.crds()
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(report.verdict(alteredCRD)).To(gomega.Equal("Adopt"))
 	w.Expect(report.verdict(usedCRD)).To(gomega.Equal("Blocked"))
 	code, report = w.crds("--adopt-crds")
 	w.Expect(code).To(gomega.Equal(2))
 	w.Expect(report.verdict(sameCRD)).To(gomega.Equal("Adopt"), "what is asked is what run would do with these flags")
-	w.Expect(listObjects(t.Context(), guest, usedCRD)).To(gomega.Succeed())
-	w.Expect(definitions.Delete(t.Context(), usedCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(listObjects(w.Context(), guest, usedCRD)).To(gomega.Succeed())
+	w.Expect(guest.Resource(crdsResource).Delete(w.Context(), usedCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() int { code, _ := w.crds(); return code }).Should(gomega.Equal(0))
 }
 

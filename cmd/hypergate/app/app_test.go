@@ -60,11 +60,14 @@ func file(t *testing.T, name, data string) string {
 	return path
 }
 
+// badFlagCase is a list of flags, and texts in the error.
+type badFlagCase struct {
+	flags []string
+	want  []string
+}
+
 func TestBadFlags(t *testing.T) {
-	for name, tc := range map[string]struct {
-		flags []string
-		want  []string
-	}{
+	checkBadFlags(t, map[string]badFlagCase{
 		"unknown flag":        {flags("--frobnicate"), []string{"unknown flag: --frobnicate"}},
 		"an argument":         {flags("guest1"), []string{`unknown command "guest1"`}},
 		"unknown topology":    {flags("--topology=both"), []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
@@ -81,6 +84,11 @@ func TestBadFlags(t *testing.T) {
 			flags("--values=" + file(t, "v.yaml", "meshConfig:\n  rootNamespace: x\n")),
 			[]string{"--values", "v.yaml:2:3: meshConfig.rootNamespace is not a supported value"},
 		},
+	})
+}
+
+func TestBadPublishFlags(t *testing.T) {
+	checkBadFlags(t, map[string]badFlagCase{
 		"two publishers": {flags("--publish=route"), []string{"--xds-address and --publish=route are mutually exclusive"}},
 		"no way": {
 			flags("--xds-address=", "--publish="),
@@ -116,6 +124,11 @@ func TestBadFlags(t *testing.T) {
 			flags("--xds-address=", "--publish=route", "--publish-gateway=infra/edge"),
 			[]string{"--publish-gateway", "tlsroute"},
 		},
+	})
+}
+
+func TestBadGuestFlags(t *testing.T) {
+	checkBadFlags(t, map[string]badFlagCase{
 		"xds without a port": {
 			flags("--xds-address=istiod.example.com"),
 			[]string{"--xds-address", `"istiod.example.com"`, "not host:port"},
@@ -150,7 +163,12 @@ func TestBadFlags(t *testing.T) {
 			flags("--crd-writers=me", "--protect-crds=false"),
 			[]string{"--crd-writers", "--protect-crds=false", "remove one of the two"},
 		},
-	} {
+	})
+}
+
+func checkBadFlags(t *testing.T, cases map[string]badFlagCase) {
+	t.Helper()
+	for name, tc := range cases {
 		for _, verb := range []string{"run", "render"} {
 			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want...) })
 		}
