@@ -213,7 +213,7 @@ hostile: ## Run hypergate against a hostile guest for DURATION (5m). SEED repeat
 
 .PHONY: limited
 limited: ## Run every move of `make hostile` once, in a cgroup with the memory limit of deploy/. Needs root.
-	go test -count=1 -timeout 0 -v -run '^TestEveryMove' ./test/hostile -limited -seed=$(SEED)
+	go test -count=1 -timeout 0 -v -run '^TestEveryMoveWithinTheMemoryLimit$$' ./test/hostile -limited -seed=$(SEED)
 
 .PHONY: bench
 bench: servers build ## Measure time, writes and memory, and compare them with the lower bound. Accepts BENCH_FLAGS.
