@@ -3,7 +3,6 @@ package desired_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,32 +12,6 @@ import (
 
 func aCluster() model.ControlPlane {
 	return model.ControlPlane{ReportedBy: model.ClusterAPI, APIVersion: "cluster.x-k8s.io/v1beta2", Name: "guest1", UID: "7f3b"}
-}
-
-func TestPhaseOfACluster(t *testing.T) {
-	for name, tc := range map[string]struct {
-		edit func(*model.ControlPlane)
-		want model.Lifecycle
-	}{
-		"up":         {func(*model.ControlPlane) {}, model.Active{}},
-		"not up yet": {func(c *model.ControlPlane) { c.Stage = model.Uninitialized }, model.Starting{}},
-		"paused":     {func(c *model.ControlPlane) { c.PausedUntil = model.PausedForNow }, model.Paused{}},
-		"paused before it is up": {
-			func(c *model.ControlPlane) { c.PausedUntil, c.Stage = model.PausedForNow, model.Uninitialized }, model.Paused{},
-		},
-		"going":               {func(c *model.ControlPlane) { c.Deleting = true }, model.Deleting{}},
-		"going, and paused":   {func(c *model.ControlPlane) { c.Deleting, c.PausedUntil = true, model.PausedForNow }, model.Deleting{}},
-		"going, and never up": {func(c *model.ControlPlane) { c.Deleting, c.Stage = true, model.Uninitialized }, model.Deleting{}},
-	} {
-		c := aCluster()
-		tc.edit(&c)
-		if diff := cmp.Diff(tc.want, c.Lifecycle(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if c.Exists() || !c.Owns() || len(c.Warnings()) > 0 {
-			t.Errorf("%s: it passes for a HostedControlPlane", name)
-		}
-	}
 }
 
 // TestAClusterOwnsAndNothingElse checks that a Cluster of Cluster API changes only the owner of the objects on the

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -30,55 +29,6 @@ func withControlPlane(tb testing.TB, edit func(*model.ControlPlane)) model.Manag
 	mgmt.ControlPlane = aControlPlane()
 	edit(&mgmt.ControlPlane)
 	return mgmt
-}
-
-func TestPhase(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	later := now.Add(time.Hour)
-	for name, tc := range map[string]struct {
-		plane model.ControlPlane
-		want  model.Lifecycle
-	}{
-		"there is none":           {model.ControlPlane{}, model.Active{}},
-		"an ordinary one":         {aControlPlane(), model.Active{}},
-		"paused":                  {model.ControlPlane{PausedUntil: "true"}, model.Paused{}},
-		"paused, as Go writes it": {model.ControlPlane{PausedUntil: "1"}, model.Paused{}},
-		"not paused":              {model.ControlPlane{PausedUntil: "false"}, model.Active{}},
-		"paused for a time":       {model.ControlPlane{PausedUntil: later.Format(time.RFC3339)}, model.Paused{Until: later}},
-		"that is over":            {model.ControlPlane{PausedUntil: now.Format(time.RFC3339)}, model.Active{}},
-		"what nobody can read":    {model.ControlPlane{PausedUntil: "tomorrow"}, model.Active{}},
-		"without ingress":         {model.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, model.Disabled{}},
-		"without a console":       {model.ControlPlane{DisabledCapabilities: []string{"Console"}}, model.Active{}},
-		"paused without ingress":  {model.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, model.Paused{}},
-		"deleted while paused":    {model.ControlPlane{PausedUntil: "true", Deleting: true}, model.Deleting{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.plane.Lifecycle(now); got != tc.want {
-				t.Errorf("%#v, want %#v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	if got := (model.ControlPlane{PausedUntil: "tomorrow"}).Warnings(); got != nil {
-		t.Errorf("of none: %q", got)
-	}
-	plane := aControlPlane()
-	if got := plane.Warnings(); len(got) > 0 {
-		t.Errorf("of an ordinary one: %q", got)
-	}
-	plane.PausedUntil, plane.Availability, plane.UnreadFields = "tomorrow", "FiveReplicas", []string{"this and that"}
-	plane.Labels = map[string]string{"app": "x", "no label": "x", "fine": "x"}
-	got := strings.Join(plane.Warnings(), "\n")
-	for _, want := range []string{"this and that", `"tomorrow"`, `"FiveReplicas"`, "app=x", "no label=x"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("there is no %s in:\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "fine") {
-		t.Errorf("there is a warning of what is followed:\n%s", got)
-	}
 }
 
 // TestTheControlPlaneOwnsWhatIsOnTheManagementSide checks that the HostedControlPlane owns each object on the

@@ -140,14 +140,3 @@ func TestValidateNamesAllFlags(t *testing.T) {
 		"--proxy-image", "--xds-address")
 	mustFail(t, desired.Validate(model.Config{Topology: model.TopologyHosted}), "--webhook-host")
 }
-
-func TestHostPort(t *testing.T) {
-	for want, h := range map[string]model.HostPort{
-		"a.example.com:443":   {Host: "a.example.com", Port: 443},
-		"[2001:db8::1]:15012": {Host: "2001:db8::1", Port: 15012},
-	} {
-		if got := h.String(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}

@@ -1,4 +1,4 @@
-package desired_test
+package model_test
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // constructorCase is an object for a side, and texts in the error; nil is no error.
@@ -116,7 +117,7 @@ func checkConstructor(t *testing.T, cases map[string]constructorCase) {
 	const mgmt, guest = "management", "guest"
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			u, cfg := parse(t, tc.object), config(model.TopologyHosted)
+			u, cfg := fromyaml.Object(t, tc.object), config()
 			var err error
 			if tc.side == mgmt {
 				_, err = model.NewMgmtObject(u, cfg)
@@ -139,8 +140,8 @@ func checkConstructor(t *testing.T, cases map[string]constructorCase) {
 func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u,
 		resourceVersion: "7", creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
-	u := parse(t, text)
-	o, err := model.NewGuestObject(u, config(model.TopologyHosted))
+	u := fromyaml.Object(t, text)
+	o, err := model.NewGuestObject(u, config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	if diff := cmp.Diff(want, string(o.JSON())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(parse(t, text), u); diff != "" {
+	if diff := cmp.Diff(fromyaml.Object(t, text), u); diff != "" {
 		t.Errorf("the input was changed:\n%s", diff)
 	}
 }
@@ -157,7 +158,7 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 // TestTheListsOfKindsKeepTheirPromises checks the lists of kinds, which prune and hypergate's roles depend on.
 func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 	guestOnly := []string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}
-	for _, k := range config(model.TopologyHosted).MgmtKinds() {
+	for _, k := range config().MgmtKinds() {
 		if !k.Namespaced || k.NeverPrune || slices.Contains(guestOnly, k.GVK.Group) {
 			t.Errorf("%s may stand on the management side", k.GVK)
 		}
@@ -187,7 +188,7 @@ func FuzzMint(f *testing.F) {
 		if !utf8.ValidString(apiVersion + kind + namespace + name) {
 			t.Skip("JSON cannot hold it")
 		}
-		cfg := config(model.TopologyHosted)
+		cfg := config()
 		u := &unstructured.Unstructured{
 			Object: map[string]any{
 				"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name},
@@ -195,12 +196,12 @@ func FuzzMint(f *testing.F) {
 		}
 		if mgmt {
 			if o, err := model.NewMgmtObject(u, cfg); err == nil {
-				checkSide(t, []anObject{o}, model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
+				checkSide(t, o, model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
 			}
 			return
 		}
 		if o, err := model.NewGuestObject(u, cfg); err == nil {
-			checkSide(t, []anObject{o}, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
+			checkSide(t, o, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 		}
 	})
 }

@@ -1,7 +1,6 @@
-package desired_test
+package leakcheck_test
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,34 +10,56 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/leakcheck"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/mgmtsecrets"
 )
 
-// planting returns the embedded charts with a change of the ConfigMap for the guest.
-func planting(tb testing.TB, plant func(configMap *unstructured.Unstructured)) desired.ChartSource {
+// config returns the part of a Config that the check depends on.
+func config() model.Config {
+	return model.Config{
+		Topology:       model.TopologyHosted,
+		MgmtNamespace:  mgmtsecrets.Namespace,
+		GuestNamespace: "openshift-ingress",
+		ControllerName: "openshift.io/gateway-controller/v1",
+		Revision:       "openshift-gateway",
+		XDS:            model.HostPort{Host: "istiod.apps.example.com", Port: 443},
+		WebhookHost:    "gw-webhook-openshift-gateway",
+	}
+}
+
+// withClasses returns a guest with GatewayClasses of these names.
+func withClasses(classes ...string) (guest model.GuestObservation) {
+	for i, name := range classes {
+		guest.Classes = append(guest.Classes, model.GatewayClass{Name: name, Generation: int64(i + 1)})
+	}
+	return guest
+}
+
+// refuse checks a ConfigMap for the guest, into which a text is planted.
+func refuse(
+	tb testing.TB, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation,
+	plant func(configMap *unstructured.Unstructured),
+) error {
 	tb.Helper()
-	return editedSource{embedded(tb), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
-		for i, u := range rendered {
-			if release == "istiod-remote" && u.GetKind() == "ConfigMap" && strings.Contains(u.GetName(), "gatewayclass") {
-				rendered[i] = u.DeepCopy()
-				plant(rendered[i])
-			}
-		}
-		return rendered
-	}}
+	u := fromyaml.Object(tb, `{apiVersion: v1, kind: ConfigMap, data: {},
+		metadata: {name: istio-openshift-gateway-gatewayclass-openshift-default, namespace: `+cfg.GuestNamespace+`}}`)
+	plant(u)
+	o, err := model.NewGuestObject(u, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return leakcheck.SecretsOf(cfg, mgmt, guest).Refuse(o, cfg)
 }
 
 func inData(key, value string) func(*unstructured.Unstructured) {
@@ -48,37 +69,16 @@ func inData(key, value string) func(*unstructured.Unstructured) {
 	}
 }
 
-// rotating returns a management side during a rotation of the CA, with valid keys.
-func rotating(tb testing.TB) model.ManagementObservation {
+// mustFail checks that there is an error that contains all wanted texts.
+func mustFail(tb testing.TB, err error, want ...string) {
 	tb.Helper()
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	ca, err := pki.New(now)
-	if err != nil {
-		tb.Fatal(err)
+	if err == nil {
+		tb.Fatalf("no error, want one that says %q", want)
 	}
-	ca, rotation, err := pki.Rotation{}.Step(ca, now, pki.RotationOptions{Overlap: time.Hour, Request: "a"})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	other, err := pki.New(now)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return model.ManagementObservation{
-		CA: ca, Rotation: rotation, Istiod: model.Available,
-		API: model.MgmtAPI{Server: "https://api.mgmt.example.com:6443", CABundle: other.Root},
-	}
-}
-
-// secretsOf returns one secret of each kind. The key is the description that the error must contain.
-func secretsOf(mgmt model.ManagementObservation) map[string]string {
-	return map[string]string{
-		"the private key of the mesh CA":                      string(mgmt.CA.Key),
-		"the private key of the mesh CA that will issue next": string(mgmt.Rotation.Next.Key),
-		"a certificate of the mesh CA that is not a root":     string(mgmt.CA.Cert),
-		"the CA of the management API":                        string(mgmt.API.CABundle),
-		"the name of the management namespace":                "in " + mgmtNamespace + ".",
-		"the address of the management API":                   mgmt.API.Server,
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			tb.Errorf("the error does not say %q:\n%v", w, err)
+		}
 	}
 }
 
@@ -144,29 +144,11 @@ func wrap(text string, width int) string {
 	return strings.Join(append(out, text), "\n")
 }
 
-// TestAPlanThatLeaksIsRefused checks that the whole plan is refused for each kind of secret. The error names the kind
-// of secret and its location, and does not contain the secret.
-func TestAPlanThatLeaksIsRefused(t *testing.T) {
-	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), rotating(t)
-	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), mgmt, guest); err != nil {
-		t.Fatalf("without a secret: %v", err)
-	}
-	for what, secret := range secretsOf(mgmt) {
-		plan, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), mgmt, guest)
-		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
-			`data["the.file"]`)
-		mustNotReveal(t, err, mgmt)
-		if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
-			t.Errorf("%s: the plan is not refused whole:\n%s", what, diff)
-		}
-	}
-}
-
 // TestASecretIsFoundInEachEncoding checks that the search finds each secret in each encoding.
 func TestASecretIsFoundInEachEncoding(t *testing.T) {
-	cfg, guest, mgmt := config(model.TopologyHosted), withClasses("openshift-default"), rotating(t)
+	cfg, guest, mgmt := config(), withClasses("openshift-default"), mgmtsecrets.Rotating(t)
 	for how, encoded := range encodings(t) {
-		for what, secret := range secretsOf(mgmt) {
+		for what, secret := range mgmtsecrets.Of(mgmt) {
 			if got := leakcheck.SecretsOf(cfg, mgmt, guest).Find(encoded(secret)); got != what {
 				t.Errorf("%s, %s: found %q", what, how, got)
 			}
@@ -177,25 +159,10 @@ func TestASecretIsFoundInEachEncoding(t *testing.T) {
 	}
 }
 
-// mustNotReveal checks that an error does not contain a secret, because errors are logged and can be copied from there.
-func mustNotReveal(t *testing.T, err error, mgmt model.ManagementObservation) {
-	t.Helper()
-	for _, secret := range secretsOf(mgmt) {
-		for line := range strings.Lines(secret) {
-			if line = strings.TrimSpace(line); len(line) > 8 && strings.Contains(err.Error(), line) {
-				t.Errorf("the error contains the secret: %v", err)
-			}
-		}
-	}
-	if strings.Contains(err.Error(), mgmtNamespace) {
-		t.Errorf("the error names the management namespace: %v", err)
-	}
-}
-
 // TestLeaksAreFoundEverywhere checks that the search covers values, keys, names and entries of nested lists.
 func TestLeaksAreFoundEverywhere(t *testing.T) {
-	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), rotating(t)
-	const word = "x." + mgmtNamespace + "-y"
+	cfg, guest, mgmt := config(), withClasses("openshift-default"), mgmtsecrets.Rotating(t)
+	const word = "x." + mgmtsecrets.Namespace + "-y"
 	for name, tc := range map[string]struct {
 		plant func(*unstructured.Unstructured)
 		where string
@@ -212,7 +179,9 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		}, `metadata.labels["gateway.networking.k8s.io/x"]`},
 		"a key of the data": {inData(word, "a"), "a key of data to the guest:"},
 		"the name": {
-			func(u *unstructured.Unstructured) { u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtNamespace) },
+			func(u *unstructured.Unstructured) {
+				u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtsecrets.Namespace)
+			},
 			"a ConfigMap would reveal the name of the management namespace by its name",
 		},
 		"deep in a list": {
@@ -220,66 +189,28 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		},
 		"a URL that is no webhook's": {
 			func(u *unstructured.Unstructured) {
-				u.Object["url"] = "https://" + cfg.WebhookHost + "." + mgmtNamespace + ".svc:443/"
+				u.Object["url"] = "https://" + cfg.WebhookHost + "." + mgmtsecrets.Namespace + ".svc:443/"
 			}, "url",
 		},
 	} {
-		_, err := desired.Compute(cfg, planting(t, tc.plant), mgmt, guest)
+		err := refuse(t, cfg, mgmt, guest, tc.plant)
 		mustFail(t, err, tc.where, "the name of the management namespace")
 		t.Log(name)
-		mustNotReveal(t, err, mgmt)
+		mgmtsecrets.MustNotReveal(t, err, mgmt)
 	}
-}
-
-// TestAFlagCannotLeakByALabel checks that a revision that contains the namespace is refused. The value of the owner
-// label contains the revision.
-func TestAFlagCannotLeakByALabel(t *testing.T) {
-	cfg := config(model.TopologyHosted)
-	cfg.Revision = "x-" + mgmtNamespace
-	cfg.WebhookHost = cfg.WebhookService()
-	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
-	mustFail(t, err, "the name of the management namespace by its name")
-}
-
-// TestTheWebhookURLMayNameTheNamespace checks that the host in a webhook's URL can contain the management namespace, if
-// --webhook-host does. The rest of the URL cannot.
-func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
-	cfg := config(model.TopologyHosted)
-	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
-	guest, mgmt := withForeignCRDs(withClasses("openshift-default")), rotating(t)
-	plan := compute(t, cfg, embedded(t), mgmt, guest)
-	if n := bytes.Count(plan.Admission[0].JSON(), []byte(mgmtNamespace)); n == 0 {
-		t.Error("the URL does not name the namespace, so that it proves nothing")
-	}
-	path := editedSource{embedded(t), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
-		for i, u := range rendered {
-			if release == "istiod-remote" && u.GetKind() == "ValidatingWebhookConfiguration" {
-				data, err := u.MarshalJSON()
-				if err != nil {
-					t.Fatal(err)
-				}
-				rendered[i] = parse(t, strings.ReplaceAll(string(data), `"/validate"`, `"/validate/`+mgmtNamespace+`"`))
-			}
-		}
-		return rendered
-	}}
-	_, err := desired.Compute(cfg, path, mgmt, guest)
-	mustFail(t, err, "webhooks.0.clientConfig.url", "the name of the management namespace")
-	_, err = desired.Compute(cfg, planting(t, inData("url", "https://"+cfg.WebhookHost+":443/validate")), mgmt, guest)
-	mustFail(t, err, "data.url", "the name of the management namespace")
 }
 
 // TestWhatIsNoSecretIsNoLeak checks that a plan is not refused for what the guest already knows or what is public.
 func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 	for name, tc := range map[string]func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string{
 		"a class of the namespace's name": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
-			*g = withForeignCRDs(withClasses("a", "of-"+mgmtNamespace))
+			*g = withClasses("a", "of-"+mgmtsecrets.Namespace)
 			return ""
 		},
 		"a class of the namespace's name in disguise": func(
 			_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation,
 		) string {
-			*g = withForeignCRDs(withClasses("a", hex.EncodeToString([]byte(mgmtNamespace))))
+			*g = withClasses("a", hex.EncodeToString([]byte(mgmtsecrets.Namespace)))
 			return ""
 		},
 		"one namespace for both sides": func(c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation) string {
@@ -291,10 +222,10 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			return ""
 		},
 		"the beginning of a longer word": func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string {
-			return mgmtNamespace + "0"
+			return mgmtsecrets.Namespace + "0"
 		},
 		"the end of a longer word": func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string {
-			return "a" + mgmtNamespace
+			return "a" + mgmtsecrets.Namespace
 		},
 		"the next root": func(_ *model.Config, h *model.ManagementObservation, _ *model.GuestObservation) string {
 			return base64.StdEncoding.EncodeToString(h.Rotation.Next.Root)
@@ -314,16 +245,11 @@ func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
 			return "127.0.0.1:15010"
 		},
 	} {
-		cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), rotating(t)
+		cfg, guest, mgmt := config(), withClasses("openshift-default"), mgmtsecrets.Rotating(t)
 		planted := tc(&cfg, &mgmt, &guest)
-		if _, err := desired.Compute(cfg, planting(t, inData("a", planted)), mgmt, guest); err != nil {
+		if err := refuse(t, cfg, mgmt, guest, inData("a", planted)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t),
-		withForeignCRDs(withClasses("a")))
-	if err != nil {
-		t.Errorf("standalone: %v", err)
 	}
 }
 
@@ -348,7 +274,7 @@ func selfSigned(t *testing.T) pki.CA {
 
 // TestAKeyIsFoundInAnotherFormat checks that the search finds a key in another format than the one in the CA's Secret.
 func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
-	cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default"))
+	cfg, guest := config(), withClasses("openshift-default")
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +293,7 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 		string(imported.Key): rsaKey,
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: ecDER})): ecKey,
 	} {
-		mgmt := installed(t)
+		mgmt := model.ManagementObservation{}
 		mgmt.CA = imported
 		mgmt.CA.Key = []byte(kept)
 		der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -379,24 +305,10 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // the key follows from one prime
 		}
 		for _, shown := range shown {
-			_, err = desired.Compute(cfg, planting(t, inData("a", shown)), mgmt, guest)
+			err = refuse(t, cfg, mgmt, guest, inData("a", shown))
 			mustFail(t, err, "the private key of the mesh CA in", "data.a")
 		}
 	}
-}
-
-// TestAConversionWebhookIsLookedThrough checks that the search includes CRDs with a conversion webhook, which depend on
-// the CA.
-func TestAConversionWebhookIsLookedThrough(t *testing.T) {
-	mgmt := rotating(t)
-	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
-		metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
-		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
-			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
-		base64.StdEncoding.EncodeToString(mgmt.CA.Key))
-	_, err := desired.Compute(config(model.TopologyHosted),
-		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, withClasses("a"))
-	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 
 // FuzzLeak checks that the search finds a key in base64 between any two texts, and finds nothing in texts without a
@@ -407,7 +319,7 @@ func FuzzLeak(f *testing.F) {
 	f.Add(`{"a":"\`, `%2`, uint8(2))
 	f.Add("=+/-_", "\\u00", uint8(3))
 	f.Add("\xff\xfe", "\\", uint8(4))
-	cfg, guest, mgmt := config(model.TopologyHosted), withClasses("openshift-default"), rotating(f)
+	cfg, guest, mgmt := config(), withClasses("openshift-default"), mgmtsecrets.Rotating(f)
 	f.Fuzz(func(t *testing.T, before, after string, times uint8) {
 		text := string(mgmt.CA.Key)
 		for range times % 5 {
