@@ -21,9 +21,9 @@ STORIES ?= race integration e2e rotation scale hostile limited chaos busy
 # CORE and CORE_E2E are the stories that `make test` runs on real servers: one story for each function of hypergate. All
 # stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the tests that render
 # charts under the race detector.
-CORE ?= TestAGatewayClassInstallsBothSides|TestTheLastClassGoneClearsBothSidesAndKeepsCRDs|TestAtRestNothingIsAsked|\
+CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAndKeepsCRDs|TestNoRequestsAtRest|\
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
-TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestAGuestThatRewritesTheStatusIsDamped|\
+TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
 TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|what_is_changed|killed_at|the_last
 # space is a variable with one space, for use in make functions.
@@ -39,10 +39,10 @@ UNIT := ./pkg/... ./cmd/... ./hack/...
 CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/watch
 # SLOW are the tests of CONCURRENT that take minutes under the race detector, and seconds without it. They render
 # charts, read whole CRDs, or open thousands of connections. `make race` also runs them.
-SLOW := TestNothingIsLeftOfAThousandKubeconfigs|TestPublishingOnEachPlatform|TestAClusterIsRead|TestGoldens|\
-TestNamespacesAreLookedAtPageByPage|TestRoutesOfOthersAreTheirs|TestWhatACRDSays|\
-TestManyPackagesAreNotLookedFor|TestClassesGoWithTheirCRD|TestAnotherSpecEndsNoSearch|TestFieldsInVain|\
-TestOfLeasesLittleIsKept|TestObjectsThatAreStillLookedFor|TestWhoStandsBehindALabel|TestOLMComesAndGoes
+SLOW := TestKubeconfigChangesDoNotLeak|TestPublishingOnEachPlatform|TestClusterIsObserved|TestGoldens|\
+TestNamespacesAreListedInPages|TestOnlyRoutesOfOwnGatewaysCount|TestContentOfAGuestCRD|\
+TestOLMLookupsAreLimited|TestClassesDisappearWithTheirCRD|TestAnUnrelatedChangeDoesNotRestartTheSearch|TestUnsupportedFieldsInUseAreFound|\
+TestOnlyOwnershipLeasesAreRead|TestObjectsThatAreStillLookedFor|TestOperatorOfAnOLMLabel|TestOLMLookupsFollowObjects
 WITH_SLOW := ./pkg/guest ./pkg/guestconn ./pkg/mgmt
 # RACES are the tests of test/adversary that run under the race detector. It makes the other tests several times slower.
 # `make race` runs all of them.
@@ -196,7 +196,7 @@ e2e: servers build ## Run the stories on real clusters: a node, pods, istiod fro
 
 .PHONY: chaos
 chaos: servers ## Cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.
-	go test -tags chaos -count=1 -run '^TestTheGuestsAPIIsAwayForTwentyMinutes$$' ./test/integration
+	go test -tags chaos -count=1 -run '^TestGuestAPIOutageOfTwentyMinutes$$' ./test/integration
 	hack/e2e.sh -v -timeout 2h ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 
 .PHONY: rotation

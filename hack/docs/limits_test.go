@@ -23,9 +23,9 @@ const root = "../.."
 // limitsFile is the page with the table of all limits.
 const limitsFile = "docs/reference/limits.md"
 
-// TestLimitsAreThoseOfTheCode compares each row of the table of limits with the constants that it names. The test fails
+// TestLimitsMatchTheCode compares each row of the table of limits with the constants that it names. The test fails
 // if a constant is renamed, moved or changed.
-func TestLimitsAreThoseOfTheCode(t *testing.T) {
+func TestLimitsMatchTheCode(t *testing.T) {
 	g := NewWithT(t)
 	rows := limitRows(t)
 	g.Expect(len(rows)).To(BeNumerically(">", 30), "the table of %s was not found", limitsFile)

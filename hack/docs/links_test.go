@@ -18,9 +18,9 @@ var (
 	unanchored = regexp.MustCompile(`[^\w\- ]`)
 )
 
-// TestLinksLeadSomewhere checks that each relative link of a page refers to a file of the checkout, and to one of its
+// TestLinksAreValid checks that each relative link of a page refers to a file of the checkout, and to one of its
 // headings.
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksAreValid(t *testing.T) {
 	links := 0
 	for _, page := range pages(t) {
 		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {

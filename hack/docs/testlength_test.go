@@ -15,8 +15,8 @@ import (
 // it cannot have another limit for some files.
 const longestTest = 80
 
-// TestFunctionsOfTestsFitAScreen: split a longer test by subject, and give its cases one helper that checks them.
-func TestFunctionsOfTestsFitAScreen(t *testing.T) {
+// TestFunctionsOfTestsAreShort: split a longer test by subject, and give its cases one helper that checks them.
+func TestFunctionsOfTestsAreShort(t *testing.T) {
 	functions := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

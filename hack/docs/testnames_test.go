@@ -13,9 +13,9 @@ var (
 	testReference = regexp.MustCompile(`\bTest[A-Z]\w+`)
 )
 
-// TestReferencesToTestsAreTrue checks that the tests that the Makefile and the pages name exist. A name with
+// TestReferencedTestsExist checks that the tests that the Makefile and the pages name exist. A name with
 // an asterisk stands for all tests that begin with it.
-func TestReferencesToTestsAreTrue(t *testing.T) {
+func TestReferencedTestsExist(t *testing.T) {
 	tests := testFunctions(t)
 	references := 0
 	for _, page := range append(pages(t), filepath.Join(root, "Makefile")) {

@@ -56,9 +56,9 @@ func configMaps() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 }
 
-// TestFailuresAreCutAndStayReadable checks that the code and the beginning of the message are kept, for any length of
+// TestFailuresAreTruncatedAndReadable checks that the code and the beginning of the message are kept, for any length of
 // the message and any position of the cut.
-func TestFailuresAreCutAndStayReadable(t *testing.T) {
+func TestFailuresAreTruncatedAndReadable(t *testing.T) {
 	t.Parallel()
 	const said = `admission webhook "evil.example.com" denied the request: `
 	for name, tc := range map[string]struct {
@@ -120,9 +120,9 @@ func TestFailuresAreCutAndStayReadable(t *testing.T) {
 	}
 }
 
-// TestAHostileFailureCostsLittle checks that only little of an endless response is read, and that the rest is not
+// TestAnEndlessFailureIsReadOnlyInPart checks that only little of an endless response is read, and that the rest is not
 // sent.
-func TestAHostileFailureCostsLittle(t *testing.T) {
+func TestAnEndlessFailureIsReadOnlyInPart(t *testing.T) {
 	t.Parallel()
 	ended := make(chan int, 1)
 	config := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -151,8 +151,8 @@ func TestAHostileFailureCostsLittle(t *testing.T) {
 	}
 }
 
-// TestSuccessesAreLimitedByWhatIsAskedFor checks that one byte beyond the limit is a TooLongError.
-func TestSuccessesAreLimitedByWhatIsAskedFor(t *testing.T) {
+// TestSuccessfulResponsesAreLimitedByRequest checks that one byte beyond the limit is a TooLongError.
+func TestSuccessfulResponsesAreLimitedByRequest(t *testing.T) {
 	t.Parallel()
 	size := func(n int) string {
 		const frame = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x","annotations":{"a":""}}}`
@@ -202,9 +202,9 @@ func TestSuccessesAreLimitedByWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestAnswersAreLimitedByTheirMemory checks the limit for the decoded size, which can be a hundred times the size of
+// TestResponsesAreLimitedByDecodedSize checks the limit for the decoded size, which can be a hundred times the size of
 // the response.
-func TestAnswersAreLimitedByTheirMemory(t *testing.T) {
+func TestResponsesAreLimitedByDecodedSize(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		method, path string
@@ -305,7 +305,7 @@ func TestWatchesAreNotLimited(t *testing.T) {
 	}
 }
 
-func TestBrief(t *testing.T) {
+func TestBriefMessages(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x\n", 1<<20)
 	short := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("why"))

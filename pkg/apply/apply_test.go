@@ -89,7 +89,7 @@ func (w *fixture) sample() []object {
 	return objs
 }
 
-func TestFirstApplyWritesEachObjectOnceAndTheSecondSendsNothing(t *testing.T) {
+func TestSecondApplySendsNothing(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c, objs := w.started(), w.sample()
@@ -123,7 +123,7 @@ func TestFirstApplyWritesEachObjectOnceAndTheSecondSendsNothing(t *testing.T) {
 	}
 }
 
-func TestAfterARestartObjectsAreWrittenOnceMoreAndStayTheSame(t *testing.T) {
+func TestARestartAppliesEachObjectOnceUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	objs := w.sample()
@@ -168,7 +168,7 @@ func TestDriftOfEachKindCostsOneWrite(t *testing.T) {
 			"deleted":  func() { w.remove(o) },
 		}
 		if o.GVK().Kind == "Namespace" || o.GVK().Kind == "CustomResourceDefinition" {
-			// Both remain until a controller has emptied them; see TestATerminatingObjectIsMadeAnew.
+			// Both remain until a controller has emptied them; see TestATerminatingObjectIsRecreated.
 			delete(drifts, "deleted")
 		}
 		for name, drift := range drifts {
@@ -207,7 +207,7 @@ func (w *fixture) isOurs(o object) bool {
 	return cmp.Equal(before, after)
 }
 
-func TestWhatIsNotOursCostsNothing(t *testing.T) {
+func TestForeignChangesCauseNoRequests(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c, objs := w.started(), w.sample()
@@ -238,7 +238,7 @@ func TestWhatIsNotOursCostsNothing(t *testing.T) {
 	}
 }
 
-func TestAStatusWriteDoesNotEvenNotify(t *testing.T) {
+func TestAStatusWriteDoesNotNotify(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c, objs := w.started(), w.sample()
@@ -256,7 +256,7 @@ func TestAStatusWriteDoesNotEvenNotify(t *testing.T) {
 	}
 }
 
-func TestATerminatingObjectIsMadeAnew(t *testing.T) {
+func TestATerminatingObjectIsRecreated(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c := w.started()
@@ -285,7 +285,7 @@ func TestATerminatingObjectIsMadeAnew(t *testing.T) {
 }
 
 // Without a watch, only the responses of the API server show that an object is being deleted.
-func TestATerminatingObjectThatNoWatchHasShown(t *testing.T) {
+func TestATerminatingObjectWithoutAWatch(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS, finalizers: [example.com/slow]}}`)

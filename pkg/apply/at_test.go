@@ -19,7 +19,7 @@ func at(o object, version string) map[apply.ID]string {
 
 // When we adopt a foreign object, it becomes ours. The apply takes the fields that we set from the other manager. The
 // other fields stay with that manager. From then on, the object is managed like every owned object.
-func TestApplyAtAdopts(t *testing.T) {
+func TestApplyAtVersionAdopts(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c := w.started()
@@ -50,9 +50,9 @@ func TestApplyAtAdopts(t *testing.T) {
 	w.converge(c, objs, func() bool { return w.live(theirs).GetLabels()["both"] == "ours" })
 }
 
-// TestApplyAtLeavesWhatHasChanged changes the object immediately before the write. The caller does not know yet who
-// changed it, and to what.
-func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
+// TestApplyAtVersionSkipsChangedObjects changes the object immediately before the write. The caller does not know yet
+// who changed it, and to what.
+func TestApplyAtVersionSkipsChangedObjects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		before string
@@ -107,7 +107,7 @@ func TestApplyAtLeavesWhatHasChanged(t *testing.T) {
 }
 
 // An object that is gone is created, whatever version it had.
-func TestApplyAtMakesWhatIsGone(t *testing.T) {
+func TestApplyAtVersionCreatesDeletedObjects(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c := w.started()

@@ -28,7 +28,7 @@ func (t *tracker) planOf(key types.NamespacedName) plan {
 	return t.record(0, key).plan(1, t.isListed(0, key))
 }
 
-func TestAKindIsSyncedWhenAllOfItsNamesWereListed(t *testing.T) {
+func TestAKindIsSyncedWhenAllNamesAreListed(t *testing.T) {
 	t.Parallel()
 	tr := pair()
 	tr.listed(fromOne, nil, "5")
@@ -44,7 +44,7 @@ func TestAKindIsSyncedWhenAllOfItsNamesWereListed(t *testing.T) {
 	}
 }
 
-func TestAListOfOneNameSaysNothingOfAnother(t *testing.T) {
+func TestAListOfOneNameDoesNotCoverOthers(t *testing.T) {
 	t.Parallel()
 	tr := pair()
 	tr.listed(fromOne, map[types.NamespacedName]sighting{one: {state: present, rv: "4", uid: "a"}}, "5")
@@ -61,7 +61,7 @@ func TestAListOfOneNameSaysNothingOfAnother(t *testing.T) {
 }
 
 // The resource versions that two watches have seen are independent of each other.
-func TestTimeGoesBackwardsForEachNameByItself(t *testing.T) {
+func TestResourceVersionsOfWatchesAreIndependent(t *testing.T) {
 	t.Parallel()
 	tr := pair()
 	tr.listed(fromOne, nil, "100")
@@ -79,7 +79,7 @@ func TestTimeGoesBackwardsForEachNameByItself(t *testing.T) {
 	}
 }
 
-func TestAWatchThatWorksDoesNotHideTheProblemOfAnother(t *testing.T) {
+func TestAWorkingWatchDoesNotHideAFailingWatch(t *testing.T) {
 	t.Parallel()
 	secrets := schema.GroupResource{Resource: "secrets"}
 	problem := func(err error) *WatchProblem {
@@ -113,9 +113,9 @@ func TestAWatchThatWorksDoesNotHideTheProblemOfAnother(t *testing.T) {
 	}
 }
 
-// TestARefusalInAnotherSessionWakes checks that a pass that waits for the kind is notified when the kind becomes
-// known, although the problem is the same as before.
-func TestARefusalInAnotherSessionWakes(t *testing.T) {
+// TestARepeatedRefusalInANewSessionNotifies checks that a pass that waits for the kind is notified when the kind
+// becomes known, although the problem is the same as before.
+func TestARepeatedRefusalInANewSessionNotifies(t *testing.T) {
 	t.Parallel()
 	secrets := schema.GroupResource{Resource: "secrets"}
 	err := apierrors.NewForbidden(secrets, "", errors.New(`User "x" cannot list resource "secrets"`))

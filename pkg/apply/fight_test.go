@@ -26,7 +26,7 @@ func (c *hurriedClock) Now() time.Time { return time.Unix(c.minutes.Add(1)*60, 0
 func hurried(o *apply.Options) { o.Clock = &hurriedClock{} }
 
 // Another process with our field manager name writes other values to the same fields.
-func TestAnotherValueInOurOwnNameIsDrift(t *testing.T) {
+func TestAValueOfTheSameFieldManagerIsDrift(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{7, 8, 10} { // a Secret, a ConfigMap, a Deployment
 		w := newFixture(t)
@@ -84,7 +84,7 @@ func (w *fixture) secondAfter(o object) {
 
 // Another writer reverts whatever we write, as fast as we write it. We answer with a burst of writes, then with one
 // write every ten seconds. Other objects are not affected.
-func TestAFightIsDamped(t *testing.T) {
+func TestConflictingWritesAreRateLimited(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
@@ -136,7 +136,7 @@ func TestAFightIsDamped(t *testing.T) {
 }
 
 // An object that is installed and uninstalled repeatedly counts as one object.
-func TestFlappingIsDamped(t *testing.T) {
+func TestFlappingIsRateLimited(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))

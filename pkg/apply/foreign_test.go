@@ -87,7 +87,7 @@ func TestForeignObjects(t *testing.T) {
 
 // Another client removed a field of ours and the owner label while no watch ran. After the restart, only
 // managedFields shows that the object is ours.
-func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
+func TestAnObjectWithoutLabelIsOwnedByManagedFields(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours, other: ours}}`)
@@ -103,7 +103,7 @@ func TestAnObjectThatLostItsLabelWhileWeWereAwayIsStillOurs(t *testing.T) {
 	}
 }
 
-func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
+func TestAForbiddenKindDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.limit("secrets")
@@ -169,7 +169,7 @@ func TestForbiddenKindDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-func TestAKindThatMayBeListedButNotWatched(t *testing.T) {
+func TestAKindThatCannotBeWatched(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.limit("secrets", "get", "list", "create", "patch")

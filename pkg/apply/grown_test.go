@@ -27,9 +27,9 @@ func (settings) JSON() []byte {
 	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"owner":"us"},"name":"x","namespace":"ns"}}`)
 }
 
-// TestAnObjectThatComesBackLargerIsRefusedByName checks that the failure lasts, and that the object is not sent again
+// TestAnOversizedObjectIsNamed checks that the failure lasts, and that the object is not sent again
 // before it has changed.
-func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
+func TestAnOversizedObjectIsNamed(t *testing.T) {
 	t.Parallel()
 	var patches, annotation atomic.Int64
 	annotation.Store(300 << 10)
@@ -95,9 +95,9 @@ func TestAnObjectThatComesBackLargerIsRefusedByName(t *testing.T) {
 	try(3, VerdictUnchanged)
 }
 
-// TestLittleIsKeptOfAFailure checks that the kept size is small, whatever the API server responds. It checks the
+// TestFailuresKeepLittleMemory checks that the kept size is small, whatever the API server responds. It checks the
 // cause, the error, and all errors of a call.
-func TestLittleIsKeptOfAFailure(t *testing.T) {
+func TestFailuresKeepLittleMemory(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long\n\u202e ", 8<<10)
 	status := metav1.Status{

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRival(t *testing.T) {
+func TestConflictingFieldManager(t *testing.T) {
 	t.Parallel()
 	const us = "hypergate"
 	entry := func(who, fields string, second int64, subresource string) metav1.ManagedFieldsEntry {

@@ -59,7 +59,7 @@ func (w *fixture) secret(name string) string {
 		`labels: {` + ownerKey + `: ` + w.owner + `}}, data: {key: b3Vycw==}}`
 }
 
-func TestAKindWithNamesNeedsPermissionForTheseNamesOnly(t *testing.T) {
+func TestANamedKindNeedsPermissionForItsNamesOnly(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.restrict("one", "two")
@@ -105,7 +105,7 @@ func TestAKindWithNamesNeedsPermissionForTheseNamesOnly(t *testing.T) {
 	}
 }
 
-func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
+func TestAForbiddenNameDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.restrict("one")
@@ -135,7 +135,7 @@ func TestOneNameThatIsForbiddenDoesNotStopTheOther(t *testing.T) {
 }
 
 // The name alone makes no object ours. Without the owner label, an object of the name is foreign.
-func TestAnObjectOfANameWithoutOurLabelIsNotOurs(t *testing.T) {
+func TestANamedObjectWithoutOwnerLabelIsForeign(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	theirs := w.create(`{apiVersion: v1, kind: Secret, metadata: {name: one, namespace: NS}, data: {key: dGhlaXJz}}`)

@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-func TestPruneDeletesOursAndKeepsTheRest(t *testing.T) {
+func TestPruneKeepsForeignObjects(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c, objs := w.started(), w.sample()
@@ -70,7 +70,7 @@ func deleted(r apply.Report) []string {
 
 // The watch has not shown the objects that were just written. Prune must know them nevertheless, because no
 // notification would call it again.
-func TestPruneRightAfterApplyDeletesWhatTheWatchHasNotShown(t *testing.T) {
+func TestPruneDeletesObjectsThatTheWatchHasNotShown(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c, objs := w.started(), w.sample()
@@ -88,7 +88,7 @@ func TestPruneRightAfterApplyDeletesWhatTheWatchHasNotShown(t *testing.T) {
 }
 
 // Another client changes the object between the last event of the watch and the delete request.
-func TestPruneMeetsAnObjectThatChanges(t *testing.T) {
+func TestPruneOfAnObjectThatChanges(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change        func(*fixture, object)

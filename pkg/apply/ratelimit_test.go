@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestDamper(t *testing.T) {
+func TestRateLimitOfAnObject(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
 	burst := make([]time.Duration, repairBurst) // when the writes are tried, counted from the start: all at once
@@ -44,7 +44,7 @@ func TestDamper(t *testing.T) {
 	}
 }
 
-func TestDamperKeepsOneBucketPerObjectAndOnlyWhileItMatters(t *testing.T) {
+func TestRateLimitKeepsOneBucketPerObject(t *testing.T) {
 	t.Parallel()
 	d, now := rateLimiter{buckets: map[place]bucket{}}, time.Unix(1000, 0)
 	a := place{0, types.NamespacedName{Name: "a"}}
@@ -67,7 +67,7 @@ func TestDamperKeepsOneBucketPerObjectAndOnlyWhileItMatters(t *testing.T) {
 	}
 }
 
-func TestWhatAWriteCameTo(t *testing.T) {
+func TestVerdictOfAWrite(t *testing.T) {
 	t.Parallel()
 	id := ID{GVK: schema.GroupVersionKind{Kind: "Thing"}, Key: types.NamespacedName{Name: "x"}}
 	failed := func(class ErrorClass) Outcome {

@@ -21,7 +21,7 @@ type refusedCase struct {
 	want   string
 }
 
-func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
+func TestApplyRefusesTheWholeCallForAForeignObject(t *testing.T) {
 	t.Parallel()
 	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
 	checkRefused(t, map[string]refusedCase{
@@ -57,7 +57,7 @@ func TestACallWithAnObjectThatMustNotBeAppliedIsRefusedAsAWhole(t *testing.T) {
 	})
 }
 
-func TestACallWithAnInvalidObjectIsRefusedAsAWhole(t *testing.T) {
+func TestApplyRefusesTheWholeCallForAnInvalidObject(t *testing.T) {
 	t.Parallel()
 	const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`
 	checkRefused(t, map[string]refusedCase{
@@ -130,7 +130,7 @@ func checkRefused(t *testing.T, cases map[string]refusedCase) {
 	}
 }
 
-func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	good := func() apply.Options {
 		return apply.Options{Name: "test", FieldManager: manager, OwnerKey: ownerKey, OwnerValue: "x", Kinds: kinds()}

@@ -157,7 +157,7 @@ func checkRealCauses(t *testing.T, cases map[string]realCauseCase) {
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change func(*rest.Config)
@@ -207,7 +207,7 @@ func TestNoAnswer(t *testing.T) {
 }
 
 // An API server that accepts connections and never responds must not delay the caller once per object.
-func TestSilenceIsWaitedForOnce(t *testing.T) {
+func TestAnUnresponsiveServerDelaysOnce(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	release := make(chan struct{})

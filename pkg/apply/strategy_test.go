@@ -9,9 +9,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 )
 
-// TestAnotherStrategy changes a Deployment from the strategy RollingUpdate to Recreate and back. The API server fills
-// in fields for RollingUpdate that it refuses for Recreate.
-func TestAnotherStrategy(t *testing.T) {
+// TestChangeOfDeploymentStrategy changes a Deployment from the strategy RollingUpdate to Recreate and back. The API
+// server fills in fields for RollingUpdate that it refuses for Recreate.
+func TestChangeOfDeploymentStrategy(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	c := w.started()

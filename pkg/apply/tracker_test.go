@@ -433,7 +433,7 @@ func TestTrackerVictims(t *testing.T) {
 	}
 }
 
-func TestTrackerForgetsWhatIsGoneAndNotWanted(t *testing.T) {
+func TestTrackerForgetsDeletedUnwantedObjects(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
 	for i := range 100 {
@@ -476,7 +476,7 @@ func TestStoreTakesWholeObjectsAndStrippedOnes(t *testing.T) {
 	}
 }
 
-func TestOurFieldsAreThoseThatWeAppliedToTheObject(t *testing.T) {
+func TestHashOfOwnFields(t *testing.T) {
 	t.Parallel()
 	entry := func(change func(*metav1.ManagedFieldsEntry)) metav1.ManagedFieldsEntry {
 		e := metav1.ManagedFieldsEntry{

@@ -52,10 +52,10 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errCut = errors.New("the time is over")
 
-// TestWhatWasCutOffComesLast makes calls that end before the API server responds. They must try each object in its
+// TestInterruptedObjectsComeLast makes calls that end before the API server responds. They must try each object in its
 // turn, not the same first objects repeatedly. All objects are left for the next call, sent or not, and none is a
 // failure.
-func TestWhatWasCutOffComesLast(t *testing.T) {
+func TestInterruptedObjectsComeLast(t *testing.T) {
 	t.Parallel()
 	server := &silent{}
 	c, err := New(&rest.Config{Host: "https://127.0.0.1:1", Transport: server}, Options{

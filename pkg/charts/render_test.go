@@ -143,8 +143,8 @@ func TestRenderChangesNoInput(t *testing.T) {
 	}
 }
 
-// TestSourceMayBeShared is for -race.
-func TestSourceMayBeShared(t *testing.T) {
+// TestSourceIsSafeForConcurrentUse is for -race.
+func TestSourceIsSafeForConcurrentUse(t *testing.T) {
 	s := embedded(t)
 	mgmt, guest := releases(t)
 	want := text(t, render(t, s, mgmt)) + text(t, render(t, s, guest))
@@ -269,7 +269,7 @@ func TestIdentityHasNoVersion(t *testing.T) {
 	mustFail(t, err, "HorizontalPodAutoscaler ns/x is rendered twice, by templates/a.yaml and by templates/b.yaml")
 }
 
-func TestWhatIsNoFault(t *testing.T) {
+func TestAcceptedChartVariants(t *testing.T) {
 	for _, tc := range []struct {
 		name, template string
 		want           []string

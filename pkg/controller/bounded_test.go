@@ -121,8 +121,8 @@ func TestAWatchThatIsNotOpenedFails(t *testing.T) {
 	}
 }
 
-// TestAnAnswerDoesNotSayHowLongToWait checks that a long Retry-After is removed. client-go would wait within the call.
-func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
+// TestALongRetryAfterIsRemoved checks that a long Retry-After is removed. client-go would wait within the call.
+func TestALongRetryAfterIsRemoved(t *testing.T) {
 	for given, want := range map[string]string{"": "", "0": "0", "1": "1", "2": "", "3600": "", "99999999999": "", "soon": "soon"} {
 		next := transport(func(*http.Request) (*http.Response, error) {
 			header := http.Header{"Retry-After": {given}}
@@ -143,8 +143,8 @@ func TestAnAnswerDoesNotSayHowLongToWait(t *testing.T) {
 	}
 }
 
-// TestThePassLeavesTheGuestInTime checks that the work of one pass in the guest ends after guestTime, with a cause.
-func TestThePassLeavesTheGuestInTime(t *testing.T) {
+// TestGuestWorkOfAPassHasADeadline checks that the work of one pass in the guest ends after guestTime, with a cause.
+func TestGuestWorkOfAPassHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, began := newExecution(&Reconciler{}, observation{deadline: time.Now().Add(guestTime)}), time.Now()
 		<-time.After(time.Second)
@@ -160,8 +160,9 @@ func TestThePassLeavesTheGuestInTime(t *testing.T) {
 	})
 }
 
-// TestClassesBeyondTheBoundShareALimit checks that their statuses are written in a burst, and then one per interval.
-func TestClassesBeyondTheBoundShareALimit(t *testing.T) {
+// TestClassesBeyondTheLimitShareARateLimit checks that their statuses are written in a burst, and then one per
+// interval.
+func TestClassesBeyondTheLimitShareARateLimit(t *testing.T) {
 	c, now := newClasses(), time.Unix(0, 0)
 	for range beyondBurst {
 		if c.beyond.Wait(now) != 0 {

@@ -59,9 +59,9 @@ func (s *slowStatuses) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, r.Context().Err()
 }
 
-// TestStatusesOfAPassAreBounded checks how many statuses a pass writes, how many at the same time, and for how long it
-// starts new writes. The next pass begins with the remaining ones.
-func TestStatusesOfAPassAreBounded(t *testing.T) {
+// TestStatusWritesOfAPassAreLimited checks how many statuses a pass writes, how many at the same time, and for how long
+// it starts new writes. The next pass begins with the remaining ones.
+func TestStatusWritesOfAPassAreLimited(t *testing.T) {
 	known := fakeapi.New(t).Config()
 	for name, tc := range map[string]struct {
 		takes, lasts time.Duration
@@ -105,8 +105,8 @@ func TestStatusesOfAPassAreBounded(t *testing.T) {
 	}
 }
 
-// TestStatusesStopWithThePass checks that no write begins after the pass has ended.
-func TestStatusesStopWithThePass(t *testing.T) {
+// TestStatusWritesEndWithThePass checks that no write begins after the pass has ended.
+func TestStatusWritesEndWithThePass(t *testing.T) {
 	known := fakeapi.New(t).Config()
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowStatuses{takes: time.Second}

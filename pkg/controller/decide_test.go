@@ -328,9 +328,9 @@ func TestStandbyEnds(t *testing.T) {
 	}
 }
 
-// TestOneCAForManyDecisions: a first installation that is refused again and again does not make a CA, or a plan, each
-// time.
-func TestOneCAForManyDecisions(t *testing.T) {
+// TestARefusedInstallationKeepsItsCA: a first installation that is refused again and again does not make a CA, or a
+// plan, each time.
+func TestARefusedInstallationKeepsItsCA(t *testing.T) {
 	r := &Reconciler{}
 	first, err := r.newCA(start)
 	if err != nil {
@@ -342,8 +342,9 @@ func TestOneCAForManyDecisions(t *testing.T) {
 	}
 }
 
-// TestDecideTwice checks that the same observation gives the same decision, and that the plan is not computed again.
-func TestDecideTwice(t *testing.T) {
+// TestDecideIsDeterministic checks that the same observation gives the same decision, and that the plan is not computed
+// again.
+func TestDecideIsDeterministic(t *testing.T) {
 	d := newTestDecider(t)
 	o := d.observed(nil)
 	first, is := d.decide(o).(converge)

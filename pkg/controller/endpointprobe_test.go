@@ -99,7 +99,7 @@ func (l *looker) sees() status.EndpointProbe {
 	return known
 }
 
-func TestIstiodIsSeenWhereItIsPublished(t *testing.T) {
+func TestEndpointIsReached(t *testing.T) {
 	s := serve(t, publishedName)
 	l := newLooker(t, s.address, s.root)
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
@@ -121,7 +121,7 @@ func TestIstiodIsSeenWhereItIsPublished(t *testing.T) {
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("another server answers there, or by another name")))
 }
 
-func TestWhyIstiodIsNotSeen(t *testing.T) {
+func TestEndpointProbeFailures(t *testing.T) {
 	right, other := serve(t, publishedName), serve(t, "kube-apiserver")
 	published := model.HostPort{Host: publishedName, Port: 443}
 	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
@@ -148,8 +148,8 @@ func TestWhyIstiodIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestWhereNobodyLooks checks that an endpoint that is not probed counts as reached.
-func TestWhereNobodyLooks(t *testing.T) {
+// TestAnEndpointThatIsNotProbedIsReached checks that an endpoint that is not probed counts as reached.
+func TestAnEndpointThatIsNotProbedIsReached(t *testing.T) {
 	for name, edit := range map[string]func(*looker){
 		"switched off":    func(l *looker) { l.probe.probe.Off = true },
 		"istiod is away":  func(l *looker) { l.hosted.Istiod = model.Unavailable },
@@ -163,8 +163,9 @@ func TestWhereNobodyLooks(t *testing.T) {
 	}
 }
 
-// TestAnIstiodWithoutAnAddress checks that an istiod without an address counts as unreached, even if the probe is off.
-func TestAnIstiodWithoutAnAddress(t *testing.T) {
+// TestIstiodWithoutAddressIsUnreached checks that an istiod without an address counts as unreached, even if the probe
+// is off.
+func TestIstiodWithoutAddressIsUnreached(t *testing.T) {
 	l := newLooker(t, "127.0.0.1:1", nil)
 	l.probe.probe.Off, l.plan.Endpoint = true, publish.EndpointPending{Why: "an address"}
 	if got := l.sees(); got != status.EndpointUnreached("it has no address") {
@@ -172,7 +173,7 @@ func TestAnIstiodWithoutAnAddress(t *testing.T) {
 	}
 }
 
-func TestWhereToConnect(t *testing.T) {
+func TestEndpointProbeAddress(t *testing.T) {
 	for name, tc := range map[string]struct {
 		probe Probe
 		host  string

@@ -17,10 +17,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestTroubleThatComesAndGoesIsBounded checks that recurring failures are logged at a limited rate: two failures in
-// turn, and one failure that ends each time. An example is an ownership Lease that another hypergate, or the guest,
-// takes and releases in a loop.
-func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
+// TestRecurringFailuresAreLoggedAtALimitedRate checks that recurring failures are logged at a limited rate: two
+// failures in turn, and one failure that ends each time. An example is an ownership Lease that another hypergate, or
+// the guest, takes and releases in a loop.
+func TestRecurringFailuresAreLoggedAtALimitedRate(t *testing.T) {
 	owned := status.Result{PlanProblem: ownership.OwnedByOtherError{}}
 	for name, between := range map[string]status.Result{"free": {}, "another failure": {PlanProblem: errors.New("it would leak")}} {
 		var lines []string
@@ -51,9 +51,9 @@ func TestTroubleThatComesAndGoesIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsToBeToldIsCountedOnce checks that a failure that recurs beyond the limit is counted once, and logged
-// later.
-func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
+// TestAFailureBeyondTheLogLimitIsCountedOnce checks that a failure that recurs beyond the limit is counted once, and
+// logged later.
+func TestAFailureBeyondTheLogLimitIsCountedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		tries []string
 		want  string
@@ -99,8 +99,9 @@ func TestWhatWaitsToBeToldIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestTroubleIsSmall checks that the logged text and the fingerprint are bounded, for many failures and for long texts.
-func TestTroubleIsSmall(t *testing.T) {
+// TestLoggedFailuresAreBounded checks that the logged text and the fingerprint are bounded, for many failures and for
+// long texts.
+func TestLoggedFailuresAreBounded(t *testing.T) {
 	long := strings.Repeat("long\n", 1<<18)
 	var outcomes []apply.Outcome
 	for i := range 2000 {

@@ -96,10 +96,10 @@ func forward(from, to net.Conn, frozen <-chan struct{}) {
 	}
 }
 
-// TestAConnectionThatGoesSilentIsNoticed checks the connections to both clusters. client-go pings a silent HTTP/2
+// TestASilentConnectionIsClosed checks the connections to both clusters. client-go pings a silent HTTP/2
 // connection after 30 s, and closes it after 15 s more. Neither hypergate's own dialer nor its transports disable that.
 // The times are shorter here.
-func TestAConnectionThatGoesSilentIsNoticed(t *testing.T) {
+func TestASilentConnectionIsClosed(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	for name, through := range map[string]func(*rest.Config) (*rest.Config, error){

@@ -34,9 +34,10 @@ func writesWithin(b throttle.Limiter, from time.Time, lasting time.Duration) int
 	return n
 }
 
-// TestAGuestDoesNotDriveWritesForEver checks the limit for a guest that causes constant changes: ten writes, then one
-// in ten seconds for ten minutes, then one in ten minutes. After a quiet time, the next error is written at once.
-func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
+// TestStatusWritesOfAChangingGuestAreLimited checks the limit for a guest that causes constant changes: ten writes,
+// then one in ten seconds for ten minutes, then one in ten minutes. After a quiet time, the next error is written at
+// once.
+func TestStatusWritesOfAChangingGuestAreLimited(t *testing.T) {
 	b := newReportLimiter()
 	for _, step := range []struct {
 		from, lasting time.Duration
@@ -56,9 +57,9 @@ func TestAGuestDoesNotDriveWritesForEver(t *testing.T) {
 	}
 }
 
-// TestAReportThatIsRefusedIsTriedLessAndLess checks that the longest delay is ten minutes for a failure that needs an
+// TestARefusedReportIsRetriedWithBackoff checks that the longest delay is ten minutes for a failure that needs an
 // action, and 30 s for one that may be transient.
-func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
+func TestARefusedReportIsRetriedWithBackoff(t *testing.T) {
 	planes := schema.GroupResource{Group: "hypershift.openshift.io", Resource: "hostedcontrolplanes"}
 	for name, c := range map[string]struct {
 		err  error
@@ -95,9 +96,9 @@ func TestAReportThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 	}
 }
 
-// TestAnotherHolderIsNoOtherTrouble checks that a failure is logged once, even if the guest names another owner with
-// each attempt.
-func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
+// TestAFailureWithAnotherHolderIsLoggedOnce checks that a failure is logged once, even if the guest names another owner
+// with each attempt.
+func TestAFailureWithAnotherHolderIsLoggedOnce(t *testing.T) {
 	owned := func(by string) error {
 		return ownership.OwnedByOtherError{OwnedByOther: ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
 			Claim: ownership.Lease{Name: "l", Purpose: "the revision r"}, HeldLease: model.HeldLease{Holder: by},
@@ -118,9 +119,9 @@ func TestAnotherHolderIsNoOtherTrouble(t *testing.T) {
 	}
 }
 
-// TestWhichKubeconfigIsAwaited checks that two problems count as transient: the Secret has never existed, and the guest
-// refuses the credentials.
-func TestWhichKubeconfigIsAwaited(t *testing.T) {
+// TestTransientKubeconfigProblems checks that two problems count as transient: the Secret has never existed, and the
+// guest refuses the credentials.
+func TestTransientKubeconfigProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want bool
@@ -138,9 +139,9 @@ func TestWhichKubeconfigIsAwaited(t *testing.T) {
 	}
 }
 
-// TestWhatStandsForAMomentIsTold checks that a stable text is written after hcpQuiet, and a changing one after
+// TestReportsAreDebounced checks that a stable text is written after hcpQuiet, and a changing one after
 // hcpLatest.
-func TestWhatStandsForAMomentIsTold(t *testing.T) {
+func TestReportsAreDebounced(t *testing.T) {
 	var h hcpReporter
 	for i, step := range []struct {
 		at   time.Duration

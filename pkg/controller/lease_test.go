@@ -34,8 +34,8 @@ type leaseCase struct {
 	readings []reading
 }
 
-// TestWhenTheLeaseIsAskedForAgain checks the pause after each of several readings of the Lease.
-func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
+// TestLeaseRetryPause checks the pause after each of several readings of the Lease.
+func TestLeaseRetryPause(t *testing.T) {
 	silent := &url.Error{Op: "Get", Err: errors.New("connection refused")}
 	busy, changing := apierrors.NewTooManyRequests("", 0), apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
@@ -71,8 +71,8 @@ func TestWhenTheLeaseIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// TestWhenALeaseThatIsNotRenewedIsAskedForAgain checks the pauses while another process holds the Lease.
-func TestWhenALeaseThatIsNotRenewedIsAskedForAgain(t *testing.T) {
+// TestLeaseRetryPauseWhileHeld checks the pauses while another process holds the Lease.
+func TestLeaseRetryPauseWhileHeld(t *testing.T) {
 	renewals := func(n int) (out []reading) {
 		for i := range n {
 			out = append(out, reading{after: 26 * time.Second, holder: "other", renewed: string(rune('a' + i)), pause: retryPeriod})

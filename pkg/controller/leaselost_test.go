@@ -95,8 +95,8 @@ func hangs(ctx context.Context) error {
 	return &url.Error{Op: "Get", Err: ctx.Err()}
 }
 
-// TestWhoWaitsForTheLease checks how long Get takes, and how many requests it sends.
-func TestWhoWaitsForTheLease(t *testing.T) {
+// TestLeaseGetWaits checks how long Get takes, and how many requests it sends.
+func TestLeaseGetWaits(t *testing.T) {
 	const never = time.Duration(-1)
 	for name, tc := range map[string]struct {
 		// leads is the time since this pod renewed its Lease. never: it is a candidate.
@@ -136,8 +136,8 @@ func TestWhoWaitsForTheLease(t *testing.T) {
 	}
 }
 
-// TestTheLeaseIsGivenBackByWhoHasIt checks what Update does to a Lease whose holder was just read.
-func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
+// TestLeaseIsReleasedOnlyByItsHolder checks what Update does to a Lease whose holder was just read.
+func TestLeaseIsReleasedOnlyByItsHolder(t *testing.T) {
 	for name, tc := range map[string]struct{ has, writes, then string }{
 		"taken":                      {"", "me", "me"},
 		"renewed":                    {"me", "me", "me"},
@@ -164,9 +164,9 @@ func TestTheLeaseIsGivenBackByWhoHasIt(t *testing.T) {
 	}
 }
 
-// TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut runs client-go's elector, which reports the loss of the lead only
+// TestLeaderStopsBeforeItsLeaseExpires runs client-go's elector, which reports the loss of the lead only
 // after it tried to release the Lease.
-func TestWhoLosesTheAPIServerStopsBeforeTheLeaseRunsOut(t *testing.T) {
+func TestLeaderStopsBeforeItsLeaseExpires(t *testing.T) {
 	for name, tc := range map[string]struct {
 		away func(context.Context) error
 		// ends is when the pod is terminated. back is when the API server answers again. Another pod then has the

@@ -79,9 +79,9 @@ func holdSteps() []holdStep {
 	}
 }
 
-// TestTheHostedControlPlaneHoldsUp checks which states of the HostedControlPlane put reconciliation on hold, when the
-// next pass is due, and that the reason is logged once.
-func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
+// TestHostedControlPlanePutsReconciliationOnHold checks which states of the HostedControlPlane put reconciliation on
+// hold, when the next pass is due, and that the reason is logged once.
+func TestHostedControlPlanePutsReconciliationOnHold(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(start)
 	cfg := model.Config{Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", Revision: "openshift-gateway"}
 	cluster, err := mgmt.New(&rest.Config{Host: "https://127.0.0.1:1"}, cfg)
@@ -114,9 +114,9 @@ func TestTheHostedControlPlaneHoldsUp(t *testing.T) {
 	}
 }
 
-// TestHeldInDoubt checks the case that there are several HostedControlPlanes, or one that cannot be read in full. Any
-// of them may be paused.
-func TestHeldInDoubt(t *testing.T) {
+// TestOnHoldWithAmbiguousControlPlanes checks the case that there are several HostedControlPlanes, or one that cannot
+// be read in full. Any of them may be paused.
+func TestOnHoldWithAmbiguousControlPlanes(t *testing.T) {
 	active := model.ControlPlane{Name: "a", UID: "a", ReportedBy: model.HyperShift}
 	paused := model.ControlPlane{Name: "b", UID: "b", PausedUntil: "true"}
 	past := model.ControlPlane{Name: "c", UID: "c", PausedUntil: start.Add(-time.Hour).Format(time.RFC3339)}

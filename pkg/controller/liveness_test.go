@@ -21,8 +21,8 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestWhenTheWorkerHangs checks the result of /healthz at one second, after events at earlier seconds.
-func TestWhenTheWorkerHangs(t *testing.T) {
+// TestLivenessOfTheWorker checks the result of /healthz at one second, after events at earlier seconds.
+func TestLivenessOfTheWorker(t *testing.T) {
 	start := time.Unix(0, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	ask := func(s int) func(*worker) { return func(w *worker) { w.ask(at(s)) } }
@@ -125,9 +125,9 @@ func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	}
 }
 
-// TestAnEventAsksForAPass checks that an event of either cluster requests one pass, which liveness waits for. The event
-// also ends the running pass if there is a reason.
-func TestAnEventAsksForAPass(t *testing.T) {
+// TestAnEventRequestsAPass checks that an event of either cluster requests one pass, which liveness waits for. The
+// event also ends the running pass if there is a reason.
+func TestAnEventRequestsAPass(t *testing.T) {
 	r := newTestReconciler(t, clock.RealClock{}, fakeapi.New(t).Config())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

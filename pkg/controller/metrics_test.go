@@ -99,8 +99,8 @@ func TestMetricsShowNothingBeforeAnythingIsKnown(t *testing.T) {
 	}
 }
 
-// TestMetricsMayBeReadWhileTheyChange is for the race detector.
-func TestMetricsMayBeReadWhileTheyChange(t *testing.T) {
+// TestMetricsAreSafeForConcurrentUse is for the race detector.
+func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 	var shown crdMetrics
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&shown)

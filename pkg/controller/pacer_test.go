@@ -48,8 +48,8 @@ func (p *paced) run(lasts, every, takes time.Duration) {
 	}
 }
 
-// TestTheFirstEventActsAtOnce checks that each event after a quiet interval begins a pass at once.
-func TestTheFirstEventActsAtOnce(t *testing.T) {
+// TestTheFirstEventStartsAPassAtOnce checks that each event after a quiet interval begins a pass at once.
+func TestTheFirstEventStartsAPassAtOnce(t *testing.T) {
 	p := newPaced()
 	for range 10 {
 		before := p.clock.Now()
@@ -63,10 +63,10 @@ func TestTheFirstEventActsAtOnce(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneMomentAreOnePass checks that events within passSpacing share a pass. Events during that pass share a
+// TestSimultaneousEventsShareAPass checks that events within passSpacing share a pass. Events during that pass share a
 // second one, which begins at once if the first pass took long. So a chain of events within an installation is not
 // delayed.
-func TestEventsOfOneMomentAreOnePass(t *testing.T) {
+func TestSimultaneousEventsShareAPass(t *testing.T) {
 	p := newPaced()
 	p.run(50*time.Millisecond, time.Millisecond, 300*time.Millisecond)
 	p.run(time.Second, 0, 300*time.Millisecond)
@@ -75,9 +75,9 @@ func TestEventsOfOneMomentAreOnePass(t *testing.T) {
 	}
 }
 
-// TestAStormIsPaced checks that many events cause a bounded rate of passes, and of requests for passes: one per
-// passEvery after the burst.
-func TestAStormIsPaced(t *testing.T) {
+// TestManyEventsCauseALimitedRateOfPasses checks that many events cause a bounded rate of passes, and of requests for
+// passes: one per passEvery after the burst.
+func TestManyEventsCauseALimitedRateOfPasses(t *testing.T) {
 	p := newPaced()
 	const lasts = time.Minute
 	p.run(lasts, 2*time.Millisecond, 50*time.Millisecond) // 30,000 events
@@ -98,9 +98,9 @@ func TestAStormIsPaced(t *testing.T) {
 	}
 }
 
-// TestAPassOfItsOwnAnswersEvents checks that a pass that the reconciler requests is not counted by the limit, and
-// covers waiting events.
-func TestAPassOfItsOwnAnswersEvents(t *testing.T) {
+// TestARequestedPassCoversWaitingEvents checks that a pass that the reconciler requests is not counted by the limit,
+// and covers waiting events.
+func TestARequestedPassCoversWaitingEvents(t *testing.T) {
 	p := newPaced()
 	for range 10 * passBurst {
 		p.begin()

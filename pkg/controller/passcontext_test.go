@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestATermEndsWithItsReason checks that the context of a pass ends when an event brings a reason, and that the reason
-// is its cause. It does not end the context of a later pass.
-func TestATermEndsWithItsReason(t *testing.T) {
+// TestAPassContextEndsWithItsCause checks that the context of a pass ends when an event brings a reason, and that the
+// reason is its cause. It does not end the context of a later pass.
+func TestAPassContextEndsWithItsCause(t *testing.T) {
 	t.Parallel()
 	var reason error
 	var term passContext

@@ -36,9 +36,9 @@ func forbidden() error { return apierrors.NewForbidden(services, "b", errors.New
 
 func away() error { return apierrors.NewServiceUnavailable("no") }
 
-// TestWhatLastsIsNotTriedAtOnce checks that the first retry is later for a failure that needs an action than for one
-// that may be transient.
-func TestWhatLastsIsNotTriedAtOnce(t *testing.T) {
+// TestPersistentFailuresAreRetriedLater checks that the first retry is later for a failure that needs an action than
+// for one that may be transient.
+func TestPersistentFailuresAreRetriedLater(t *testing.T) {
 	for name, tc := range map[string]struct {
 		result status.Result
 		status error
@@ -70,9 +70,9 @@ func counting(t *testing.T) (ctx context.Context, lines *int) {
 	return klog.NewContext(t.Context(), funcr.New(func(string, string) { *lines++ }, funcr.Options{})), lines
 }
 
-// TestTroubleIsToldOnce checks that a failure is logged once, and retried at growing intervals, even if its text
+// TestAFailureIsLoggedOnce checks that a failure is logged once, and retried at growing intervals, even if its text
 // differs with each attempt.
-func TestTroubleIsToldOnce(t *testing.T) {
+func TestAFailureIsLoggedOnce(t *testing.T) {
 	from := func(port int) error {
 		return &url.Error{Op: "Patch", URL: "https://guest", Err: fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6443: connection reset", port)}
 	}
@@ -117,8 +117,8 @@ func TestTroubleIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestWhatPassesIsNotTold checks that a transient state is not reported before it has lasted.
-func TestWhatPassesIsNotTold(t *testing.T) {
+// TestTransientStatesAreNotReported checks that a transient state is not reported before it has lasted.
+func TestTransientStatesAreNotReported(t *testing.T) {
 	deleted := status.Result{Guest: apply.ReportOf(apply.Waiting(object("a")))}
 	rolling := status.Result{Istiod: model.Available, Rollout: model.Rolling}
 	both := status.Result{Istiod: model.Available, Rollout: model.Rolling, Guest: deleted.Guest}
@@ -153,7 +153,7 @@ func TestWhatPassesIsNotTold(t *testing.T) {
 	}
 }
 
-func TestARepairIsToldByNameAndAnInstallationByNumber(t *testing.T) {
+func TestRepairsAreLoggedByNameAndInstallationsByCount(t *testing.T) {
 	few := apply.ReportOf(apply.Unchanged(object("a")), apply.Applied(object("b")), apply.Deleted(object("c")))
 	if diff := cmp.Diff("1 unchanged, 1 applied, 1 deleted: Service ns/b applied, Service ns/c deleted", describeChanges(few)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestSinceIstiodWorksAgain checks the times at which the status changes after istiod's account was replaced: at most
-// two. istiod retries after a change what it has given up on.
-func TestSinceIstiodWorksAgain(t *testing.T) {
+// TestServingSinceAfterAReplacedAccount checks the times at which the status changes after istiod's account was
+// replaced: at most two. istiod retries after a change what it has given up on.
+func TestServingSinceAfterAReplacedAccount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		replaced, now, want time.Time
 		again               time.Duration

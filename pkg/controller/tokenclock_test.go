@@ -7,10 +7,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestATokenOfAnotherClockIsReplaced checks a token whose times the previous pod has written by a wrong clock. The
+// TestATokenIssuedByAWrongClockIsReplaced checks a token whose times the previous pod has written by a wrong clock. The
 // token lives for an hour. A pod with a correct clock replaces it while its issue time is in the future, and when it is
 // due.
-func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
+func TestATokenIssuedByAWrongClockIsReplaced(t *testing.T) {
 	t.Parallel()
 	tokens := tokens{lifetime: time.Hour}
 	for _, ahead := range []time.Duration{
@@ -26,9 +26,9 @@ func TestATokenOfAnotherClockIsReplaced(t *testing.T) {
 	}
 }
 
-// TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved checks a token that was just issued, with an expiry in a
+// TestARenewalBeyondTheTokenLifetimeIsIgnored checks a token that was just issued, with an expiry in a
 // year.
-func TestARenewalThatIsFurtherOffThanATokenLivesIsNotBelieved(t *testing.T) {
+func TestARenewalBeyondTheTokenLifetimeIsIgnored(t *testing.T) {
 	t.Parallel()
 	credential := model.Credential{Token: "t", Issued: start, Expires: start.Add(365 * 24 * time.Hour)}
 	if !(tokens{lifetime: time.Hour}).isDue(credential, start) {

@@ -13,9 +13,9 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestTheGuardEnds checks that checkTwoClusters ends if the guest does not answer, and identifies the management
-// cluster by the UID of its namespace.
-func TestTheGuardEnds(t *testing.T) {
+// TestClusterIdentityCheckEnds checks that checkTwoClusters ends if the guest does not answer, and identifies the
+// management cluster by the UID of its namespace.
+func TestClusterIdentityCheckEnds(t *testing.T) {
 	api := fakeapi.New(t)
 	namespaces := fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
 	api.Put(namespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")

@@ -47,10 +47,10 @@ func (s *slowLease) Update(ctx context.Context, record resourcelock.LeaderElecti
 	}
 }
 
-// TestAnAnswerThatComesLate checks that the leader stops in time. The API server renews the Lease when the request
-// arrives, and other processes count from then. The answer may arrive up to the client's timeout later, and may be the
-// last one.
-func TestAnAnswerThatComesLate(t *testing.T) {
+// TestLeaderStopsDespiteALateRenewal checks that the leader stops in time. The API server renews the Lease when the
+// request arrives, and other processes count from then. The answer may arrive up to the client's timeout later, and may
+// be the last one.
+func TestLeaderStopsDespiteALateRenewal(t *testing.T) {
 	for name, away := range map[string]func(context.Context) error{"then hanging": hangs, "then refused": refuses} {
 		for late := time.Duration(0); late < renewDeadline/2; late += 5 * time.Second {
 			t.Run(fmt.Sprint(late, ", ", name), func(t *testing.T) {
@@ -79,9 +79,9 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 	}
 }
 
-// TestASlowAPIServerKeepsItsLeader checks that late answers do not end the lead: the time counts from when a request
+// TestLateResponsesDoNotEndTheLead checks that late answers do not end the lead: the time counts from when a request
 // was sent.
-func TestASlowAPIServerKeepsItsLeader(t *testing.T) {
+func TestLateResponsesDoNotEndTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
@@ -92,9 +92,9 @@ func TestASlowAPIServerKeepsItsLeader(t *testing.T) {
 	})
 }
 
-// TestTheLeaseIsNotGivenBackTooLate checks that the Lease is not released when another pod may already have it. The API
+// TestAnExpiredLeaseIsNotReleased checks that the Lease is not released when another pod may already have it. The API
 // server answers again just at this time.
-func TestTheLeaseIsNotGivenBackTooLate(t *testing.T) {
+func TestAnExpiredLeaseIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease, start := &slowLease{farLease: farLease{request: answers}, late: 10 * time.Second}, time.Now()
 		lease.renewals = func(ctx context.Context) error {
@@ -113,8 +113,8 @@ func TestTheLeaseIsNotGivenBackTooLate(t *testing.T) {
 	})
 }
 
-// TestALeaderStopsWhenAnotherHasItsLease checks that a leader stops at once, and not only after its renew deadline.
-func TestALeaderStopsWhenAnotherHasItsLease(t *testing.T) {
+// TestLeaderStopsWhenItsLeaseIsTaken checks that a leader stops at once, and not only after its renew deadline.
+func TestLeaderStopsWhenItsLeaseIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease, start := &slowLease{farLease: farLease{request: answers}}, time.Now()
 		taken := start.Add(time.Minute)

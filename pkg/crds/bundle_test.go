@@ -12,8 +12,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestNamesGoWithTheFiles checks that the bundle has every file that the generator copied, and no other file.
-func TestNamesGoWithTheFiles(t *testing.T) {
+// TestTheBundleHasEveryFile checks that the bundle has every file that the generator copied, and no other file.
+func TestTheBundleHasEveryFile(t *testing.T) {
 	files, err := os.ReadDir("gatewayapi")
 	if err != nil {
 		t.Fatal(err)

@@ -179,8 +179,8 @@ func compare(tb testing.TB, installed, wanted *unstructured.Unstructured) crds.D
 	return d
 }
 
-// TestWhatIsEmptyAndSaysSomething checks that empty values with a meaning are not omitted.
-func TestWhatIsEmptyAndSaysSomething(t *testing.T) {
+// TestMeaningfulEmptyValuesAreKept checks that empty values with a meaning are not omitted.
+func TestMeaningfulEmptyValuesAreKept(t *testing.T) {
 	without := edited(t, ", enum: [A, B], default: A", "")
 	for _, rule := range []string{
 		"default: ''", "default: false", "default: {}", "default: []", "default: 0", "items: {}",
@@ -193,8 +193,8 @@ func TestWhatIsEmptyAndSaysSomething(t *testing.T) {
 	}
 }
 
-// TestCompareWhatTheServerHolds checks the results that have no opposite direction.
-func TestCompareWhatTheServerHolds(t *testing.T) {
+// TestCompareStoredVersionsAndFixedFields checks the results that have no opposite direction.
+func TestCompareStoredVersionsAndFixedFields(t *testing.T) {
 	stored := fromyaml.Object(t, small+"status: {storedVersions: [v1beta1, v1, v1alpha1]}")
 	if diff := cmp.Diff([]string{"v1alpha1"}, compare(t, stored, edited(t)).Unkept); diff != "" {
 		t.Errorf("versions that are stored and not there, -want +got:\n%s", diff)
@@ -216,8 +216,9 @@ func TestCompareWhatTheServerHolds(t *testing.T) {
 	}
 }
 
-// TestSecurityFirst checks that fields that can restrict access are named first, and that all are sorted by path.
-func TestSecurityFirst(t *testing.T) {
+// TestDifferencesNameSecurityFieldsFirst checks that fields that can restrict access are named first, and that all are
+// sorted by path.
+func TestDifferencesNameSecurityFieldsFirst(t *testing.T) {
 	more := "mode: {type: string, enum: [A, B], default: A}"
 	wanted := edited(
 		t, more,
@@ -231,7 +232,7 @@ func TestSecurityFirst(t *testing.T) {
 	}
 }
 
-func TestDifferenceInWords(t *testing.T) {
+func TestDifferenceString(t *testing.T) {
 	for _, tc := range []struct {
 		difference crds.Difference
 		want       string

@@ -7,8 +7,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestOurs checks that manual changes of an owned CRD are reverted, unless the CRD claims to be an upgrade.
-func TestOurs(t *testing.T) {
+// TestOwnedCRDsAreReverted checks that manual changes of an owned CRD are reverted, unless the CRD claims to be an
+// upgrade.
+func TestOwnedCRDsAreReverted(t *testing.T) {
 	ours := wanted()["gateway-api"]
 	lost, changed := crds.Difference{Lost: v1("spec.mine")}, crds.Difference{Changed: v1("spec")}
 	for _, tc := range []struct {
@@ -94,9 +95,9 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNoFactIsAbsent checks that a CRD without a fact is installed. A CRD with an unknown kind of owner is left
-// alone.
-func TestNoFactIsAbsent(t *testing.T) {
+// TestACRDWithoutAFactIsAbsent checks that a CRD without a fact is installed. A CRD with an unknown kind of owner is
+// left alone.
+func TestACRDWithoutAFactIsAbsent(t *testing.T) {
 	facts := map[string]crds.Fact{}
 	if got := crds.Decide(facts[routes], wanted()["gateway-api"], crds.Policy{}); got.Verdict != crds.Install {
 		t.Errorf("missing CRD: %v, want it installed", got)

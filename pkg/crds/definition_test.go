@@ -185,9 +185,9 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestASchemaThatContainsItself checks that a cyclic schema does not crash the process. Such a schema cannot come
+// TestACyclicSchema checks that a cyclic schema does not crash the process. Such a schema cannot come
 // from JSON.
-func TestASchemaThatContainsItself(t *testing.T) {
+func TestACyclicSchema(t *testing.T) {
 	crd := fromyaml.Object(t, small)
 	versions, _ := crd.Object["spec"].(map[string]any)["versions"].([]any)
 	schema, _ := versions[1].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)

@@ -109,9 +109,9 @@ func wanted() map[string]crds.Wanted {
 	}
 }
 
-// TestMatrix decides every cell. Each decision must satisfy the invariants. The decisions are in a golden file for
-// review.
-func TestMatrix(t *testing.T) {
+// TestDecisionMatrix decides every cell. Each decision must satisfy the invariants. The decisions are in a golden file
+// for review.
+func TestDecisionMatrix(t *testing.T) {
 	for name, ours := range wanted() {
 		t.Run(name, func(t *testing.T) {
 			cells, parts, said := 0, partsFor(ours), map[string]bool{}

@@ -85,9 +85,9 @@ func in(versions []string, paths ...string) []crds.Field {
 	return out
 }
 
-// TestIstiosUpgrade checks that Istio's API lost nothing between 1.28.2 and the embedded version. Therefore the
-// upgrade is allowed whichever fields objects use.
-func TestIstiosUpgrade(t *testing.T) {
+// TestIstioUpgradeLosesNoFields checks that Istio's API lost nothing between 1.28.2 and the embedded version. Therefore
+// the upgrade is allowed whichever fields objects use.
+func TestIstioUpgradeLosesNoFields(t *testing.T) {
 	three := []string{"v1", "v1alpha3", "v1beta1"}
 	want := map[string]crds.Difference{
 		// EnvoyFilter can match waypoints now.
@@ -181,8 +181,8 @@ spec:
 	}
 }
 
-// TestAnnotationsAreNoProof checks a correct annotation with a wrong schema, and the reverse.
-func TestAnnotationsAreNoProof(t *testing.T) {
+// TestSchemasOverruleAnnotations checks a correct annotation with a wrong schema, and the reverse.
+func TestSchemasOverruleAnnotations(t *testing.T) {
 	ours := gatewayAPI(t)[4]
 	wanted := crds.Wanted{Version: crds.GatewayAPI().Version(), Channel: crds.GatewayAPI().Channel()}
 	right := crds.Metadata{Version: wanted.Version, Channel: wanted.Channel}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestAnObjectIsGoneThroughOnce counts the visits, and checks that their number does not depend on the number of
+// TestAnObjectIsWalkedOnce counts the visits, and checks that their number does not depend on the number of
 // fields.
-func TestAnObjectIsGoneThroughOnce(t *testing.T) {
+func TestAnObjectIsWalkedOnce(t *testing.T) {
 	const items = 100_000
 	list := make([]any, items)
 	for i := range list {
@@ -28,9 +28,9 @@ func TestAnObjectIsGoneThroughOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSearchedToTheEndCountsAsUsed checks that an incomplete search counts all fields as used, so that no
+// TestAnIncompleteSearchCountsAsUsed checks that an incomplete search counts all fields as used, so that no
 // CRD with fields in use is taken over.
-func TestWhatIsNotSearchedToTheEndCountsAsUsed(t *testing.T) {
+func TestAnIncompleteSearchCountsAsUsed(t *testing.T) {
 	object := map[string]any{"a": make([]any, maxVisits)}
 	fields := []Field{{Path: "a[].b"}, {Path: "c"}}
 	if got := Uses(object, fields); len(got) != len(fields) {
@@ -42,9 +42,9 @@ func TestWhatIsNotSearchedToTheEndCountsAsUsed(t *testing.T) {
 	}
 }
 
-// TestOneWalkFindsWhatManyDo checks that one walk finds the same as a separate walk for each field, for objects and
+// TestOneWalkFindsAllFields checks that one walk finds the same as a separate walk for each field, for objects and
 // paths of many shapes.
-func TestOneWalkFindsWhatManyDo(t *testing.T) {
+func TestOneWalkFindsAllFields(t *testing.T) {
 	for seed := range uint64(5000) {
 		shape, look := seed, seed+1
 		object, _ := shaped(&shape, 5).(map[string]any)

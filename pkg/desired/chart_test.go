@@ -65,8 +65,8 @@ func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// TestABrokenChartIsRefused checks that the error names the charts, the release, and the template or the object.
-func TestABrokenChartIsRefused(t *testing.T) {
+// TestAnInvalidChartIsRefused checks that the error names the charts, the release, and the template or the object.
+func TestAnInvalidChartIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		template string
 		want     []string
@@ -192,9 +192,9 @@ func twice(container map[string]any, entry any) {
 	container["env"] = append(container["env"].([]any), entry)
 }
 
-// TestAWebhookThatLeadsElsewhereIsRefused checks that a chart is refused if its webhook calls another Service or
+// TestAWebhookOfAnotherServiceIsRefused checks that a chart is refused if its webhook calls another Service or
 // another URL.
-func TestAWebhookThatLeadsElsewhereIsRefused(t *testing.T) {
+func TestAWebhookOfAnotherServiceIsRefused(t *testing.T) {
 	for name, client := range map[string]map[string]any{
 		"another Service": {"service": map[string]any{"name": "evil", "namespace": "openshift-ingress", "path": "/validate"}},
 		"a URL":           {"url": "https://evil.example.com/validate"},

@@ -14,9 +14,9 @@ func aCluster() model.ControlPlane {
 	return model.ControlPlane{ReportedBy: model.ClusterAPI, APIVersion: "cluster.x-k8s.io/v1beta2", Name: "guest1", UID: "7f3b"}
 }
 
-// TestAClusterOwnsAndNothingElse checks that a Cluster of Cluster API changes only the owner of the objects on the
-// management side. The guest's objects do not change.
-func TestAClusterOwnsAndNothingElse(t *testing.T) {
+// TestAClusterOnlyChangesOwnerReferences checks that a Cluster of Cluster API changes only the owner of the objects on
+// the management side. The guest's objects do not change.
+func TestAClusterOnlyChangesOwnerReferences(t *testing.T) {
 	cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("demo"))
 	without := compute(t, cfg, embedded(t), installed(t), guest)
 	owned := installed(t)

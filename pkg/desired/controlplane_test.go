@@ -31,9 +31,9 @@ func withControlPlane(tb testing.TB, edit func(*model.ControlPlane)) model.Manag
 	return mgmt
 }
 
-// TestTheControlPlaneOwnsWhatIsOnTheManagementSide checks that the HostedControlPlane owns each object on the
+// TestTheControlPlaneOwnsManagementObjects checks that the HostedControlPlane owns each object on the
 // management side. It owns nothing in the guest, and no object in the guest names it.
-func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
+func TestTheControlPlaneOwnsManagementObjects(t *testing.T) {
 	mgmt := withControlPlane(t, func(*model.ControlPlane) {})
 	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("demo")))
 	secret, err := model.CredentialSecret(config(model.TopologyHosted), mgmt.ControlPlane, credential())
@@ -66,9 +66,9 @@ func TestTheControlPlaneOwnsWhatIsOnTheManagementSide(t *testing.T) {
 	}
 }
 
-// TestTheGuestDoesNotNoticeTheControlPlane checks that the guest's objects are the same with and without a
+// TestGuestObjectsDoNotDependOnTheControlPlane checks that the guest's objects are the same with and without a
 // HostedControlPlane.
-func TestTheGuestDoesNotNoticeTheControlPlane(t *testing.T) {
+func TestGuestObjectsDoNotDependOnTheControlPlane(t *testing.T) {
 	cfg, guest := config(model.TopologyHosted), withForeignCRDs(withClasses("demo"))
 	texts := func(mgmt model.ManagementObservation) (out []string) {
 		for _, o := range guestObjects(compute(t, cfg, embedded(t), mgmt, guest)) {
@@ -125,8 +125,9 @@ type deploymentCase struct {
 	want any
 }
 
-// TestWhatTheControlPlaneDecides checks each field of the HostedControlPlane that istiod's Deployment depends on.
-func TestWhatTheControlPlaneDecides(t *testing.T) {
+// TestControlPlaneFieldsOfTheDeployment checks each field of the HostedControlPlane that istiod's Deployment depends
+// on.
+func TestControlPlaneFieldsOfTheDeployment(t *testing.T) {
 	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
 	annotations := func(key string) []any { return []any{"spec", "template", "metadata", "annotations", key} }
 	checkDeployment(t, map[string]deploymentCase{
@@ -179,8 +180,8 @@ func TestWhatTheControlPlaneDecides(t *testing.T) {
 	})
 }
 
-// TestWhatTheControlPlaneDecidesOfLabels checks labels, requests and the placement of pods.
-func TestWhatTheControlPlaneDecidesOfLabels(t *testing.T) {
+// TestControlPlaneLabelsAndPlacement checks labels, requests and the placement of pods.
+func TestControlPlaneLabelsAndPlacement(t *testing.T) {
 	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
 	labels := func(key string) []any { return []any{"spec", "template", "metadata", "labels", key} }
 	checkDeployment(t, map[string]deploymentCase{
@@ -244,10 +245,10 @@ func checkDeployment(t *testing.T, cases map[string]deploymentCase) {
 	}
 }
 
-// TestTheReleaseThatHypergateCameWithCounts checks that Config.ReleaseVersion has priority over the
+// TestConfiguredReleaseVersionHasPriority checks that Config.ReleaseVersion has priority over the
 // HostedControlPlane's version. During an upgrade, the HostedControlPlane already has the new version. A client that
 // waits for istiod must not read that istiod belongs to the new release.
-func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
+func TestConfiguredReleaseVersionHasPriority(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.ReleaseVersion = "4.20.9"
 	plan := compute(t, cfg, embedded(t), withControlPlane(t, func(*model.ControlPlane) {}), withForeignCRDs(withClasses("demo")))
@@ -256,9 +257,9 @@ func TestTheReleaseThatHypergateCameWithCounts(t *testing.T) {
 	}
 }
 
-// TestOnlyARestartOrAChangeOfThePodRollsIstiod checks that other fields of the HostedControlPlane do not change the pod
+// TestOnlyPodChangesRollIstiod checks that other fields of the HostedControlPlane do not change the pod
 // template.
-func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
+func TestOnlyPodChangesRollIstiod(t *testing.T) {
 	istiod := istiodUnder(t)
 	pods := func(edit func(*model.ControlPlane)) any { return at(istiod(t, edit), "spec", "template") }
 	before := pods(func(*model.ControlPlane) {})
@@ -279,8 +280,8 @@ func TestOnlyARestartOrAChangeOfThePodRollsIstiod(t *testing.T) {
 	}
 }
 
-// TestLabelsAndNodesInAnyOrder checks that the order in a plan does not depend on the iteration order of maps.
-func TestLabelsAndNodesInAnyOrder(t *testing.T) {
+// TestThePlanDoesNotDependOnMapOrder checks that the order in a plan does not depend on the iteration order of maps.
+func TestThePlanDoesNotDependOnMapOrder(t *testing.T) {
 	var texts []string
 	istiod := istiodUnder(t)
 	for range 5 {

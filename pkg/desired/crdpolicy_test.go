@@ -40,7 +40,7 @@ func crdPolicyOf(t *testing.T, protected, writers []string) (
 	return policy, binding
 }
 
-func TestCRDPolicyOfNothingIsNone(t *testing.T) {
+func TestCRDPolicyWithoutCRDs(t *testing.T) {
 	if got := crdPolicy(policyConfig(), nil, []string{"somebody"}); got != nil {
 		t.Errorf("there is nothing to protect, and yet %v", got)
 	}

@@ -128,9 +128,9 @@ func TestDecideCRDs(t *testing.T) {
 	}
 }
 
-// TestWithoutAClassIstiosCRDsAreLookedAfter checks that hypergate manages existing CRDs of Istio even without a class.
+// TestIstioCRDsAreManagedWithoutAClass checks that hypergate manages existing CRDs of Istio even without a class.
 // It installs missing ones with the first class. The policy contains both from the beginning.
-func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
+func TestIstioCRDsAreManagedWithoutAClass(t *testing.T) {
 	guest := withCRDs(map[string]crds.Fact{destinationRules: ours()})
 	guest.Classes = nil
 	plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, guest)
@@ -146,8 +146,8 @@ func TestWithoutAClassIstiosCRDsAreLookedAfter(t *testing.T) {
 	}
 }
 
-// TestAdoptingByFlag checks that the flag is consent for the CRDs that have no annotation of their own.
-func TestAdoptingByFlag(t *testing.T) {
+// TestConsentByFlag checks that the flag is consent for the CRDs that have no annotation of their own.
+func TestConsentByFlag(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDs.Consent = crds.Given
 	plan := compute(t, cfg, embedded(t), installed(t), withCRDs(map[string]crds.Fact{
@@ -231,9 +231,9 @@ func TestUnmanagedAndBack(t *testing.T) {
 	}
 }
 
-// TestIstiosCRDsTellTheirVersion checks that hypergate adds the version of Istio to Istio's CRDs, which do not contain
-// it. An older hypergate needs it to recognize the CRDs of a newer one.
-func TestIstiosCRDsTellTheirVersion(t *testing.T) {
+// TestIstioCRDsHaveAVersionAnnotation checks that hypergate adds the version of Istio to Istio's CRDs, which do not
+// contain it. An older hypergate needs it to recognize the CRDs of a newer one.
+func TestIstioCRDsHaveAVersionAnnotation(t *testing.T) {
 	for _, source := range bothVersions(t) {
 		plan := compute(t, config(model.TopologyHosted), source, installed(t), withClasses("openshift-default"))
 		for _, o := range plan.CRDs {
@@ -256,9 +256,9 @@ func TestIstiosCRDsTellTheirVersion(t *testing.T) {
 	}
 }
 
-// TestCRDsFirst checks that istiod and its RBAC wait if an existing CRD is, or might be, from the previous release.
-// They do not wait for a CRD that does not exist, or that hypergate does not write.
-func TestCRDsFirst(t *testing.T) {
+// TestIstiodWaitsForCRDUpdates checks that istiod and its RBAC wait if an existing CRD is, or might be, from the
+// previous release. They do not wait for a CRD that does not exist, or that hypergate does not write.
+func TestIstiodWaitsForCRDUpdates(t *testing.T) {
 	unread := ours()
 	unread.Content = crds.Unread
 	for name, tc := range map[string]struct {
@@ -284,8 +284,8 @@ func TestCRDsFirst(t *testing.T) {
 	}
 }
 
-// TestProtection checks that the policy protects exactly the CRDs that hypergate owns or will own.
-func TestProtection(t *testing.T) {
+// TestPolicyProtectsOwnedCRDs checks that the policy protects exactly the CRDs that hypergate owns or will own.
+func TestPolicyProtectsOwnedCRDs(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		plan := compute(t, cfg, embedded(t), installed(t), mixed())
@@ -312,9 +312,9 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestLeaksInCRDsAndTheirProtection checks that a leak in a CRD or in the policy is refused, because the guest can read
-// them.
-func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
+// TestLeaksInCRDsAndPoliciesAreRefused checks that a leak in a CRD or in the policy is refused, because the guest can
+// read them.
+func TestLeaksInCRDsAndPoliciesAreRefused(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDWriters = []string{"system:serviceaccount:" + mgmtNamespace + ":upgrader"}
 	_, err := desired.Compute(cfg, embedded(t), installed(t), withClasses("openshift-default"))
@@ -335,8 +335,8 @@ func TestLeaksInCRDsAndTheirProtection(t *testing.T) {
 	}
 }
 
-// TestAPlannerRemembersCRDs checks that a Planner reads each CRD only once, both to install and to adopt it.
-func TestAPlannerRemembersCRDs(t *testing.T) {
+// TestAPlannerReadsEachCRDOnce checks that a Planner reads each CRD only once, both to install and to adopt it.
+func TestAPlannerReadsEachCRDOnce(t *testing.T) {
 	renders, read := 0, 0
 	planner := desired.NewPlanner(config(model.TopologyHosted), countingSource{embedded(t), &renders, &read})
 	installed, bodies := installed(t), map[string]string{}

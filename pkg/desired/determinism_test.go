@@ -44,7 +44,7 @@ func everything(plan desired.Plan) map[string]any {
 	}
 }
 
-func TestSameInputSameBytes(t *testing.T) {
+func TestSameInputGivesSameBytes(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		cfg.SidecarInjection = true

@@ -13,9 +13,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// TestAnotherWayToTheGuestRollsIstiod checks that another server or other certificates change the pod template. Another
+// TestAnotherGuestAPIRollsIstiod checks that another server or other certificates change the pod template. Another
 // order, another line length, comments and a repeated certificate do not.
-func TestAnotherWayToTheGuestRollsIstiod(t *testing.T) {
+func TestAnotherGuestAPIRollsIstiod(t *testing.T) {
 	root := func() []byte {
 		ca, err := pki.New(time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC))
 		if err != nil {

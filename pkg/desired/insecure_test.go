@@ -10,8 +10,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestWeakened checks that InsecureSettings names the flag of each insecure setting, and no other flag.
-func TestWeakened(t *testing.T) {
+// TestInsecureSettings checks that InsecureSettings names the flag of each insecure setting, and no other flag.
+func TestInsecureSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*model.Config)
 		want   []string

@@ -18,7 +18,7 @@ import (
 )
 
 // checkPlan checks the invariants of every plan. The property tests call it for many plans.
-// TestCRDsAreOursAndTellNothing checks the CRDs once, because they have a size of one megabyte and depend on few
+// TestCRDsHaveTheOwnerLabelAndNoLeaks checks the CRDs once, because they have a size of one megabyte and depend on few
 // inputs.
 func checkPlan(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, plan desired.Plan) {
 	t.Helper()
@@ -30,7 +30,7 @@ func checkPlan(t *testing.T, cfg model.Config, mgmt model.ManagementObservation,
 	checkPod(t, cfg, plan)
 }
 
-func TestCRDsAreOursAndTellNothing(t *testing.T) {
+func TestCRDsHaveTheOwnerLabelAndNoLeaks(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
 	crds := crdObjects(compute(t, cfg, embedded(t), installed(t), withClasses("openshift-default")))
@@ -112,8 +112,8 @@ func trace(text string, pem []byte) string {
 	return ""
 }
 
-// TestTraceFindsWhatLeaks checks that checkNothingLeaks can fail.
-func TestTraceFindsWhatLeaks(t *testing.T) {
+// TestCheckNothingLeaksCanFail checks that checkNothingLeaks can fail.
+func TestCheckNothingLeaksCanFail(t *testing.T) {
 	key := testCA(t).Key
 	for name, text := range map[string]string{
 		"plain":            "config: " + string(key),
@@ -212,9 +212,9 @@ func hyperShiftsView(t *testing.T, plan desired.Plan) []webhookurl.Service {
 	return out
 }
 
-// TestAnUnlabelledServiceWouldBeForbidden checks that checkWebhooks can fail: without the label on the Service,
+// TestCheckWebhooksCanFail checks that checkWebhooks can fail: without the label on the Service,
 // HyperShift deletes the webhook.
-func TestAnUnlabelledServiceWouldBeForbidden(t *testing.T) {
+func TestCheckWebhooksCanFail(t *testing.T) {
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withClasses("openshift-default"))
 	services := hyperShiftsView(t, plan)
 	for i := range services {

@@ -64,9 +64,9 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 	mustFail(t, err, "the name of the management namespace by its name")
 }
 
-// TestTheWebhookURLMayNameTheNamespace checks that the host in a webhook's URL can contain the management namespace, if
-// --webhook-host does. The rest of the URL cannot.
-func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
+// TestTheWebhookURLCanContainTheNamespace checks that the host in a webhook's URL can contain the management namespace,
+// if --webhook-host does. The rest of the URL cannot.
+func TestTheWebhookURLCanContainTheNamespace(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.WebhookHost = cfg.WebhookService() + "." + mgmtNamespace + ".svc"
 	guest, mgmt := withForeignCRDs(withClasses("openshift-default")), mgmtsecrets.Rotating(t)
@@ -92,9 +92,9 @@ func TestTheWebhookURLMayNameTheNamespace(t *testing.T) {
 	mustFail(t, err, "data.url", "the name of the management namespace")
 }
 
-// TestAConversionWebhookIsLookedThrough checks that the search includes CRDs with a conversion webhook, which depend on
-// the CA.
-func TestAConversionWebhookIsLookedThrough(t *testing.T) {
+// TestConversionWebhooksAreSearchedForLeaks checks that the search includes CRDs with a conversion webhook, which
+// depend on the CA.
+func TestConversionWebhooksAreSearchedForLeaks(t *testing.T) {
 	mgmt := mgmtsecrets.Rotating(t)
 	crd := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
 		metadata: {name: wasmplugins.extensions.istio.io, annotations: {a: %s}},
@@ -106,8 +106,9 @@ func TestAConversionWebhookIsLookedThrough(t *testing.T) {
 	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
 }
 
-// TestAStandaloneClusterHasNoLeaks checks that a plan for one cluster is not searched: its users can read both sides.
-func TestAStandaloneClusterHasNoLeaks(t *testing.T) {
+// TestStandalonePlansAreNotSearchedForLeaks checks that a plan for one cluster is not searched: its users can read both
+// sides.
+func TestStandalonePlansAreNotSearchedForLeaks(t *testing.T) {
 	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t),
 		withForeignCRDs(withClasses("a")))
 	if err != nil {

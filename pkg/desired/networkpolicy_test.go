@@ -57,9 +57,9 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicyIsAboutIstiod checks that the policy selects the Deployment's pods, restricts both directions, and
+// TestNetworkPolicySelectsIstiod checks that the policy selects the Deployment's pods, restricts both directions, and
 // is applied before the pods exist.
-func TestNetworkPolicyIsAboutIstiod(t *testing.T) {
+func TestNetworkPolicySelectsIstiod(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Revision = "other"
 	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))

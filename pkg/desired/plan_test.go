@@ -18,7 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-func TestWithoutAClassThereIsNothingButTheGatewayAPIsCRDs(t *testing.T) {
+func TestWithoutAClassOnlyGatewayAPICRDsArePlanned(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		// There is no CA either: hypergate creates it when a class requests the installation.
 		plan := compute(t, config(topology), embedded(t), model.ManagementObservation{}, model.GuestObservation{})
@@ -92,9 +92,9 @@ func validator(t *testing.T, plan desired.Plan) admissionregistrationv1.Validati
 	return as[admissionregistrationv1.ValidatingWebhookConfiguration](t, theOnly(t, guestObjects(plan), "ValidatingWebhookConfiguration"))
 }
 
-// TestOnlyWhatIsServedIsValidatedAndRead checks that istiod watches, is allowed to read, and validates exactly the
+// TestOnlyServedResourcesAreValidatedAndRead checks that istiod watches, is allowed to read, and validates exactly the
 // resources of --istio-resources.
-func TestOnlyWhatIsServedIsValidatedAndRead(t *testing.T) {
+func TestOnlyServedResourcesAreValidatedAndRead(t *testing.T) {
 	for name, resources := range map[string][]model.IstioResource{
 		"layered products": model.LayeredProductResources(), "all": model.KnownIstioResources(), "one": model.KnownIstioResources()[4:5],
 	} {
@@ -202,9 +202,9 @@ func TestSidecarInjection(t *testing.T) {
 	dropped(t, plan, "istiod-remote", "MutatingWebhookConfiguration", "default revision's labels")
 }
 
-// TestTheDefaultMarkerIsAMarkerOnly checks that the marker Service makes istiod handle unlabelled Gateways and routes,
-// and has no other effect.
-func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
+// TestTheDefaultRevisionMarkerHasNoBackend checks that the marker Service makes istiod handle unlabelled Gateways and
+// routes, and has no other effect.
+func TestTheDefaultRevisionMarkerHasNoBackend(t *testing.T) {
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 	marker := as[corev1.Service](t, theOnly(t, guestObjects(plan), "Service"))
 	if marker.Labels["istio.io/tag"] != "default" || marker.Labels["istio.io/rev"] != "openshift-gateway" {
@@ -215,9 +215,9 @@ func TestTheDefaultMarkerIsAMarkerOnly(t *testing.T) {
 	}
 }
 
-// TestIstiodsRoleIsLeast checks that istiod's role has no wildcards, few writes, and no verb with which istiod could
-// get more permissions.
-func TestIstiodsRoleIsLeast(t *testing.T) {
+// TestIstiodRoleHasLeastPrivilege checks that istiod's role has no wildcards, few writes, and no verb with which istiod
+// could get more permissions.
+func TestIstiodRoleHasLeastPrivilege(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.IstioResources = model.KnownIstioResources()
 	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
@@ -271,9 +271,9 @@ func TestWithoutACAThereIsNoPlan(t *testing.T) {
 	mustFail(t, err, "the mesh CA does not exist yet")
 }
 
-// TestTheNamespaceComesBeforeTheClaims checks that the plan names the guest's namespace only if it is missing. The
-// ownership Leases are in that namespace.
-func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
+// TestTheNamespaceComesBeforeTheOwnershipLeases checks that the plan names the guest's namespace only if it is missing.
+// The ownership Leases are in that namespace.
+func TestTheNamespaceComesBeforeTheOwnershipLeases(t *testing.T) {
 	guest := withClasses("openshift-default")
 	guest.Namespace = model.Missing
 	plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t)}, guest)
@@ -288,9 +288,9 @@ func TestTheNamespaceComesBeforeTheClaims(t *testing.T) {
 	}
 }
 
-// TestTheGuestDecidesNothingOnTheManagementSide checks that the names of GatewayClasses, which the guest's users
+// TestTheGuestDoesNotAffectTheManagementSide checks that the names of GatewayClasses, which the guest's users
 // choose, do not change a byte on the management side.
-func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
+func TestTheGuestDoesNotAffectTheManagementSide(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		plain := compute(t, config(topology), embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
 		for _, class := range []string{
@@ -305,9 +305,9 @@ func TestTheGuestDecidesNothingOnTheManagementSide(t *testing.T) {
 	}
 }
 
-// TestTheManagementSideShowsNothingInTheGuest checks that the guest's objects do not depend on what differs between the
-// management sides of two hosted clusters, except the root and the two addresses.
-func TestTheManagementSideShowsNothingInTheGuest(t *testing.T) {
+// TestTheManagementSideDoesNotAffectGuestObjects checks that the guest's objects do not depend on what differs between
+// the management sides of two hosted clusters, except the root and the two addresses.
+func TestTheManagementSideDoesNotAffectGuestObjects(t *testing.T) {
 	cfg, mgmt := config(model.TopologyHosted), installed(t)
 	guest := withForeignCRDs(withClasses("openshift-default"))
 	want := texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))

@@ -30,9 +30,9 @@ func (s countingSource) CRDs(names []string) ([]*unstructured.Unstructured, erro
 	return s.ChartSource.CRDs(names)
 }
 
-// TestAPlannersHistoryDoesNotShow checks that a Planner returns the same as Compute, whatever it computed before, and
+// TestAPlannerHasNoHistory checks that a Planner returns the same as Compute, whatever it computed before, and
 // renders only what differs.
-func TestAPlannersHistoryDoesNotShow(t *testing.T) {
+func TestAPlannerHasNoHistory(t *testing.T) {
 	otherCA := withOtherCA(t)
 	some := withClasses("a")
 	some.CRDs = map[string]crds.Fact{"destinationrules.networking.istio.io": ours(), "gateways.gateway.networking.k8s.io": foreign()}
@@ -86,9 +86,9 @@ func (s freshCRDs) CRDs([]string) ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{s.parse()}, nil
 }
 
-// TestAPlannerRemembersNoConversionWebhook checks that a Planner does not remember a CRD with a conversion webhook,
+// TestAPlannerDoesNotCacheConversionWebhooks checks that a Planner does not remember a CRD with a conversion webhook,
 // because the webhook's configuration depends on the CA.
-func TestAPlannerRemembersNoConversionWebhook(t *testing.T) {
+func TestAPlannerDoesNotCacheConversionWebhooks(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: wasmplugins.extensions.istio.io},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`

@@ -44,9 +44,9 @@ type endpointCase struct {
 	want     string
 }
 
-// TestWhereIstiodIsPublished checks the endpoint of each publish strategy, and what prevents it. Each case computes a
+// TestPublishEndpoint checks the endpoint of each publish strategy, and what prevents it. Each case computes a
 // whole plan for a management side without istiod.
-func TestWhereIstiodIsPublished(t *testing.T) {
+func TestPublishEndpoint(t *testing.T) {
 	auto := model.Publish{Strategy: model.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
 	checkWhereIstiodIsPublished(t, map[string]endpointCase{
@@ -91,9 +91,9 @@ func TestWhereIstiodIsPublished(t *testing.T) {
 	})
 }
 
-// TestWhereHyperShiftPublishesIstiod checks the endpoint behind HyperShift's own router, behind a private link, and
+// TestPublishEndpointOfHyperShift checks the endpoint behind HyperShift's own router, behind a private link, and
 // behind load balancers and nodes.
-func TestWhereHyperShiftPublishesIstiod(t *testing.T) {
+func TestPublishEndpointOfHyperShift(t *testing.T) {
 	auto := model.Publish{Strategy: model.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
 	checkWhereIstiodIsPublished(t, map[string]endpointCase{
@@ -160,8 +160,8 @@ func TestWhereHyperShiftPublishesIstiod(t *testing.T) {
 	})
 }
 
-// TestWhereIstiodCannotBePublished checks TLSRoutes, and platforms, strategies and hosts that cannot be used.
-func TestWhereIstiodCannotBePublished(t *testing.T) {
+// TestPublishEndpointUnavailable checks TLSRoutes, and platforms, strategies and hosts that cannot be used.
+func TestPublishEndpointUnavailable(t *testing.T) {
 	auto := model.Publish{Strategy: model.PublishAuto}
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
 	checkWhereIstiodIsPublished(t, map[string]endpointCase{
@@ -265,9 +265,9 @@ type publishingCase struct {
 	route    map[string]any
 }
 
-// TestWhatPublishesIstiod checks the objects of each publish strategy. If another party publishes istiod, there are
+// TestPublishObjects checks the objects of each publish strategy. If another party publishes istiod, there are
 // none.
-func TestWhatPublishesIstiod(t *testing.T) {
+func TestPublishObjects(t *testing.T) {
 	byName := model.HostPort{Host: "x.example.com"}
 	checkPublishingObjects(t, map[string]publishingCase{
 		"an address": {},
@@ -301,8 +301,8 @@ func TestWhatPublishesIstiod(t *testing.T) {
 	})
 }
 
-// TestWhatPublishesIstiodWithoutARoute checks load balancers and node ports.
-func TestWhatPublishesIstiodWithoutARoute(t *testing.T) {
+// TestPublishObjectsWithoutARoute checks load balancers and node ports.
+func TestPublishObjectsWithoutARoute(t *testing.T) {
 	byName := model.HostPort{Host: "x.example.com"}
 	checkPublishingObjects(t, map[string]publishingCase{
 		"a load balancer that nobody has an address for": {
@@ -394,9 +394,9 @@ func checkRoute(t *testing.T, plan desired.Plan, plane model.ControlPlane, want 
 	}
 }
 
-// TestWhoComesThroughALoadBalancer checks that the clients of a load balancer are the same as those of the guest's API
+// TestLoadBalancerSourceRanges checks that the clients of a load balancer are the same as those of the guest's API
 // server.
-func TestWhoComesThroughALoadBalancer(t *testing.T) {
+func TestLoadBalancerSourceRanges(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
 	const ranges = `"loadBalancerSourceRanges":["198.51.100.0/24","2001:db8::/32"]`
@@ -426,9 +426,9 @@ func TestWhoComesThroughALoadBalancer(t *testing.T) {
 	}
 }
 
-// TestAPlanWithoutAnAddressIsNotWhole checks that a plan without an endpoint does not contain istiod, and that
+// TestAPlanWithoutAnEndpointHasNoIstiod checks that a plan without an endpoint does not contain istiod, and that
 // hypergate does not prune with it.
-func TestAPlanWithoutAnAddressIsNotWhole(t *testing.T) {
+func TestAPlanWithoutAnEndpointHasNoIstiod(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
 	for want, exposure := range map[bool]model.ObservedEndpoints{false: {}, true: {LoadBalancer: "192.0.2.7"}} {

@@ -15,10 +15,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestEveryRenderedObjectIsAccountedForOnce checks the routing table with many combinations of flags and observations.
+// TestEveryRenderedObjectHasOneRoute checks the routing table with many combinations of flags and observations.
 // Each rendered object goes to the side of its release, or is dropped with a reason. The only other objects in the plan
 // are those that hypergate creates itself.
-func TestEveryRenderedObjectIsAccountedForOnce(t *testing.T) {
+func TestEveryRenderedObjectHasOneRoute(t *testing.T) {
 	sources := bothVersions(t)
 	random := rand.New(rand.NewPCG(1, 2)) // the same combinations in each run
 	for i := range 60 {
@@ -129,9 +129,9 @@ func anyClasses(random *rand.Rand) []string {
 	return all[:1+random.IntN(5)]
 }
 
-// TestAStrangerInTheChartRefusesThePlan adds to the chart's output an object that must not be applied, or not on that
+// TestAnUnknownObjectInTheChartIsRefused adds to the chart's output an object that must not be applied, or not on that
 // side. The whole plan is refused, and the error names the object.
-func TestAStrangerInTheChartRefusesThePlan(t *testing.T) {
+func TestAnUnknownObjectInTheChartIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		release string
 		object  string
@@ -218,8 +218,8 @@ func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ..
 	}
 }
 
-// TestAllStrangersAreNamedAtOnce checks that one error names all unknown objects.
-func TestAllStrangersAreNamedAtOnce(t *testing.T) {
+// TestAllUnknownObjectsAreNamed checks that one error names all unknown objects.
+func TestAllUnknownObjectsAreNamed(t *testing.T) {
 	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
 		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"),
 			parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
@@ -227,9 +227,10 @@ func TestAllStrangersAreNamedAtOnce(t *testing.T) {
 	refused(t, config(model.TopologyHosted), source, `"one"`, `"two"`)
 }
 
-// TestStandaloneTwins checks that a revision that looks like a tag is refused in a standalone cluster. It gives the
-// Services of both sides the same name, which is a problem only if both sides are one cluster.
-func TestStandaloneTwins(t *testing.T) {
+// TestStandaloneRefusesRevisionsThatLookLikeTags checks that a revision that looks like a tag is refused in a
+// standalone cluster. It gives the Services of both sides the same name, which is a problem only if both sides are one
+// cluster.
+func TestStandaloneRefusesRevisionsThatLookLikeTags(t *testing.T) {
 	cfg := config(model.TopologyStandalone)
 	cfg.Revision = "revision-tag-default"
 	refused(t, cfg, embedded(t), "Service openshift-ingress/istiod-revision-tag-default", "planned twice", "--revision")

@@ -23,7 +23,7 @@ func credential() model.Credential {
 	}
 }
 
-func TestTheCASurvivesItsSecret(t *testing.T) {
+func TestTheCARoundTripsThroughItsSecret(t *testing.T) {
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("a")))
 	secret := as[corev1.Secret](t, theOnly(t, mgmtObjects(plan), "Secret"))
 	if secret.Name != model.CASecretName {
@@ -50,9 +50,9 @@ func TestTheCASurvivesItsSecret(t *testing.T) {
 	}
 }
 
-// TestARotationSurvivesItsSecret checks that the Secret stores the rotation in each phase, and that the pod mounts only
-// the CA that issues.
-func TestARotationSurvivesItsSecret(t *testing.T) {
+// TestARotationRoundTripsThroughItsSecret checks that the Secret stores the rotation in each phase, and that the pod
+// mounts only the CA that issues.
+func TestARotationRoundTripsThroughItsSecret(t *testing.T) {
 	ca := testCA(t)
 	for _, rotation := range []pki.Rotation{
 		{Request: "a"},
@@ -91,9 +91,9 @@ func TestARotationSurvivesItsSecret(t *testing.T) {
 	mustFail(t, err, model.PhaseSinceAnnotation, "when the phase began is not known")
 }
 
-// TestACAThatIsSomebodyElsesIsUsedAndNotWritten checks that hypergate uses the CA of another party and does not write
+// TestAThirdPartyCAIsUsedAndNotWritten checks that hypergate uses the CA of another party and does not write
 // it.
-func TestACAThatIsSomebodyElsesIsUsedAndNotWritten(t *testing.T) {
+func TestAThirdPartyCAIsUsedAndNotWritten(t *testing.T) {
 	mgmt := installed(t)
 	mgmt.CAOwner = model.Theirs
 	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("a")))

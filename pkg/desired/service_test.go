@@ -14,9 +14,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestTheLabelOpensTheWebhookOnly checks that the Service with HyperShift's label leads only to istiod's webhooks,
-// because the guest's admin can create webhooks that call it. Each line is "<name> <labelled> <ports>".
-func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
+// TestTheLabelledServiceLeadsOnlyToWebhooks checks that the Service with HyperShift's label leads only to istiod's
+// webhooks, because the guest's admin can create webhooks that call it. Each line is "<name> <labelled> <ports>".
+func TestTheLabelledServiceLeadsOnlyToWebhooks(t *testing.T) {
 	for topology, want := range map[model.Topology][]string{
 		model.TopologyHosted:     {"gw-webhook-openshift-gateway true 443->15017", "istiod-openshift-gateway false 15012->0 15014->0"},
 		model.TopologyStandalone: {"istiod-openshift-gateway false 15010->0 15012->0 443->15017 15014->0"},
@@ -40,9 +40,9 @@ func TestTheLabelOpensTheWebhookOnly(t *testing.T) {
 	}
 }
 
-// TestIstiodsCertificateNamesTheWebhook checks that one value is in the URL and in the certificate. By default it is
+// TestIstiodCertificateHasTheWebhookHost checks that one value is in the URL and in the certificate. By default it is
 // also the name of the Service.
-func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
+func TestIstiodCertificateHasTheWebhookHost(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	if cfg.WebhookHost != cfg.WebhookService() {
 		t.Fatal("this is not the default")
@@ -53,9 +53,9 @@ func TestIstiodsCertificateNamesTheWebhook(t *testing.T) {
 	}
 }
 
-// TestTheWebhooksServiceHasAName checks that the name of the Service is valid even with the longest revision, and that
-// no Service of another revision makes HyperShift delete the webhook.
-func TestTheWebhooksServiceHasAName(t *testing.T) {
+// TestTheWebhookServiceNameIsValid checks that the name of the Service is valid even with the longest revision, and
+// that no Service of another revision makes HyperShift delete the webhook.
+func TestTheWebhookServiceNameIsValid(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	for _, revision := range []string{"a", "webhook", "gw-webhook", strings.Repeat("r", 52)} {
 		cfg.Revision = revision

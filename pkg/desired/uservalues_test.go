@@ -9,9 +9,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/values"
 )
 
-// TestTheUsersValues checks that the user's values change istiod, the mesh configuration and the gateways' defaults,
+// TestUserValues checks that the user's values change istiod, the mesh configuration and the gateways' defaults,
 // and nothing else.
-func TestTheUsersValues(t *testing.T) {
+func TestUserValues(t *testing.T) {
 	for _, topology := range bothTopologies() {
 		cfg := config(topology)
 		guest := withForeignCRDs(withClasses("openshift-default", "other"))

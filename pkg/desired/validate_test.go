@@ -8,7 +8,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-func TestValidateAcceptsWhatIsOrdinary(t *testing.T) {
+func TestValidateAcceptsOrdinaryConfigs(t *testing.T) {
 	for name, change := range map[string]func(*model.Config){
 		"as it is":             func(*model.Config) {},
 		"an IPv4 address":      func(c *model.Config) { c.XDS.Host, c.WebhookHost = "192.0.2.1", "192.0.2.1" },

@@ -121,8 +121,8 @@ func valuePaths(prefix string, defaults, values map[string]any) []string {
 	return unknown
 }
 
-// TestIstiodKnowsEveryVariable looks each variable that hypergate sets up in the Go code of istiod.
-func TestIstiodKnowsEveryVariable(t *testing.T) {
+// TestIstiodReadsEveryEnvironmentVariable looks each variable that hypergate sets up in the Go code of istiod.
+func TestIstiodReadsEveryEnvironmentVariable(t *testing.T) {
 	source := valuesSource{embedded(t), map[string]map[string]any{}}
 	compute(t, config(model.TopologyHosted), source, installed(t), withForeignCRDs(withClasses("openshift-default")))
 	env, ok := source.values["istiod"]["env"].(map[string]any)

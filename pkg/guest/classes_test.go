@@ -12,9 +12,9 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestClassesGoWithTheirCRD checks that GatewayClasses disappear with their CRD and return with it. Earlier
+// TestClassesDisappearWithTheirCRD checks that GatewayClasses disappear with their CRD and return with it. Earlier
 // observations do not count. While the CRD does not exist, no request is sent.
-func TestClassesGoWithTheirCRD(t *testing.T) {
+func TestClassesDisappearWithTheirCRD(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces)
@@ -42,9 +42,9 @@ func TestClassesGoWithTheirCRD(t *testing.T) {
 	f.Eventually(classes).Should(gomega.ConsistOf(gomega.HaveField("Name", "b")))
 }
 
-// TestACRDThatIsReplacedUnseenBeginsAnew checks that a CRD that was deleted and created again between two lists
+// TestAnUnobservedReplacementOfACRDResetsIt checks that a CRD that was deleted and created again between two lists
 // starts with an empty copy.
-func TestACRDThatIsReplacedUnseenBeginsAnew(t *testing.T) {
+func TestAnUnobservedReplacementOfACRDResetsIt(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs, crd(classCRD, ""))
 		api.Put(theNamespaces)
@@ -59,9 +59,9 @@ func TestACRDThatIsReplacedUnseenBeginsAnew(t *testing.T) {
 	}).Should(gomega.HaveOccurred(), "the class of before is not one of this CRD")
 }
 
-// TestAClassCRDWithoutOurVersionHoldsUpNothing checks that a CRD that does not serve the version blocks nothing. The
+// TestAClassCRDWithoutTheVersionBlocksNothing checks that a CRD that does not serve the version blocks nothing. The
 // CRD itself shows that there is nothing to wait for.
-func TestAClassCRDWithoutOurVersionHoldsUpNothing(t *testing.T) {
+func TestAClassCRDWithoutTheVersionBlocksNothing(t *testing.T) {
 	old := wholeCRD(t, classCRD, func(u *unstructured.Unstructured) {
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 		for _, v := range versions {

@@ -148,7 +148,7 @@ func (f *fixture) quiet() {
 	}).Should(gomega.BeNumerically(">=", 50))
 }
 
-func TestWhoseACRDIs(t *testing.T) {
+func TestOwnerOfAGuestCRD(t *testing.T) {
 	managed := func(manager, operation string) string {
 		return ", managedFields: [{manager: " + manager + ", operation: " + operation +
 			", apiVersion: v1, fieldsV1: {'f:spec': {'f:versions': {}}}}]"
@@ -186,7 +186,7 @@ func TestWhoseACRDIs(t *testing.T) {
 	}
 }
 
-func TestWhatACRDSays(t *testing.T) {
+func TestContentOfAGuestCRD(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theClasses)
@@ -233,9 +233,9 @@ func TestWhatACRDSays(t *testing.T) {
 	f.Eventually(func() map[string]crds.Fact { return f.observed().CRDs }).Should(gomega.BeEmpty())
 }
 
-// TestReadsWaitForQuiet checks that a read waits for a pause in the events. An installation causes several events for
-// each CRD, and reads must not compete with its writes.
-func TestReadsWaitForQuiet(t *testing.T) {
+// TestReadsWaitForAPauseInEvents checks that a read waits for a pause in the events. An installation causes several
+// events for each CRD, and reads must not compete with its writes.
+func TestReadsWaitForAPauseInEvents(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theCRDs)
@@ -262,7 +262,7 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-func TestACRDThatMayNotBeReadIsToldAndTriedAgain(t *testing.T) {
+func TestAForbiddenCRDIsReportedAndRetried(t *testing.T) {
 	refused := &atomic.Bool{}
 	refused.Store(true)
 	f := startWith(t, func(api *fakeapi.Server) {

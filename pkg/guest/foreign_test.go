@@ -25,7 +25,7 @@ func emptyGuest(api *fakeapi.Server) {
 	api.Put(theClasses)
 }
 
-func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
+func TestLeaseHoldersAreRead(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		emptyGuest(api)
 		api.Put(theLeases,
@@ -46,10 +46,10 @@ func TestClaimsAreReadAsTheyAreHeld(t *testing.T) {
 	f.Eventually(func() []model.HeldLease { return f.observed().Leases.Held }).Should(gomega.BeEmpty())
 }
 
-// TestAClaimThatIsGoneBeforeTheAnswer covers a Lease that is deleted right after its creation. The watch can show the
-// deletion before the API server's answer to the apply arrives. The Lease then does not count as held, and must be
+// TestALeaseDeletedBeforeItsCreateResponse covers a Lease that is deleted right after its creation. The watch can show
+// the deletion before the API server's answer to the apply arrives. The Lease then does not count as held, and must be
 // acquired again.
-func TestAClaimThatIsGoneBeforeTheAnswer(t *testing.T) {
+func TestALeaseDeletedBeforeItsCreateResponse(t *testing.T) {
 	const name = "hypergate-claim-revision-openshift-gateway"
 	lease := `{metadata: {name: ` + name + `, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`
 	var f *fixture
@@ -78,8 +78,8 @@ type answering func(*http.Request) (*http.Response, error)
 
 func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestOfLeasesLittleIsKept checks that a Lease of another name is not read, and that a long holder name is cut.
-func TestOfLeasesLittleIsKept(t *testing.T) {
+// TestOnlyOwnershipLeasesAreRead checks that a Lease of another name is not read, and that a long holder name is cut.
+func TestOnlyOwnershipLeasesAreRead(t *testing.T) {
 	const own = "hosted/openshift-gateway/0123456789abcdef"
 	long := own + strings.Repeat("x", 1<<20)
 	f := start(t, func(api *fakeapi.Server) {
@@ -98,7 +98,7 @@ func TestOfLeasesLittleIsKept(t *testing.T) {
 	))
 }
 
-func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
+func TestForbiddenLeasesAreUnknown(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		emptyGuest(api)
 		api.Fail(theLeases, forbidden("leases.coordination.k8s.io"))
@@ -109,7 +109,7 @@ func TestClaimsThatMayNotBeReadAreUnknownAndNotFree(t *testing.T) {
 	f.Eventually(func() error { return f.observed().Leases.Unknown }).Should(gomega.Succeed())
 }
 
-func TestOthersWhoServeWhatIsOurs(t *testing.T) {
+func TestForeignInstallationsAreObserved(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		emptyGuest(api)
 		api.Put(theClasses,
@@ -136,7 +136,7 @@ func TestOthersWhoServeWhatIsOurs(t *testing.T) {
 	f.Expect(f.api.Requests(theIstios)).To(gomega.BeEmpty(), "asked for what is not served")
 }
 
-func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
+func TestIstioResourcesAreListedWhileServed(t *testing.T) {
 	f := start(t, emptyGuest)
 	f.Expect(f.observed().Foreign.Istios).To(gomega.BeEmpty())
 	f.api.Put(theIstios, "{metadata: {name: openshift-gateway}}", "{metadata: {name: default}}")
@@ -152,7 +152,7 @@ func TestIstioResourcesAreLookedAtWhileTheyAreServed(t *testing.T) {
 	f.Eventually(func() []string { return f.observed().Foreign.Istios }).Should(gomega.BeEmpty())
 }
 
-func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
+func TestForbiddenForeignInstallationsAreReported(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		emptyGuest(api)
 		api.Put(theCRDs, crd(classCRD, ""), crd(istioCRD, ""))
@@ -170,7 +170,7 @@ func TestOthersThatMayNotBeSeenAreToldAndHoldUpNothing(t *testing.T) {
 	))
 }
 
-func TestWhoElseWroteACondition(t *testing.T) {
+func TestForeignConditionWriters(t *testing.T) {
 	entry := func(manager, fields string) string {
 		return "{manager: " + manager + ", operation: Update, subresource: status, apiVersion: v1, " +
 			"fieldsType: FieldsV1, fieldsV1: " + fields + "}"

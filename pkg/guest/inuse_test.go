@@ -32,9 +32,9 @@ func route(name, spec string) string {
 	return fmt.Sprintf("{metadata: {namespace: app, name: %s}, spec: {%s}}", name, spec)
 }
 
-// TestFieldsInVain checks that exactly the objects that set an unknown field are reported, and that the search ends
-// with the difference.
-func TestFieldsInVain(t *testing.T) {
+// TestUnsupportedFieldsInUseAreFound checks that exactly the objects that set an unknown field are reported, and that
+// the search ends with the difference.
+func TestUnsupportedFieldsInUseAreFound(t *testing.T) {
 	other := wholeCRD(t, routeCRD, withField("v1", "secretSauce"), withField("v1", "spice"))
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -73,9 +73,9 @@ func TestFieldsInVain(t *testing.T) {
 	f.Expect(f.api.Requests(theRoutes)).To(gomega.HaveLen(before), "and nobody looks any more")
 }
 
-// TestObjectsThatMayNotBeLookedAt checks that the use of a field is unknown if hypergate is not allowed to list the
-// objects.
-func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
+// TestUseIsUnknownWithoutListPermission checks that the use of a field is unknown if hypergate is not allowed to list
+// the objects.
+func TestUseIsUnknownWithoutListPermission(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Fail(theRoutes, forbidden("httproutes"))
@@ -89,9 +89,9 @@ func TestObjectsThatMayNotBeLookedAt(t *testing.T) {
 	f.Eventually(func() crds.Use { return f.fact(routeCRD).Use }).Should(gomega.Equal(crds.Unused))
 }
 
-// TestGatewaysOfOthersAreTheirs checks that Gateways of other controllers are not reported, because those controllers
-// can support the field. A field that would be lost counts for any controller.
-func TestGatewaysOfOthersAreTheirs(t *testing.T) {
+// TestGatewaysOfOtherControllersAreIgnored checks that Gateways of other controllers are not reported, because those
+// controllers can support the field. A field that would be lost counts for any controller.
+func TestGatewaysOfOtherControllersAreIgnored(t *testing.T) {
 	gateway := func(name, class string) string {
 		return route(name, "spice: hot, gatewayClassName: "+class)
 	}
@@ -107,8 +107,9 @@ func TestGatewaysOfOthersAreTheirs(t *testing.T) {
 	f.Eventually(func() []crds.InUse { return f.observed().InUse }).Should(gomega.ConsistOf(gomega.HaveField("Name", "b")))
 }
 
-// TestRoutesOfOthersAreTheirs checks that a route counts if it can be attached to a Gateway of hypergate's classes.
-func TestRoutesOfOthersAreTheirs(t *testing.T) {
+// TestOnlyRoutesOfOwnGatewaysCount checks that a route counts if it can be attached to a Gateway of hypergate's
+// classes.
+func TestOnlyRoutesOfOwnGatewaysCount(t *testing.T) {
 	to := func(name, parents string) string { return route(name, "spice: hot, parentRefs: ["+parents+"]") }
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -154,8 +155,8 @@ func TestRoutesOfOthersAreTheirs(t *testing.T) {
 	g.Eventually(func() bool { return g.observed().SearchingInUse }).Should(gomega.BeFalse())
 }
 
-// TestAFieldOfOneVersionIsSeen checks a field that only one version has, if another version is read first.
-func TestAFieldOfOneVersionIsSeen(t *testing.T) {
+// TestAFieldOfOnlyOneVersionIsFound checks a field that only one version has, if another version is read first.
+func TestAFieldOfOnlyOneVersionIsFound(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		beta := theRoutes
@@ -180,7 +181,7 @@ func meshKind(tb testing.TB) string {
 	})
 }
 
-func TestKindsInVain(t *testing.T) {
+func TestUnsupportedKindsInUseAreFound(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theMeshes, route("m", ""))

@@ -74,8 +74,8 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 	return v, events
 }
 
-// TestWhatIsInUseIsGoneThroughOnce checks that a pass without changes does not process the objects again.
-func TestWhatIsInUseIsGoneThroughOnce(t *testing.T) {
+// TestObjectsInUseAreSearchedOnce checks that a pass without changes does not process the objects again.
+func TestObjectsInUseAreSearchedOnce(t *testing.T) {
 	v, events := manyUsers(t, longFields())
 	g := hang.Gomega(t)
 	ours := map[string]bool{"ours": true}

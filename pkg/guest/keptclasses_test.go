@@ -44,9 +44,9 @@ func hugeClass(name, controller string) *gatewayv1.GatewayClass {
 	return class
 }
 
-// TestLittleIsKeptOfAClass checks that only the identity of another controller's class is kept, and only hypergate's
-// own conditions of its own class.
-func TestLittleIsKeptOfAClass(t *testing.T) {
+// TestForeignClassesKeepLittleMemory checks that only the identity of another controller's class is kept, and only
+// hypergate's own conditions of its own class.
+func TestForeignClassesKeepLittleMemory(t *testing.T) {
 	t.Parallel()
 	w := newClassWatch(nil, ourController, nil, func() {})
 	small, err := w.classOnly(hugeClass("a", otherController))
@@ -85,9 +85,9 @@ func (s streamed) Watch(_ context.Context, o metav1.ListOptions) (apiwatch.Inter
 	return s.events, nil
 }
 
-// TestClassesOfOthersWakeNobody checks that a class of another controller causes no notification, unless it had or
+// TestForeignClassesDoNotNotify checks that a class of another controller causes no notification, unless it had or
 // gets hypergate's controller name.
-func TestClassesOfOthersWakeNobody(t *testing.T) {
+func TestForeignClassesDoNotNotify(t *testing.T) {
 	t.Parallel()
 	events, woken := apiwatch.NewFake(), make(chan struct{}, 100)
 	w := newClassWatch(streamed{events: events}, ourController, nil, func() { woken <- struct{}{} })

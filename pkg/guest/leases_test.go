@@ -70,9 +70,9 @@ func (u *unwatched) relist() {
 	}
 }
 
-// TestAClaimThatCameAndWentUnwatched covers a Lease that did not exist when the watch failed, nor when it started
+// TestALeaseWithoutAWatch covers a Lease that did not exist when the watch failed, nor when it started
 // again. No event shows such a Lease.
-func TestAClaimThatCameAndWentUnwatched(t *testing.T) {
+func TestALeaseWithoutAWatch(t *testing.T) {
 	t.Run("before the answer", func(t *testing.T) {
 		u := startUnwatched(t)
 		u.answered = func() {
@@ -91,8 +91,8 @@ func TestAClaimThatCameAndWentUnwatched(t *testing.T) {
 	})
 }
 
-// TestAClaimIsGivenBackOnce checks that a released Lease is not held any more, even while the watch cannot show that.
-func TestAClaimIsGivenBackOnce(t *testing.T) {
+// TestALeaseIsReleasedOnce checks that a released Lease is not held any more, even while the watch cannot show that.
+func TestALeaseIsReleasedOnce(t *testing.T) {
 	u := startUnwatched(t)
 	u.claim()
 	defer u.down.Unlock()

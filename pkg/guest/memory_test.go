@@ -13,9 +13,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestForeignCRDsCostLittle checks the memory for foreign CRDs. A guest can have hundreds of them, each with whole
-// manifests in its annotations.
-func TestForeignCRDsCostLittle(t *testing.T) {
+// TestForeignCRDsKeepLittleMemory checks the memory for foreign CRDs. A guest can have hundreds of them, each with
+// whole manifests in its annotations.
+func TestForeignCRDsKeepLittleMemory(t *testing.T) {
 	const foreign, atMost = 500, 1 << 20
 	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
@@ -50,9 +50,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestClaimsCostLittle checks the memory for annotations of CRDs in the Gateway API's groups, of which the values are
-// kept. An annotation can have 256 KiB.
-func TestClaimsCostLittle(t *testing.T) {
+// TestVersionAnnotationsKeepLittleMemory checks the memory for annotations of CRDs in the Gateway API's groups, of
+// which the values are kept. An annotation can have 256 KiB.
+func TestVersionAnnotationsKeepLittleMemory(t *testing.T) {
 	const many, atMost = 200, 1 << 20
 	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
 	var kept []any

@@ -22,8 +22,8 @@ var theModes = fakeapi.Collection{
 
 func modeObject(spec string) string { return "{metadata: {name: cluster}, spec: " + spec + "}" }
 
-// TestModesThatTheGuestMaySay checks that an unknown mode counts as none. The flags then decide.
-func TestModesThatTheGuestMaySay(t *testing.T) {
+// TestManagementModes checks that an unknown mode counts as none. The flags then decide.
+func TestManagementModes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object string
 		want   crds.Mode
@@ -46,7 +46,7 @@ func TestModesThatTheGuestMaySay(t *testing.T) {
 	}
 }
 
-func TestTheModeFollowsItsObjectAndItsCRD(t *testing.T) {
+func TestTheManagementModeFollowsItsObjectAndCRD(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theCRDs)
@@ -67,7 +67,7 @@ func TestTheModeFollowsItsObjectAndItsCRD(t *testing.T) {
 	f.Eventually(mode).Should(gomega.BeEmpty(), "what was said goes with the CRD")
 }
 
-func TestAModeThatCannotBeRead(t *testing.T) {
+func TestAManagementModeThatCannotBeRead(t *testing.T) {
 	prepare := func(err *apierrors.StatusError) func(*fakeapi.Server) {
 		return func(api *fakeapi.Server) {
 			api.Put(theNamespaces)

@@ -72,9 +72,9 @@ func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// TestNamespacesAreLookedAtPageByPage checks that the listing ends and holds little memory, for any number and size
+// TestNamespacesAreListedInPages checks that the listing ends and holds little memory, for any number and size
 // of namespaces.
-func TestNamespacesAreLookedAtPageByPage(t *testing.T) {
+func TestNamespacesAreListedInPages(t *testing.T) {
 	for name, tc := range map[string]struct {
 		guest *manyNamespaces
 		uid   types.UID

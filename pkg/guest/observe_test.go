@@ -147,9 +147,9 @@ func TestOnlyOurClasses(t *testing.T) {
 	}
 }
 
-// TestCouldNotListIsNotEmpty checks that a failed list is an error and not an empty list. hypergate uninstalls only
+// TestAFailedListIsNotEmpty checks that a failed list is an error and not an empty list. hypergate uninstalls only
 // if a complete list is empty.
-func TestCouldNotListIsNotEmpty(t *testing.T) {
+func TestAFailedListIsNotEmpty(t *testing.T) {
 	for name, tc := range map[string]struct {
 		collection fakeapi.Collection
 		resource   string
@@ -208,9 +208,9 @@ func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
 	f.Eventually(func() []model.GatewayClass { return f.observed().Classes }).Should(gomega.HaveLen(1))
 }
 
-// TestOtherPeoplesCRDsAreNoNews checks that foreign CRDs cause no notifications. A guest can have hundreds, and they
+// TestForeignCRDsDoNotNotify checks that foreign CRDs cause no notifications. A guest can have hundreds, and they
 // come and go.
-func TestOtherPeoplesCRDsAreNoNews(t *testing.T) {
+func TestForeignCRDsDoNotNotify(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
 		api.Put(theNamespaces)

@@ -37,9 +37,9 @@ func olmObject(namespace, name, labels string) string {
 	return fmt.Sprintf("{metadata: {namespace: %s, name: %s, labels: {%s}}}", namespace, name, labels)
 }
 
-// TestWhoStandsBehindALabel checks that an OLM object with the package's label is an owner. If none of the three
+// TestOperatorOfAnOLMLabel checks that an OLM object with the package's label is an owner. If none of the three
 // kinds has one, there is no owner.
-func TestWhoStandsBehindALabel(t *testing.T) {
+func TestOperatorOfAnOLMLabel(t *testing.T) {
 	const label = meshLabel + ": ''"
 	for name, tc := range map[string]struct {
 		prepare func(*fakeapi.Server)
@@ -89,8 +89,8 @@ func TestWhoStandsBehindALabel(t *testing.T) {
 	}
 }
 
-// TestOLMComesAndGoes checks that the lookups follow labels, CRDs and objects.
-func TestOLMComesAndGoes(t *testing.T) {
+// TestOLMLookupsFollowObjects checks that the lookups follow labels, CRDs and objects.
+func TestOLMLookupsFollowObjects(t *testing.T) {
 	const label = meshLabel + ": ''"
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
@@ -130,9 +130,9 @@ func TestOLMComesAndGoes(t *testing.T) {
 	f.Expect(f.api.Requests(theSubscriptions)).To(gomega.HaveLen(before))
 }
 
-// TestManyPackagesAreNotLookedFor checks the limit of the number of packages. The guest controls the labels, and each
+// TestOLMLookupsAreLimited checks the limit of the number of packages. The guest controls the labels, and each
 // package costs three watches.
-func TestManyPackagesAreNotLookedFor(t *testing.T) {
+func TestOLMLookupsAreLimited(t *testing.T) {
 	var labels []string
 	for i := range 20 {
 		labels = append(labels, fmt.Sprintf("operators.coreos.com/p%02d.operators: ''", i))

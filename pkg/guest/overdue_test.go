@@ -50,9 +50,9 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// TestIstioResourcesThatAreNeverListed checks that hypergate waits for Istio resources only for a limited time. They
-// can show a foreign installation.
-func TestIstioResourcesThatAreNeverListed(t *testing.T) {
+// TestIstioResourcesAreAwaitedForALimitedTime checks that hypergate waits for Istio resources only for a limited time.
+// They can show a foreign installation.
+func TestIstioResourcesAreAwaitedForALimitedTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer inProcess
 		told   string

@@ -12,9 +12,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestReadingsArePaced checks that a CRD that changes all the time is read readBurst times in a row, and then once in
-// readEvery. A call of dueOf does not count against the limit.
-func TestReadingsArePaced(t *testing.T) {
+// TestReadsOfAChangingCRDAreRateLimited checks that a CRD that changes all the time is read readBurst times in a row,
+// and then once in readEvery. A call of dueOf does not count against the limit.
+func TestReadsOfAChangingCRDAreRateLimited(t *testing.T) {
 	t.Parallel()
 	client, err := dynamic.NewForConfig(&rest.Config{Host: "https://nowhere.invalid"})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestAnotherSpecEndsNoSearch checks that a change of a CRD that does not affect a search neither ends nor repeats
-// it.
-func TestAnotherSpecEndsNoSearch(t *testing.T) {
+// TestAnUnrelatedChangeDoesNotRestartTheSearch checks that a change of a CRD that does not affect a search neither ends
+// nor repeats it.
+func TestAnUnrelatedChangeDoesNotRestartTheSearch(t *testing.T) {
 	generation := func(i int64) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) { u.SetGeneration(i) }
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestAfterAnotherKubeconfigNothingIsKnown checks that the guest is unknown after a change of the kubeconfig until
+// TestTheGuestIsUnknownAfterAKubeconfigChange checks that the guest is unknown after a change of the kubeconfig until
 // each watch that decisions depend on has listed with it. Each subtest delays another list.
-func TestAfterAnotherKubeconfigNothingIsKnown(t *testing.T) {
+func TestTheGuestIsUnknownAfterAKubeconfigChange(t *testing.T) {
 	for _, missing := range []string{"customresourcedefinitions", "namespaces", "leases", "deployments", "configmaps"} {
 		t.Run(missing, func(t *testing.T) {
 			t.Parallel()

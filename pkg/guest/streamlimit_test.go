@@ -50,9 +50,9 @@ func (f flood) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestEachWatchOfAGuestIsBounded checks that each watch is limited, and that the error for the conditions names the
+// TestEachWatchOfAGuestIsLimited checks that each watch is limited, and that the error for the conditions names the
 // resource.
-func TestEachWatchOfAGuestIsBounded(t *testing.T) {
+func TestEachWatchOfAGuestIsLimited(t *testing.T) {
 	for name, test := range map[string]struct {
 		in       fakeapi.Collection
 		resource string

@@ -25,8 +25,9 @@ func apiServer(t *testing.T, answer http.HandlerFunc) *rest.Config {
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// TestTheGuestCannotFillMemory checks that the clients of a Cluster are limited, and that the error gives the reason.
-func TestTheGuestCannotFillMemory(t *testing.T) {
+// TestClientsOfTheGuestAreLimited checks that the clients of a Cluster are limited, and that the error gives the
+// reason.
+func TestClientsOfTheGuestAreLimited(t *testing.T) {
 	t.Parallel()
 	config := apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

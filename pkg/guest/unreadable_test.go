@@ -9,9 +9,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestAnotherGenerationIsUnreadableAsWell: the same error for another generation, or another CRD of the same name, is
+// TestReadErrorsAreRecordedPerGeneration: the same error for another generation, or another CRD of the same name, is
 // recorded again. Otherwise the CRD would count as not read yet, without an end.
-func TestAnotherGenerationIsUnreadableAsWell(t *testing.T) {
+func TestReadErrorsAreRecordedPerGeneration(t *testing.T) {
 	changes := 0
 	r := &crdReader{changed: func() { changes++ }, readings: map[string]reading{}, retries: map[string]retry{}}
 	forbidden := apierrors.NewForbidden(crdResource().GroupResource(), "x", errors.New("no"))

@@ -11,9 +11,9 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestAResponseThatIsNotReadIsNotBuffered: the guest sends without an end, and the response is not read, as that of a
+// TestUnreadResponsesAreNotBuffered: the guest sends without an end, and the response is not read, as that of a
 // watch that is paused. Other responses of the connection are not held up.
-func TestAResponseThatIsNotReadIsNotBuffered(t *testing.T) {
+func TestUnreadResponsesAreNotBuffered(t *testing.T) {
 	t.Parallel()
 	g := hang.Gomega(t)
 	var sent atomic.Int64

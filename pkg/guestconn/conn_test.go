@@ -20,7 +20,7 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-func TestAnotherClientCertificate(t *testing.T) {
+func TestClientCertificateIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	f := follow(t, server.withCertificate(t, "a"))
@@ -41,7 +41,7 @@ func TestAnotherClientCertificate(t *testing.T) {
 	hang.Gomega(t).Eventually(server.open).Should(gomega.Equal(1), "one connection is left, the new one")
 }
 
-func TestTheServerMoves(t *testing.T) {
+func TestServerAddressIsReplaced(t *testing.T) {
 	t.Parallel()
 	was, is := newAPIServer(t), newAPIServer(t)
 	moved := is.withToken("t")
@@ -78,7 +78,7 @@ func TestTheServerMoves(t *testing.T) {
 	}
 }
 
-func TestABadKubeconfigChangesNothing(t *testing.T) {
+func TestAnInvalidKubeconfigIsIgnored(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	gone := newAPIServer(t)
@@ -151,9 +151,9 @@ func otherCA(t *testing.T) []byte {
 	return cert
 }
 
-// TestWhatTellsOfANewKubeconfig checks that a guest that rejects the credentials or does not answer causes a read at
-// once. The read interval is an hour here.
-func TestWhatTellsOfANewKubeconfig(t *testing.T) {
+// TestFailuresTriggerAKubeconfigRead checks that a guest that rejects the credentials or does not answer causes a read
+// at once. The read interval is an hour here.
+func TestFailuresTriggerAKubeconfigRead(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(*apiServer){
 		"401":       func(s *apiServer) { s.revoke("Bearer a") },
@@ -197,9 +197,9 @@ func (r *readings) all() []time.Duration {
 	return slices.Clone(r.at)
 }
 
-// TestAKubeconfigIsReadOnceInASecondAtMost checks the minimum interval with frequent calls of Look, and the normal
+// TestKubeconfigReadsAreRateLimited checks the minimum interval with frequent calls of Look, and the normal
 // interval without calls.
-func TestAKubeconfigIsReadOnceInASecondAtMost(t *testing.T) {
+func TestKubeconfigReadsAreRateLimited(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]*rest.Config{
 		"one that is in use": {Host: "https://guest.example.com", BearerToken: "a"},
@@ -283,7 +283,7 @@ func TestRefusedCredentialsAreAProblem(t *testing.T) {
 	}
 }
 
-func TestTheKubeconfigIsReadFromTimeToTime(t *testing.T) {
+func TestTheKubeconfigIsReadPeriodically(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	g := hang.Gomega(t)
@@ -295,8 +295,8 @@ func TestTheKubeconfigIsReadFromTimeToTime(t *testing.T) {
 	g.Eventually(f.who).Should(gomega.Equal("Bearer b"))
 }
 
-// TestRequestsUnderWayEndWell checks that the old connections are closed once only watches use them.
-func TestRequestsUnderWayEndWell(t *testing.T) {
+// TestRequestsInFlightSucceed checks that the old connections are closed once only watches use them.
+func TestRequestsInFlightSucceed(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	began, goOn := make(chan struct{}), make(chan struct{})
@@ -338,8 +338,8 @@ func TestRequestsUnderWayEndWell(t *testing.T) {
 	hang.Gomega(t).Eventually(server.open).Should(gomega.Equal(1))
 }
 
-// TestNoRequestFailsForARotation checks many requests at once during changes of the kubeconfig.
-func TestNoRequestFailsForARotation(t *testing.T) {
+// TestNoRequestFailsDuringAKubeconfigChange checks many requests at once during changes of the kubeconfig.
+func TestNoRequestFailsDuringAKubeconfigChange(t *testing.T) {
 	t.Parallel()
 	servers := []*apiServer{newAPIServer(t), newAPIServer(t)}
 	f := follow(t, servers[0].withToken("0"))
@@ -364,8 +364,8 @@ func TestNoRequestFailsForARotation(t *testing.T) {
 	requests.Wait()
 }
 
-// TestTheGuestCannotSendUsElsewhere checks redirects. The guest's admin decides what the API server answers.
-func TestTheGuestCannotSendUsElsewhere(t *testing.T) {
+// TestRedirectsToOtherHostsAreRefused checks redirects. The guest's admin decides what the API server answers.
+func TestRedirectsToOtherHostsAreRefused(t *testing.T) {
 	t.Parallel()
 	elsewhere, server := newAPIServer(t), newAPIServer(t)
 	elsewhere.answer = func(http.ResponseWriter, *http.Request, string) {

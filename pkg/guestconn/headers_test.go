@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestHeadersAreBounded checks the limit for headers. They are read before the body, so no limit of the body covers
-// them.
-func TestHeadersAreBounded(t *testing.T) {
+// TestResponseHeadersAreLimited checks the limit for headers. They are read before the body, so no limit of the body
+// covers them.
+func TestResponseHeadersAreLimited(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/2.0", "HTTP/1.1"} {
 		t.Run(protocol, func(t *testing.T) {

@@ -63,8 +63,8 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestASessionIsIdentifiedOnce checks that an identity of an earlier session does not count for the next one.
-func TestASessionIsIdentifiedOnce(t *testing.T) {
+// TestTheIdentityOfASessionIsNotReused checks that an identity of an earlier session does not count for the next one.
+func TestTheIdentityOfASessionIsNotReused(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	f := follow(t, server.withToken("a"))
@@ -85,9 +85,9 @@ func TestASessionIsIdentifiedOnce(t *testing.T) {
 	}
 }
 
-// TestARefusalOfAnAggregatedServerProvesNothing checks that a 401 of an aggregated API server is not a problem,
+// TestA401OfAnAggregatedServerIsIgnored checks that a 401 of an aggregated API server is not a problem,
 // because it does not know the credentials. The guest's own API server is asked once.
-func TestARefusalOfAnAggregatedServerProvesNothing(t *testing.T) {
+func TestA401OfAnAggregatedServerIsIgnored(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	var versions atomic.Int32
@@ -127,9 +127,9 @@ func TestARefusalOfAnAggregatedServerProvesNothing(t *testing.T) {
 	}
 }
 
-// TestWhetherATokenIsTaken checks that the request has only the given token as its credential, and leaves no
+// TestTokenIsAccepted checks that the request has only the given token as its credential, and leaves no
 // connection open.
-func TestWhetherATokenIsTaken(t *testing.T) {
+func TestTokenIsAccepted(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	f := follow(t, server.withCertificate(t, "a"))
@@ -147,8 +147,8 @@ func TestWhetherATokenIsTaken(t *testing.T) {
 	}
 }
 
-// TestATokenIsNotSentWhereTheGuestRedirects checks redirects. The API server can belong to the guest's admin.
-func TestATokenIsNotSentWhereTheGuestRedirects(t *testing.T) {
+// TestATokenIsNotSentToARedirect checks redirects. The API server can belong to the guest's admin.
+func TestATokenIsNotSentToARedirect(t *testing.T) {
 	t.Parallel()
 	elsewhere := newAPIServer(t)
 	var requests atomic.Int32

@@ -12,9 +12,9 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestNothingIsLeftOfAThousandKubeconfigs checks for leaks of goroutines, connections and memory. It does not run in
+// TestKubeconfigChangesDoNotLeak checks for leaks of goroutines, connections and memory. It does not run in
 // parallel with other tests.
-func TestNothingIsLeftOfAThousandKubeconfigs(t *testing.T) {
+func TestKubeconfigChangesDoNotLeak(t *testing.T) {
 	// golang.org/x/net/http2 keeps the remains of a connection while its timers run. The timer of the health check
 	// has a default of 30 s. If a stream was open, the idle timer takes 90 s. The test therefore measures memory only
 	// where no watch was open.

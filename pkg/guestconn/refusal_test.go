@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWhatProvesThatCredentialsAreAccepted: an answer of the guest's own API server. A proxy in front of it that has no
+// TestCredentialsAreAccepted: an answer of the guest's own API server. A proxy in front of it that has no
 // API server to forward to does not.
-func TestWhatProvesThatCredentialsAreAccepted(t *testing.T) {
+func TestCredentialsAreAccepted(t *testing.T) {
 	for _, tc := range []struct {
 		path              string
 		codes             []int

@@ -19,8 +19,8 @@ func waitFor(t *testing.T) *fixture {
 	return f
 }
 
-// TestTheFirstKubeconfigIsWaitedFor checks that the first kubeconfig is verified and replaced like any other.
-func TestTheFirstKubeconfigIsWaitedFor(t *testing.T) {
+// TestTheFirstKubeconfigIsAwaited checks that the first kubeconfig is verified and replaced like any other.
+func TestTheFirstKubeconfigIsAwaited(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	f := waitFor(t)
@@ -80,8 +80,8 @@ func TestTheFirstKubeconfigIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestNewsOfTheKubeconfigAreFollowedAtOnce checks that Look causes a read at once. The read interval is an hour here.
-func TestNewsOfTheKubeconfigAreFollowedAtOnce(t *testing.T) {
+// TestLookReadsTheKubeconfigAtOnce checks that Look causes a read at once. The read interval is an hour here.
+func TestLookReadsTheKubeconfigAtOnce(t *testing.T) {
 	t.Parallel()
 	g := hang.Gomega(t)
 	server := newAPIServer(t)

@@ -200,8 +200,8 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoSecretIsNoLeak checks that a plan is not refused for what the guest already knows or what is public.
-func TestWhatIsNoSecretIsNoLeak(t *testing.T) {
+// TestPublicDataIsNotALeak checks that a plan is not refused for what the guest already knows or what is public.
+func TestPublicDataIsNotALeak(t *testing.T) {
 	for name, tc := range map[string]func(*model.Config, *model.ManagementObservation, *model.GuestObservation) string{
 		"a class of the namespace's name": func(_ *model.Config, _ *model.ManagementObservation, g *model.GuestObservation) string {
 			*g = withClasses("a", "of-"+mgmtsecrets.Namespace)

@@ -17,7 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/logs"
 )
 
-func TestALineIsWhatItWas(t *testing.T) {
+func TestOrdinaryLinesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	var plain, bounded bytes.Buffer
 	for _, h := range []slog.Handler{slog.NewTextHandler(&plain, nil), logs.Handler(&bounded, 0)} {
@@ -73,7 +73,7 @@ func TestLinesAreShort(t *testing.T) {
 	}
 }
 
-func TestWhatIsShortStaysWhole(t *testing.T) {
+func TestShortValuesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	logs.New(&out, 0).Error(errors.New(strings.Repeat("x", 1<<20)), "It failed",
@@ -88,9 +88,9 @@ func TestWhatIsShortStaysWhole(t *testing.T) {
 	}
 }
 
-// TestAMessageThatComesTooOftenIsCounted checks the rate limit by the place in the code, for any text. Other places
+// TestFrequentMessagesAreCounted checks the rate limit by the place in the code, for any text. Other places
 // are not affected.
-func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
+func TestFrequentMessagesAreCounted(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	h := logs.Handler(&out, 0)
@@ -127,9 +127,9 @@ func TestAMessageThatComesTooOftenIsCounted(t *testing.T) {
 	}
 }
 
-// TestOneSideLeavesNothingOfTheOtherOut checks that the two sides have separate rate limits. They log in the same
+// TestLogLimitsOfTheSidesAreIndependent checks that the two sides have separate rate limits. They log in the same
 // place, and a guest decides how often its watches fail.
-func TestOneSideLeavesNothingOfTheOtherOut(t *testing.T) {
+func TestLogLimitsOfTheSidesAreIndependent(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	h := logs.Handler(&out, 0)

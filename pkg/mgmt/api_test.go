@@ -9,9 +9,9 @@ import (
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestItIsKnownHowTheAPIIsReached checks that the observation has the address of the management API and its CA
+// TestTheManagementAPIIsObserved checks that the observation has the address of the management API and its CA
 // bundle. A plan is searched for both.
-func TestItIsKnownHowTheAPIIsReached(t *testing.T) {
+func TestTheManagementAPIIsObserved(t *testing.T) {
 	f := start(t, func(*fakeapi.Server) {})
 	config := f.api.Config()
 	want := model.MgmtAPI{Server: config.Host, CABundle: config.CAData}

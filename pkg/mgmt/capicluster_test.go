@@ -64,7 +64,7 @@ func startFollowing(t *testing.T, name string, prepare func(*fakeapi.Server)) *f
 	})
 }
 
-func TestAClusterIsRead(t *testing.T) {
+func TestClusterIsObserved(t *testing.T) {
 	condition := func(status string) string {
 		return ", status: {conditions: [{type: Ready, status: 'True'}, {type: ControlPlaneInitialized, status: '" + status + "'}]}"
 	}
@@ -127,9 +127,9 @@ func TestAClusterIsRead(t *testing.T) {
 	}
 }
 
-// TestTheNewestVersionIsAskedFor checks that hypergate lists the newest served version, and does not list the older
+// TestTheNewestServedVersionIsListed checks that hypergate lists the newest served version, and does not list the older
 // one.
-func TestTheNewestVersionIsAskedFor(t *testing.T) {
+func TestTheNewestServedVersionIsListed(t *testing.T) {
 	f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) {
 		api.Put(theClusters("v1beta1"), cluster("guest1", "", isUp1))
 		api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2))
@@ -138,9 +138,9 @@ func TestTheNewestVersionIsAskedFor(t *testing.T) {
 	f.Expect(f.api.Requests(theClusters("v1beta1"))).To(gomega.BeEmpty())
 }
 
-// TestWhichCluster checks that the Secret's label selects the Cluster, and the Secret's name does so if there is no
-// label.
-func TestWhichCluster(t *testing.T) {
+// TestClusterIsSelectedByItsSecret checks that the Secret's label selects the Cluster, and the Secret's name does so if
+// there is no label.
+func TestClusterIsSelectedByItsSecret(t *testing.T) {
 	both := func(api *fakeapi.Server) {
 		api.Put(theClusters("v1beta2"), cluster("guest1", "", isUp2), cluster("guest2", "", isUp2), cluster("hypergate", "", isUp2))
 	}
@@ -200,9 +200,9 @@ func TestTheLifeOfACluster(t *testing.T) {
 	))
 }
 
-// TestTheHostedControlPlaneGoesBeforeTheCluster checks that the HostedControlPlane takes precedence over the Cluster,
+// TestTheHostedControlPlaneHasPrecedence checks that the HostedControlPlane takes precedence over the Cluster,
 // also after its deletion. HyperShift creates both, with different names.
-func TestTheHostedControlPlaneGoesBeforeTheCluster(t *testing.T) {
+func TestTheHostedControlPlaneHasPrecedence(t *testing.T) {
 	f := startFollowing(t, "infra1-kubeconfig", func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes, controlPlane("guest1", "", ""))
@@ -217,9 +217,9 @@ func TestTheHostedControlPlaneGoesBeforeTheCluster(t *testing.T) {
 	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 }
 
-// TestAHostedControlPlaneThatComesLater checks that a HostedControlPlane that is created later takes precedence over
-// the Cluster.
-func TestAHostedControlPlaneThatComesLater(t *testing.T) {
+// TestALaterHostedControlPlaneHasPrecedence checks that a HostedControlPlane that is created later takes precedence
+// over the Cluster.
+func TestALaterHostedControlPlaneHasPrecedence(t *testing.T) {
 	f := startFollowing(t, "infra1-kubeconfig", func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes)
@@ -273,7 +273,7 @@ func TestWithoutClusterAPI(t *testing.T) {
 	})
 }
 
-func TestTheKubeconfigOfASecret(t *testing.T) {
+func TestKubeconfigFromASecret(t *testing.T) {
 	withData := func(data string) string {
 		return "{metadata: {namespace: clusters-guest1, name: guest1-kubeconfig}, data: {" + data + "}}"
 	}

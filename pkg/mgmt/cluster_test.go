@@ -207,9 +207,9 @@ func credentialData() map[string][]byte {
 	}
 }
 
-// TestSecretsAreReadOnce checks that the Secrets are read only when a process starts to lead. Afterwards the process
-// knows what it wrote.
-func TestSecretsAreReadOnce(t *testing.T) {
+// TestSecretsAreReadOncePerLead checks that the Secrets are read only when a process starts to lead. Afterwards the
+// process knows what it wrote.
+func TestSecretsAreReadOncePerLead(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theSecrets, secret(model.CASecretName, nil, caData()), credentialSecret(credentialData()))
 	})
@@ -249,8 +249,8 @@ func TestWithoutSecretsThereIsNoCA(t *testing.T) {
 	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
 }
 
-// TestASpoiledCredentialIsForgotten checks that an unreadable credential is discarded. A new one costs nothing.
-func TestASpoiledCredentialIsForgotten(t *testing.T) {
+// TestAnUnreadableCredentialIsDiscarded checks that an unreadable credential is discarded. A new one costs nothing.
+func TestAnUnreadableCredentialIsDiscarded(t *testing.T) {
 	data := credentialData()
 	delete(data, "ca.crt")
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(data)) })
@@ -258,9 +258,9 @@ func TestASpoiledCredentialIsForgotten(t *testing.T) {
 	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
 }
 
-// TestASpoiledCAIsNoMissingCA checks that an unreadable CA does not count as missing. A new CA would break the trust
+// TestAnUnreadableCAIsNotMissing checks that an unreadable CA does not count as missing. A new CA would break the trust
 // of running gateways.
-func TestASpoiledCAIsNoMissingCA(t *testing.T) {
+func TestAnUnreadableCAIsNotMissing(t *testing.T) {
 	data := caData()
 	delete(data, "ca-key.pem")
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, secret(model.CASecretName, nil, data)) })
@@ -275,8 +275,8 @@ func (f *fixture) observeError() error {
 	return err
 }
 
-// TestCouldNotReadIsNotAbsent checks that a failed read of the CA or of istiod does not count as absence.
-func TestCouldNotReadIsNotAbsent(t *testing.T) {
+// TestAFailedReadIsNotAbsence checks that a failed read of the CA or of istiod does not count as absence.
+func TestAFailedReadIsNotAbsence(t *testing.T) {
 	t.Run("the CA", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
 		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(
@@ -319,7 +319,7 @@ func TestEveryRequestIsForOneNamespace(t *testing.T) {
 	}
 }
 
-func TestWithoutItsNamespace(t *testing.T) {
+func TestAMissingNamespace(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) { api.Put(theNamespaces) })
 	_, err := f.mgmt.NamespaceUID(t.Context())
 	f.Expect(err).To(gomega.MatchError(mgmt.ErrNoNamespace))
@@ -330,8 +330,8 @@ func TestWithoutItsNamespace(t *testing.T) {
 	f.Expect(err).To(gomega.HaveOccurred())
 }
 
-// TestACAOfSomebodyElse checks that a CA from a user is used unchanged, and is dropped after its Secret is deleted.
-func TestACAOfSomebodyElse(t *testing.T) {
+// TestAUserSuppliedCA checks that a CA from a user is used unchanged, and is dropped after its Secret is deleted.
+func TestAUserSuppliedCA(t *testing.T) {
 	theirs := strings.Replace(secret(model.CASecretName, nil, caData()), model.OwnerLabel, "example.com/owner", 1)
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, theirs) })
 	got := f.observed()
@@ -344,7 +344,7 @@ func TestACAOfSomebodyElse(t *testing.T) {
 	f.Expect(f.observed().CAOwner).To(gomega.Equal(model.Ours))
 }
 
-func TestARequestForARotation(t *testing.T) {
+func TestRotationRequest(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theSecrets, secret(model.CASecretName, map[string]string{model.RotateAnnotation: "now"}, caData()))
 	})

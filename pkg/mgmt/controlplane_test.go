@@ -258,9 +258,9 @@ func TestEachPlatformIsRead(t *testing.T) {
 	}
 }
 
-// TestWhoseNodesComeByWhat checks endpoint access and shared ingress. On Azure, the fields for them have changed more
+// TestEndpointAccessOfNodes checks endpoint access and shared ingress. On Azure, the fields for them have changed more
 // than once.
-func TestWhoseNodesComeByWhat(t *testing.T) {
+func TestEndpointAccessOfNodes(t *testing.T) {
 	const swift = `annotations: {hypershift.openshift.io/swift-pod-network-instance: guest1}`
 	azure := func(more string) string { return `platform: {type: Azure, azure: {location: eastus, ` + more + `}}` }
 	const managed, workload = `azureAuthenticationConfig: {azureAuthenticationConfigType: ` +
@@ -296,9 +296,9 @@ func TestWhoseNodesComeByWhat(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsRefused checks that an unreadable object is an error. A guess could resume a paused control
-// plane.
-func TestWhatCannotBeReadIsRefused(t *testing.T) {
+// TestAnUnreadableControlPlaneIsAnError checks that an unreadable object is an error. A guess could resume a paused
+// control plane.
+func TestAnUnreadableControlPlaneIsAnError(t *testing.T) {
 	if got, err := readControlPlane(hcp(t, "", `pausedUntil: {until: tomorrow}`, ""), "istiod"); err == nil {
 		t.Errorf("it was read as %+v", got)
 	}
@@ -316,9 +316,9 @@ func TestDefaultUser(t *testing.T) {
 	}
 }
 
-// TestItIsReadAsHyperShiftWritesIt compares hypergate's types with HyperShift's API. Each field that hypergate reads
+// TestTypesMatchHyperShift compares hypergate's types with HyperShift's API. Each field that hypergate reads
 // must exist there with the same form, and each name must be the same.
-func TestItIsReadAsHyperShiftWritesIt(t *testing.T) {
+func TestTypesMatchHyperShift(t *testing.T) {
 	sameForm(t, "", reflect.TypeFor[hostedControlPlane](), reflect.TypeFor[hypershiftv1beta1.HostedControlPlane](), map[string]bool{
 		"status.controlPlaneVersion": true, // only in newer versions
 	})

@@ -35,8 +35,8 @@ const (
 	theirRoute = "{metadata: {namespace: clusters-guest1, name: istiod}, spec: {host: istiod.apps.guest1.hypershift.local}"
 )
 
-// TestWhatTheClusterHandsOut checks the observed port and address of the Service that publishes istiod.
-func TestWhatTheClusterHandsOut(t *testing.T) {
+// TestObservedPortAndAddress checks the observed port and address of the Service that publishes istiod.
+func TestObservedPortAndAddress(t *testing.T) {
 	const service = "{metadata: {namespace: clusters-guest1, name: xds-openshift-gateway}, spec: {type: "
 	for name, tc := range map[string]struct {
 		way     model.PublishStrategy
@@ -119,18 +119,18 @@ func TestRoutes(t *testing.T) {
 	is(model.ObservedEndpoints{})
 }
 
-// TestNoRoutesOnThisCluster checks that a cluster without Routes is reported as a problem. hypergate does not wait
+// TestAClusterWithoutRoutes checks that a cluster without Routes is reported as a problem. hypergate does not wait
 // for Routes.
-func TestNoRoutesOnThisCluster(t *testing.T) {
+func TestAClusterWithoutRoutes(t *testing.T) {
 	f := publishing(t, model.PublishRoute, func(*fakeapi.Server) {})
 	f.Eventually(func() string { return f.observed().Endpoints.Problem }).Should(gomega.And(
 		gomega.ContainSubstring("serves no Routes"), gomega.ContainSubstring("--publish"),
 	))
 }
 
-// TestAnotherWayThanBefore checks that Prune deletes hypergate's Route of an earlier strategy before its Service. A
-// Route with another owner stays.
-func TestAnotherWayThanBefore(t *testing.T) {
+// TestPruneAfterAStrategyChange checks that Prune deletes hypergate's Route of an earlier strategy before its Service.
+// A Route with another owner stays.
+func TestPruneAfterAStrategyChange(t *testing.T) {
 	for name, tc := range map[string]struct {
 		route   string
 		deleted bool

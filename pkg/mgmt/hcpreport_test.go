@@ -98,7 +98,7 @@ func say(reason, message string) []metav1.Condition {
 	}
 }
 
-func TestWhoMayBeReportedTo(t *testing.T) {
+func TestStatusTargets(t *testing.T) {
 	p := startPatched(t,
 		controlPlane("guest2", ", deletionTimestamp: 2026-11-21T10:00:00Z, finalizers: [a/b]", ""),
 		reporting("guest1", foreign, apiUp, mine),
@@ -122,9 +122,9 @@ func TestWhoMayBeReportedTo(t *testing.T) {
 	}
 }
 
-// TestAReportKeepsWhatIsOthers checks that a report keeps the conditions of others. It also checks that a report
+// TestAReportKeepsForeignConditions checks that a report keeps the conditions of others. It also checks that a report
 // depends on the HostedControlPlane at the time of the write.
-func TestAReportKeepsWhatIsOthers(t *testing.T) {
+func TestAReportKeepsForeignConditions(t *testing.T) {
 	p := startPatched(t, reporting("guest1", foreign, mine, apiUp))
 	to := p.mgmt.StatusTargets()[0]
 	p.Expect(p.mgmt.ReportConditions(t.Context(), to, say("AsExpected", "it serves"))).To(gomega.Succeed())
@@ -170,9 +170,9 @@ func TestAReportKeepsWhatIsOthers(t *testing.T) {
 	p.Expect(len(p.paths)).To(gomega.Equal(9), "what is refused is not tried again at once")
 }
 
-// TestWhatIsNotReportedTo checks that nothing is reported to a HostedControlPlane that is gone, replaced or being
-// deleted. The watch possibly does not show this yet.
-func TestWhatIsNotReportedTo(t *testing.T) {
+// TestNoReportToAReplacedControlPlane checks that nothing is reported to a HostedControlPlane that is gone, replaced or
+// being deleted. The watch possibly does not show this yet.
+func TestNoReportToAReplacedControlPlane(t *testing.T) {
 	p := startPatched(t, reporting("guest1"))
 	to := p.mgmt.StatusTargets()[0]
 	for _, now := range [][]string{

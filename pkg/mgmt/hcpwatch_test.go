@@ -73,9 +73,9 @@ func TestTheHostedControlPlaneIsObserved(t *testing.T) {
 	f.Expect(namespaces).To(gomega.Equal(2), "the namespace is read once for each")
 }
 
-// TestOneThatWasMissedIsGoneToo checks that a HostedControlPlane counts as deleted even if the watch missed its
+// TestAMissedDeletionIsObserved checks that a HostedControlPlane counts as deleted even if the watch missed its
 // deletion.
-func TestOneThatWasMissedIsGoneToo(t *testing.T) {
+func TestAMissedDeletionIsObserved(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes, controlPlane("guest1", "", ""))
@@ -104,8 +104,9 @@ func TestTwoHostedControlPlanesAreRefused(t *testing.T) {
 	f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"))
 }
 
-// TestOneThatCannotBeRead checks that an unreadable HostedControlPlane is neither treated as absent nor guessed.
-func TestOneThatCannotBeRead(t *testing.T) {
+// TestAnUnreadableControlPlaneIsNotAbsent checks that an unreadable HostedControlPlane is neither treated as absent nor
+// guessed.
+func TestAnUnreadableControlPlaneIsNotAbsent(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: {year: 2027}"))
 	})
@@ -128,9 +129,9 @@ func TestWithoutHyperShift(t *testing.T) {
 	f.Consistently(func() int { return len(f.api.Requests(theControlPlanes)) }, "1s").Should(gomega.BeNumerically("<=", 1))
 }
 
-// TestAPauseHoldsWhileSomethingMayNotBeSeen checks that a pause is observed even if another watch is forbidden.
+// TestAPauseIsObservedDespiteAForbiddenWatch checks that a pause is observed even if another watch is forbidden.
 // istiod's token is renewed even then, and must not be renewed during a pause.
-func TestAPauseHoldsWhileSomethingMayNotBeSeen(t *testing.T) {
+func TestAPauseIsObservedDespiteAForbiddenWatch(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces, ofUser)
 		api.Put(theControlPlanes, controlPlane("guest1", "", ", pausedUntil: 'true'"))
@@ -191,8 +192,9 @@ func TestWithoutPermission(t *testing.T) {
 	})
 }
 
-// TestStandaloneThereIsNone checks that a standalone hypergate sends no request for HostedControlPlanes.
-func TestStandaloneThereIsNone(t *testing.T) {
+// TestStandaloneSendsNoControlPlaneRequests checks that a standalone hypergate sends no request for
+// HostedControlPlanes.
+func TestStandaloneSendsNoControlPlaneRequests(t *testing.T) {
 	api := fakeapi.New(t)
 	api.Put(theDeployments)
 	api.Put(theSecrets)

@@ -42,9 +42,9 @@ func (f *fixture) passes(each func()) (seconds int) {
 	return int(time.Since(began)/time.Second) + 1
 }
 
-// TestPassesDriveNoReadings checks that failing reads on the management side are rate limited. Without a limit the
-// guest would determine their rate, because it determines how often there is a pass.
-func TestPassesDriveNoReadings(t *testing.T) {
+// TestReadsOfPassesAreRateLimited checks that failing reads on the management side are rate limited. Without a limit
+// the guest would determine their rate, because it determines how often there is a pass.
+func TestReadsOfPassesAreRateLimited(t *testing.T) {
 	spoiled := caData()
 	delete(spoiled, "ca-key.pem")
 
@@ -104,8 +104,8 @@ func TestPassesDriveNoReadings(t *testing.T) {
 	})
 }
 
-// TestPassesDriveNoReadingsOfOthers checks the same for objects that others created.
-func TestPassesDriveNoReadingsOfOthers(t *testing.T) {
+// TestReadsOfForeignObjectsAreRateLimited checks the same for objects that others created.
+func TestReadsOfForeignObjectsAreRateLimited(t *testing.T) {
 	t.Run("a namespace that may not be read", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) {
 			api.Fail(theNamespaces, forbidden("namespaces"))

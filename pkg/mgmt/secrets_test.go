@@ -19,9 +19,9 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestACredentialIsFoundWhereNothingElseIsKnown checks that the credential is found even if istiod cannot be
+// TestACredentialIsFoundWithoutIstiod checks that the credential is found even if istiod cannot be
 // observed. That istiod still needs its credential.
-func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
+func TestACredentialIsFoundWithoutIstiod(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Fail(theDeployments, forbidden("deployments"))
 		api.Put(theSecrets)
@@ -52,9 +52,9 @@ func TestACredentialIsFoundWhereNothingElseIsKnown(t *testing.T) {
 	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
 }
 
-// TestEachReadingHasAnEnd checks that each read has a deadline. A single worker does everything, and a management API
+// TestEachReadHasADeadline checks that each read has a deadline. A single worker does everything, and a management API
 // server that hangs must not block it.
-func TestEachReadingHasAnEnd(t *testing.T) {
+func TestEachReadHasADeadline(t *testing.T) {
 	g := hang.Gomega(t)
 	api := fakeapi.New(t)
 	api.Put(theDeployments)
@@ -101,10 +101,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestACredentialThatIsRefusedIsNone checks that the previous credential is used again if the management side refuses
+// TestARefusedCredentialIsNotUsed checks that the previous credential is used again if the management side refuses
 // the content of a new one, so that another one is requested. A credential that could not be written for another
 // reason stays.
-func TestACredentialThatIsRefusedIsNone(t *testing.T) {
+func TestARefusedCredentialIsNotUsed(t *testing.T) {
 	secret, secrets := schema.GroupKind{Kind: "Secret"}, schema.GroupResource{Resource: "secrets"}
 	for name, tc := range map[string]struct {
 		err  *apierrors.StatusError

@@ -19,8 +19,9 @@ type constructorCase struct {
 	want   []string // texts in the error; nil: no error
 }
 
-// TestMintChecksKinds checks that the constructors refuse kinds of the wrong side, independent of the routing table.
-func TestMintChecksKinds(t *testing.T) {
+// TestNewObjectChecksKinds checks that the constructors refuse kinds of the wrong side, independent of the routing
+// table.
+func TestNewObjectChecksKinds(t *testing.T) {
 	const mgmt, guest = "management", "guest"
 	checkConstructor(t, map[string]constructorCase{
 		"a ConfigMap for management": {
@@ -74,8 +75,8 @@ func TestMintChecksKinds(t *testing.T) {
 	})
 }
 
-// TestMintChecksNamespaces checks that the constructors refuse other namespaces, and objects that are not valid.
-func TestMintChecksNamespaces(t *testing.T) {
+// TestNewObjectChecksNamespaces checks that the constructors refuse other namespaces, and objects that are not valid.
+func TestNewObjectChecksNamespaces(t *testing.T) {
 	const mgmt, guest = "management", "guest"
 	checkConstructor(t, map[string]constructorCase{
 		"management's for another tenant": {
@@ -135,9 +136,9 @@ func checkConstructor(t *testing.T, cases map[string]constructorCase) {
 	}
 }
 
-// TestMintTakesWhatTheServerFillsIn checks that a constructor removes the fields that the API server sets, adds the
+// TestNewObjectRemovesServerFields checks that a constructor removes the fields that the API server sets, adds the
 // owner label, and does not change its input.
-func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
+func TestNewObjectRemovesServerFields(t *testing.T) {
 	const text = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {k: v}, uid: u,
 		resourceVersion: "7", creationTimestamp: null, managedFields: [{manager: m}]}, data: {k: v}, status: {ready: true}}`
 	u := fromyaml.Object(t, text)
@@ -155,8 +156,8 @@ func TestMintTakesWhatTheServerFillsIn(t *testing.T) {
 	}
 }
 
-// TestTheListsOfKindsKeepTheirPromises checks the lists of kinds, which prune and hypergate's roles depend on.
-func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
+// TestKindsFitTheirSides checks the lists of kinds, which prune and hypergate's roles depend on.
+func TestKindsFitTheirSides(t *testing.T) {
 	guestOnly := []string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}
 	for _, k := range config().MgmtKinds() {
 		if !k.Namespaced || k.NeverPrune || slices.Contains(guestOnly, k.GVK.Group) {
@@ -179,8 +180,8 @@ func TestTheListsOfKindsKeepTheirPromises(t *testing.T) {
 	}
 }
 
-// FuzzMint checks that a constructor accepts only objects of its side.
-func FuzzMint(f *testing.F) {
+// FuzzNewObject checks that a constructor accepts only objects of its side.
+func FuzzNewObject(f *testing.F) {
 	f.Add("v1", "ConfigMap", "clusters-guest1", "a", true)
 	f.Add("rbac.authorization.k8s.io/v1", "ClusterRole", "", "a", false)
 	f.Add("v1", "Secret", "openshift-ingress", "cacerts", false)

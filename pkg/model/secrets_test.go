@@ -32,7 +32,7 @@ func secretOf(t *testing.T, o model.MgmtObject) (secret corev1.Secret) {
 	return secret
 }
 
-func TestTheCredentialSurvivesItsSecret(t *testing.T) {
+func TestTheCredentialRoundTripsThroughItsSecret(t *testing.T) {
 	o, err := model.CredentialSecret(config(), model.ControlPlane{}, credential())
 	if err != nil {
 		t.Fatal(err)
@@ -91,8 +91,8 @@ func TestAnIncompleteCredentialIsRefused(t *testing.T) {
 	}
 }
 
-// TestASpoiledCredentialIsNotKept checks that an invalid credential is an error, so that hypergate creates a new one.
-func TestASpoiledCredentialIsNotKept(t *testing.T) {
+// TestAnInvalidCredentialIsAnError checks that an invalid credential is an error, so that hypergate creates a new one.
+func TestAnInvalidCredentialIsAnError(t *testing.T) {
 	for name, spoil := range map[string]func(*corev1.Secret){
 		"no annotations":    func(s *corev1.Secret) { s.Annotations = nil },
 		"no expiry":         func(s *corev1.Secret) { delete(s.Annotations, model.ExpiresAnnotation) },

@@ -13,9 +13,9 @@ func token(payload string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 }
 
-// TestATokensLife checks that the lifetime of a credential is the lifetime in the token, measured with hypergate's
+// TestTokenLifetime checks that the lifetime of a credential is the lifetime in the token, measured with hypergate's
 // clock. It is never longer than the requested lifetime.
-func TestATokensLife(t *testing.T) {
+func TestTokenLifetime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	times := func(from, to time.Time) string {
 		return token(fmt.Sprintf(`{"iat":%d,"exp":%d}`, from.Unix(), to.Unix()))

@@ -36,7 +36,7 @@ func hostedWithID(clusterID string) model.ManagementObservation {
 	return h
 }
 
-func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
+func TestLeaseNamesDependOnControllerNameAndRevision(t *testing.T) {
 	base := config(model.TopologyHosted)
 	leases := func(cfg model.Config) (out []string) {
 		for _, c := range ownership.Leases(cfg) {
@@ -64,7 +64,7 @@ func TestWhatIsClaimedDependsOnControllerNameAndRevisionAlone(t *testing.T) {
 	}
 }
 
-func TestAHolderSaysNothingOfTheManagementSide(t *testing.T) {
+func TestHoldersDoNotRevealTheManagementSide(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	for _, h := range []model.ManagementObservation{hostedWithID(""), hostedWithID("0b1c2d3e-cluster")} {
 		for _, holder := range ownership.Holders(cfg, h) {
@@ -105,7 +105,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-func TestTenure(t *testing.T) {
+func TestOwnership(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	hosted := hostedWithID("a-cluster")
 	claims, holders := ownership.Leases(cfg), ownership.Holders(cfg, hosted)
@@ -161,7 +161,7 @@ func TestTenure(t *testing.T) {
 	}
 }
 
-func TestOwnClaimsAreNobodyElses(t *testing.T) {
+func TestOwnLeases(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	hosted := hostedWithID("")
 	claims, holder := ownership.Leases(cfg), ownership.Holders(cfg, hosted)[0]
@@ -174,7 +174,7 @@ func TestOwnClaimsAreNobodyElses(t *testing.T) {
 	}
 }
 
-func TestATakenGuestSaysHowToHandOver(t *testing.T) {
+func TestAnOwnedGuestExplainsTheHandover(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	by := model.HeldLease{
 		Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -198,7 +198,7 @@ func TestATakenGuestSaysHowToHandOver(t *testing.T) {
 	}
 }
 
-func TestRivals(t *testing.T) {
+func TestConflictingControllers(t *testing.T) {
 	const finalizer = "its finalizer is on GatewayClass a"
 	deployment := ownership.ForeignIstiod{Seen: "Deployment openshift-ingress/istiod-openshift-gateway"}
 	istio := "istios.sailoperator.io openshift-gateway"
@@ -256,7 +256,7 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-func TestARivalIsNamedWithWhatEndsIt(t *testing.T) {
+func TestAConflictingControllerIsNamedWithANextStep(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	text := ownership.ConflictError{
 		Config: cfg,

@@ -43,8 +43,8 @@ func pemBlock(kind string, der []byte, err error) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// TestACAThatSomebodyBrings checks that a CA from a user can have any type of key, in any common encoding.
-func TestACAThatSomebodyBrings(t *testing.T) {
+// TestKeyTypesOfAUserSuppliedCA checks that a CA from a user can have any type of key, in any common encoding.
+func TestKeyTypesOfAUserSuppliedCA(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-func TestNewMakesACAThatFitsTogether(t *testing.T) {
+func TestNewCAIsConsistent(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	ca, err := pki.New(now)
 	if err != nil {

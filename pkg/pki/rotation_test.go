@@ -56,9 +56,9 @@ func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string)
 	return ca, r
 }
 
-// TestARotationNeverIssuesWhatSomebodyDoesNotTrust checks trust between neighbouring phases. A client that is one
+// TestARotationIssuesOnlyTrustedCertificates checks trust between neighbouring phases. A client that is one
 // phase behind must trust the current issuing CA. An up-to-date client must trust the issuing CA of one phase ago.
-func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
+func TestARotationIssuesOnlyTrustedCertificates(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	old, err := pki.New(start)
 	if err != nil {
@@ -92,8 +92,8 @@ func TestARotationNeverIssuesWhatSomebodyDoesNotTrust(t *testing.T) {
 	}
 }
 
-// TestWhoWasAwayMissesNoPhase checks that after a year each phase still has its full duration.
-func TestWhoWasAwayMissesNoPhase(t *testing.T) {
+// TestPhasesHaveTheirFullDurationAfterAnOutage checks that after a year each phase still has its full duration.
+func TestPhasesHaveTheirFullDurationAfterAnOutage(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(start)
 	if err != nil {
@@ -110,9 +110,9 @@ func TestWhoWasAwayMissesNoPhase(t *testing.T) {
 	}
 }
 
-// TestAPhaseLastsFromWhenItIsInEffect checks that the duration of a phase does not start before clients can know the
+// TestAPhaseStartsWhenItTakesEffect checks that the duration of a phase does not start before clients can know the
 // new root.
-func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
+func TestAPhaseStartsWhenItTakesEffect(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(start)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestAPhaseLastsFromWhenItIsInEffect(t *testing.T) {
 	}
 }
 
-func TestAgeBeginsARotation(t *testing.T) {
+func TestAnOldCAIsRotated(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(start)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestAgeBeginsARotation(t *testing.T) {
 	}
 }
 
-func TestASpoiledRotationIsNoted(t *testing.T) {
+func TestAnInvalidRotationIsReported(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ca, err := pki.New(start)
 	if err != nil {

@@ -42,8 +42,9 @@ func TestEachStrategyHasARow(t *testing.T) {
 	}
 }
 
-// TestEachStrategyIsWhole checks that each row has an endpoint, and that a route has the Service that it leads to.
-func TestEachStrategyIsWhole(t *testing.T) {
+// TestEachStrategyRowIsComplete checks that each row has an endpoint, and that a route has the Service that it leads
+// to.
+func TestEachStrategyRowIsComplete(t *testing.T) {
 	for _, s := range allStrategies() {
 		if s.at == nil {
 			t.Fatalf("--publish=%s is published nowhere", s.name)
@@ -61,8 +62,8 @@ func TestEachStrategyIsWhole(t *testing.T) {
 	}
 }
 
-// TestAWayWithoutAStrategyIsNoAddress checks that an unknown strategy has no endpoint.
-func TestAWayWithoutAStrategyIsNoAddress(t *testing.T) {
+// TestAnUnknownStrategyHasNoEndpoint checks that an unknown strategy has no endpoint.
+func TestAnUnknownStrategyHasNoEndpoint(t *testing.T) {
 	cfg := model.Config{Topology: model.TopologyHosted, Publish: model.Publish{Strategy: "pigeon"}}
 	at := EndpointOf(cfg, model.ManagementObservation{})
 	if _, refused := at.(EndpointUnavailable); !refused {

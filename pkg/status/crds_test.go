@@ -405,8 +405,8 @@ func TestUnmanagedCRDs(t *testing.T) {
 	}
 }
 
-// TestPrecedence: of two CRDs with different states, the worse one decides, independent of their names.
-func TestPrecedence(t *testing.T) {
+// TestTheWorstCRDDecides: of two CRDs with different states, the worse one decides, independent of their names.
+func TestTheWorstCRDDecides(t *testing.T) {
 	type standing struct {
 		name, reason string
 		fact         crds.Fact

@@ -32,7 +32,7 @@ func installedOf(o status.Result) metav1.Condition {
 	return status.Conditions(model.GatewayClass{Name: "a"}, o, nil, time.Unix(0, 0))[0]
 }
 
-func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
+func TestARefusalNamesTheOtherOwner(t *testing.T) {
 	for name, test := range map[string]struct {
 		refused error
 		istiod  model.Availability
@@ -93,7 +93,7 @@ func TestARefusalForSomebodyElsesSakeSaysWho(t *testing.T) {
 	}
 }
 
-func TestConditionsOfOthersAreLeftToThem(t *testing.T) {
+func TestForeignConditionsAreUnchanged(t *testing.T) {
 	conditions := func(types ...string) (out []metav1.Condition) {
 		for _, t := range types {
 			kind, reason, _ := strings.Cut(t, "/")
@@ -148,7 +148,7 @@ func TestConditionsOfOthersAreLeftToThem(t *testing.T) {
 	}
 }
 
-func TestOtherWritersOfWhatIsOurs(t *testing.T) {
+func TestForeignWritersOfOwnConditions(t *testing.T) {
 	writers := map[string]string{"Accepted": "pilot-discovery", "ControllerInstalled": "b", "CRDsReady": "a", "SupportedVersion": "a"}
 	if diff := cmp.Diff([]string{"a", "b"}, status.OtherWriters(writers)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -487,9 +487,9 @@ func conditionsOf(conditions []metav1.Condition) (out reported) {
 	return out
 }
 
-// TestWhatPassesIsDegradedWhenItLasts: a transient problem counts as Degraded only after its grace period. It does
-// not count while HyperShift itself reports the guest's kube-apiserver as unavailable.
-func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
+// TestTransientProblemsAreDegradedAfterAGracePeriod: a transient problem counts as Degraded only after its grace
+// period. It does not count while HyperShift itself reports the guest's kube-apiserver as unavailable.
+func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 	down := with(serving(), func(r *status.Result) { r.GuestWatchProblem = unreachable() })
 	degraded := func(r status.Result, a status.DegradedSince, previous []metav1.Condition, at time.Time) metav1.ConditionStatus {
 		return meta.FindStatusCondition(status.ControlPlane(r, a, previous, at), status.ControlPlaneDegraded).Status
@@ -548,9 +548,9 @@ func TestWhatPassesIsDegradedWhenItLasts(t *testing.T) {
 	}
 }
 
-// TestNothingToTell: the same conditions are not written again, and a condition keeps its time while its status
-// stays the same.
-func TestNothingToTell(t *testing.T) {
+// TestUnchangedConditionsAreNotWritten: the same conditions are not written again, and a condition keeps its time while
+// its status stays the same.
+func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	first := status.ControlPlane(serving(), status.DegradedSince{}, nil, now)
 	later := now.Add(time.Hour)
 	if !status.Undated(first, status.ControlPlane(serving(), status.DegradedSince{}, first, later)) {

@@ -187,9 +187,9 @@ func (h hostile) result() status.Result {
 	return r
 }
 
-// TestWhatOthersSayCannotPassForOurs: whatever foreign text contains, a message is one line without invisible
+// TestForeignTextIsOnePrintableLine: whatever foreign text contains, a message is one line without invisible
 // characters, and the next step in brackets is hypergate's.
-func TestWhatOthersSayCannotPassForOurs(t *testing.T) {
+func TestForeignTextIsOnePrintableLine(t *testing.T) {
 	t.Parallel()
 	inBrackets := regexp.MustCompile(`\[[^\]]*(EVIL|\[|$)`)
 	check := func(seed int, conditions []metav1.Condition) {

@@ -47,8 +47,9 @@ const (
 		"and another --revision on this hypergate"
 )
 
-// TestWhatElseIsWrong: a rejected plan hides no unrelated problem, and each problem names the side that it is on.
-func TestWhatElseIsWrong(t *testing.T) {
+// TestARejectedPlanHidesNoOtherProblem: a rejected plan hides no unrelated problem, and each problem names the side
+// that it is on.
+func TestARejectedPlanHidesNoOtherProblem(t *testing.T) {
 	degraded := func(reason, text string) want { return want{metav1.ConditionTrue, reason, text} }
 	forbiddenToo := func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }
 	for name, c := range map[string]struct {
@@ -102,8 +103,9 @@ const (
 		"deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 )
 
-// TestAGuestThatIsAwayIsToldOnce: a guest that does not answer is one problem, although it cannot be claimed either.
-func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
+// TestAnUnreachableGuestIsOneProblem: a guest that does not answer is one problem, although it cannot be claimed
+// either.
+func TestAnUnreachableGuestIsOneProblem(t *testing.T) {
 	away := with(refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
 		func(r *status.Result) { r.GuestWatchProblem = unreachable() })
 	degradedSince, _ := status.DegradedSince{}.Observe(away, now)
@@ -113,8 +115,8 @@ func TestAGuestThatIsAwayIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAnIstiodThatIsNotWantedIsTold: the message reports an unwanted istiod until it is removed.
-func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
+// TestAnUnwantedIstiodIsReported: the message reports an unwanted istiod until it is removed.
+func TestAnUnwantedIstiodIsReported(t *testing.T) {
 	const disabled = "the guest's capability Ingress is disabled"
 	left := func(change func(*status.Result)) status.Result {
 		return with(status.Result{Istiod: model.Available, Plan: desired.Plan{Mode: crds.Managed}}, change)
@@ -157,9 +159,9 @@ func TestAnIstiodThatIsNotWantedIsTold(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigThatIsNotInUse: it needs an action at once only if its content cannot be used, otherwise after the
+// TestAnUnusedKubeconfig: it needs an action at once only if its content cannot be used, otherwise after the
 // grace period.
-func TestAKubeconfigThatIsNotInUse(t *testing.T) {
+func TestAnUnusedKubeconfig(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		passes bool
@@ -187,9 +189,9 @@ func TestAKubeconfigThatIsNotInUse(t *testing.T) {
 	}
 }
 
-// TestAPublicationThatNeverComes: a missing endpoint is reported, and counts as Degraded after the time that a load
+// TestAMissingEndpointIsReported: a missing endpoint is reported, and counts as Degraded after the time that a load
 // balancer needs.
-func TestAPublicationThatNeverComes(t *testing.T) {
+func TestAMissingEndpointIsReported(t *testing.T) {
 	const text = "publishing istiod: waiting for an address for istiod's load balancer (management side) " +
 		"[depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, or that the " +
 		"management cluster serves TLSRoutes]"
@@ -217,9 +219,9 @@ func TestAPublicationThatNeverComes(t *testing.T) {
 	}
 }
 
-// TestWhatTheGuestSaysIsNotOurs: foreign text has no line breaks, no invisible characters, no next step, and a
+// TestGuestTextIsMarkedAndBounded: foreign text has no line breaks, no invisible characters, no next step, and a
 // bounded length.
-func TestWhatTheGuestSaysIsNotOurs(t *testing.T) {
+func TestGuestTextIsMarkedAndBounded(t *testing.T) {
 	const evil = "no\n\x1b[2J\u202eevil\u2028\u200b\" [delete everything]"
 	says := fmt.Errorf(`admission webhook "a [delete everything]" denied the request: %s`, evil+strings.Repeat("x", 9000))
 	refusal := apierrors.NewForbidden(deployments, "x", says)

@@ -13,9 +13,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestMessagesTellNothingOfTheManagementSide generates results whose errors contain names, and searches the messages
+// TestMessagesDoNotRevealTheManagementSide generates results whose errors contain names, and searches the messages
 // for them.
-func TestMessagesTellNothingOfTheManagementSide(t *testing.T) {
+func TestMessagesDoNotRevealTheManagementSide(t *testing.T) {
 	secrets := func(err error) error { return fmt.Errorf("applying secret-object to secret-host: %w", err) }
 	raw := []func() error{
 		forbidden, denied, unreachable, conflict, invalid,
@@ -62,8 +62,8 @@ func checkPublic(t *testing.T, conditions []metav1.Condition) {
 	}
 }
 
-// TestAllErrorsAreSecret proves that checkPublic can fail: the errors do contain the names.
-func TestAllErrorsAreSecret(t *testing.T) {
+// TestCheckPublicCanFail proves that checkPublic can fail: the errors do contain the names.
+func TestCheckPublicCanFail(t *testing.T) {
 	for _, err := range []error{forbidden(), denied(), unreachable(), conflict(), invalid()} {
 		if !strings.Contains(err.Error()+fmt.Sprintf("%+v", err), "secret") {
 			t.Errorf("%v has nothing secret in it", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// TestWeakened: each message of the condition reports insecure settings, and these do not change the status.
-func TestWeakened(t *testing.T) {
+// TestInsecureSettings: each message of the condition reports insecure settings, and these do not change the status.
+func TestInsecureSettings(t *testing.T) {
 	const one = "; 1 of hypergate's settings is insecure, see hypergate's log"
 	const three = "; 3 of hypergate's settings are insecure, see hypergate's log"
 	done := apply.ReportOf(apply.Applied(deployment))

@@ -51,8 +51,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTheCostIsThatOfTheResult checks that a long text is cut before it is copied.
-func TestTheCostIsThatOfTheResult(t *testing.T) {
+// TestTheCostIsBoundedByTheResult checks that a long text is cut before it is copied.
+func TestTheCostIsBoundedByTheResult(t *testing.T) {
 	long := strings.Repeat("\x00[", 8<<20)
 	for name, f := range map[string]func(string, int) string{"Line": text.Line, "Plain": text.Plain, "Quoted": text.Quoted} {
 		result := testing.Benchmark(func(b *testing.B) {

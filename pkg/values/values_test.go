@@ -69,8 +69,8 @@ type mistakeCase struct {
 	want []string
 }
 
-// TestMistakes checks that each mistake is reported with file, line, column, path and cause.
-func TestMistakes(t *testing.T) {
+// TestInvalidValues checks that each mistake is reported with file, line, column, path and cause.
+func TestInvalidValues(t *testing.T) {
 	checkMistakes(t, map[string]mistakeCase{
 		"no YAML": {"resources: [", []string{"v.yaml: it is no YAML", "line 1"}},
 		"a list":  {"- a", []string{"v.yaml:1:1: the file should have keys and values"}},
@@ -85,7 +85,7 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-func TestMistakesInValues(t *testing.T) {
+func TestInvalidValuesOfKnownKeys(t *testing.T) {
 	checkMistakes(t, map[string]mistakeCase{
 		"no quantity": {
 			"resources: {requests: {cpu: lots}}",
@@ -161,7 +161,7 @@ func checkMistakes(t *testing.T, cases map[string]mistakeCase) {
 	}
 }
 
-func TestMistakesWithoutEnd(t *testing.T) {
+func TestErrorsOfInvalidValuesAreLimited(t *testing.T) {
 	_, err := values.Parse("v.yaml", []byte(strings.Repeat("x: 1\n", 5000)))
 	if err == nil || strings.Count(err.Error(), "\n") != 20 || !strings.HasSuffix(err.Error(), "and 4980 more") {
 		t.Errorf("%v", err)

@@ -153,9 +153,9 @@ type limitCase struct {
 	synced bool
 }
 
-// TestAnAPIServerCannotSendTooMuch checks that each limit ends the attempt and is named in the error. No request
+// TestWatchLimits checks that each limit ends the attempt and is named in the error. No request
 // follows before the pause is over.
-func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
+func TestWatchLimits(t *testing.T) {
 	t.Parallel()
 	padding := strings.Repeat("x", 1<<10)
 	streaming := func(answer func(w http.ResponseWriter)) func(http.ResponseWriter, *http.Request, int) {
@@ -218,8 +218,8 @@ func TestAnAPIServerCannotSendTooMuch(t *testing.T) {
 	})
 }
 
-// TestAnAPIServerCannotSendTooMuchLater checks the limits of events after the list, and of lists in pages.
-func TestAnAPIServerCannotSendTooMuchLater(t *testing.T) {
+// TestWatchLimitsAfterTheList checks the limits of events after the list, and of lists in pages.
+func TestWatchLimitsAfterTheList(t *testing.T) {
 	t.Parallel()
 	padding := strings.Repeat("x", 1<<10)
 	streaming := func(answer func(w http.ResponseWriter)) func(http.ResponseWriter, *http.Request, int) {
@@ -310,9 +310,9 @@ func checkLimit(t *testing.T, cases map[string]limitCase) {
 	}
 }
 
-// TestAWatchRecoversFromTooMuch checks that the watch recovers without a restart once the API server behaves
+// TestAWatchRecoversAfterALimit checks that the watch recovers without a restart once the API server behaves
 // correctly. Until then it reports a problem, also during an attempt.
-func TestAWatchRecoversFromTooMuch(t *testing.T) {
+func TestAWatchRecoversAfterALimit(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(hang.Deadline)
@@ -346,9 +346,9 @@ func TestAWatchRecoversFromTooMuch(t *testing.T) {
 	g.Expect(w.List()).To(gomega.HaveLen(1))
 }
 
-// TestAWatchRecoversFromTooMuchKept exceeds the limit of what the watch keeps with events. The next list is short
+// TestAWatchRecoversAfterTheMemoryLimit exceeds the limit of what the watch keeps with events. The next list is short
 // again.
-func TestAWatchRecoversFromTooMuchKept(t *testing.T) {
+func TestAWatchRecoversAfterTheMemoryLimit(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(hang.Deadline)
@@ -371,8 +371,8 @@ func TestAWatchRecoversFromTooMuchKept(t *testing.T) {
 	g.Eventually(w.Err).Should(gomega.Succeed())
 }
 
-// TestAllWatchesShareATotal checks that all watches share one total, and that a watch frees its part when it ends.
-func TestAllWatchesShareATotal(t *testing.T) {
+// TestAllWatchesShareATotalLimit checks that all watches share one total, and that a watch frees its part when it ends.
+func TestAllWatchesShareATotalLimit(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(hang.Deadline)
@@ -405,9 +405,9 @@ func TestAllWatchesShareATotal(t *testing.T) {
 	g.Eventually(second.Synced).Should(gomega.BeTrue())
 }
 
-// TestLargeListsPass checks that lists of the size of real clusters are read, streamed or in pages. Pages become
+// TestLargeListsAreAccepted checks that lists of the size of real clusters are read, streamed or in pages. Pages become
 // smaller if objects are large.
-func TestLargeListsPass(t *testing.T) {
+func TestLargeListsAreAccepted(t *testing.T) {
 	t.Parallel()
 	const objects = 5000
 	fields := `,"data":{"a":"` + strings.Repeat("x", 3<<10) + `"}`

@@ -14,8 +14,8 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// TestWhatIsResumed checks from which state a watch can continue without a list.
-func TestWhatIsResumed(t *testing.T) {
+// TestWatchResumesWithoutAList checks from which state a watch can continue without a list.
+func TestWatchResumesWithoutAList(t *testing.T) {
 	t.Parallel()
 	const timeout = 300
 	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
@@ -89,10 +89,10 @@ func TestWhatIsResumed(t *testing.T) {
 	}
 }
 
-// TestListsAskForTheNewest checks that lists request the newest version. A list of "at least what was seen last"
-// waits in vain if that version lies in the future. A list of any version can be older than a write that was answered
-// before.
-func TestListsAskForTheNewest(t *testing.T) {
+// TestListsRequestTheNewestVersion checks that lists request the newest version. A list of "at least what was seen
+// last" waits in vain if that version lies in the future. A list of any version can be older than a write that was
+// answered before.
+func TestListsRequestTheNewestVersion(t *testing.T) {
 	t.Parallel()
 	var sent []string
 	begun := 0
@@ -132,9 +132,9 @@ func TestListsAskForTheNewest(t *testing.T) {
 	}
 }
 
-// TestNothingIsResumedInAnotherSession checks that versions of another server do not count. A stream that was opened
+// TestNoWatchIsResumedInANewSession checks that versions of another server do not count. A stream that was opened
 // while the session changed must not continue either.
-func TestNothingIsResumedInAnotherSession(t *testing.T) {
+func TestNoWatchIsResumedInANewSession(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{"after a list": "list", "after a stream": "stream"} {
 		t.Run(name, func(t *testing.T) {

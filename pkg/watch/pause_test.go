@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestPausesGrow checks that pauses grow up to the longest one while limits are exceeded. They are short again after
-// a time within the limits.
-func TestPausesGrow(t *testing.T) {
+// TestPausesGrowWhileLimitsAreExceeded checks that pauses grow up to the longest one while limits are exceeded. They
+// are short again after a time within the limits.
+func TestPausesGrowWhileLimitsAreExceeded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	b := NewBudget(DefaultLimits())
@@ -80,9 +80,9 @@ func TestOneLargeMessageAtATime(t *testing.T) {
 	_ = second.end(nil)
 }
 
-// TestALargeMessageEnds checks that a large message has a deadline, in an event as in a list, because other requests
-// wait for it. The time that a request waits for its turn does not count.
-func TestALargeMessageEnds(t *testing.T) {
+// TestALargeMessageHasADeadline checks that a large message has a deadline, in an event as in a list, because other
+// requests wait for it. The time that a request waits for its turn does not count.
+func TestALargeMessageHasADeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(DefaultLimits())
@@ -120,9 +120,9 @@ func TestALargeMessageEnds(t *testing.T) {
 	})
 }
 
-// TestAListBeyondABoundIsNotTaken checks that such a list is refused, even if the request ended without an
+// TestAListBeyondALimitIsRefused checks that such a list is refused, even if the request ended without an
 // error.
-func TestAListBeyondABoundIsNotTaken(t *testing.T) {
+func TestAListBeyondALimitIsRefused(t *testing.T) {
 	t.Parallel()
 	m := NewBudget(DefaultLimits()).Meter("things")
 	broken(t, m)

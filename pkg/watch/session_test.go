@@ -13,9 +13,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// TestAServerThatWentBackInTime restores the server from a backup. The versions that the watch has seen then lie in
+// TestAServerRestoredFromABackup restores the server from a backup. The versions that the watch has seen then lie in
 // the future, and a watch from such a version shows nothing.
-func TestAServerThatWentBackInTime(t *testing.T) {
+func TestAServerRestoredFromABackup(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "0")
 		backup := map[string]*corev1.ConfigMap{"a": f.server.objects["a"].DeepCopy()}
@@ -34,9 +34,9 @@ func TestAServerThatWentBackInTime(t *testing.T) {
 	})
 }
 
-// TestAnotherSession checks that lists and failures of an earlier session no longer count, and that a list that began
-// in it does not count either.
-func TestAnotherSession(t *testing.T) {
+// TestAnEarlierSessionIsIgnored checks that lists and failures of an earlier session no longer count, and that a list
+// that began in it does not count either.
+func TestAnEarlierSessionIsIgnored(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		var session, during atomic.Uint64
 		f.server.onWatch = func() { session.Add(during.Swap(0)) }

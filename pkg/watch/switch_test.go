@@ -20,7 +20,7 @@ func notFound() error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 }
 
-func TestASwitchBeginsWithAnEmptyCopy(t *testing.T) {
+func TestANewSessionStartsEmpty(t *testing.T) {
 	g, s := hang.Gomega(t), newServer(true)
 	s.put("a", "1")
 	w := watch.NewSwitch(s.options())
@@ -51,8 +51,9 @@ func TestASwitchBeginsWithAnEmptyCopy(t *testing.T) {
 	g.Expect(w.On()).To(gomega.BeNil())
 }
 
-// TestPatienceEnds checks that an unknown resource is requested until patience ends, and again after a new version.
-func TestPatienceEnds(t *testing.T) {
+// TestAnUnknownResourceIsRequestedForALimitedTime checks that an unknown resource is requested until patience ends, and
+// again after a new version.
+func TestAnUnknownResourceIsRequestedForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := gomega.NewWithT(t), newServer(false)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -87,8 +88,8 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// TestOtherErrorsDoNotEndPatience checks that only a 404 ends the attempts.
-func TestOtherErrorsDoNotEndPatience(t *testing.T) {
+// TestOnly404EndsTheRequests checks that only a 404 ends the attempts.
+func TestOnly404EndsTheRequests(t *testing.T) {
 	g, s := hang.Gomega(t), newServer(false)
 	s.fail(errors.New("out of order"), nil)
 	options := s.options()
@@ -106,7 +107,7 @@ func TestOtherErrorsDoNotEndPatience(t *testing.T) {
 	g.Eventually(ended).Should(gomega.BeClosed())
 }
 
-func TestTroubleIsTold(t *testing.T) {
+func TestWatchFailuresAreReported(t *testing.T) {
 	g, s := hang.Gomega(t), newServer(true)
 	options := s.options()
 	var trouble atomic.Int32

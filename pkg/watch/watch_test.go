@@ -114,7 +114,7 @@ func forbidden(verb string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("cannot "+verb))
 }
 
-func TestNothingIsKnownBeforeRun(t *testing.T) {
+func TestNotSyncedBeforeRun(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "1")
 		f.Expect(f.watch.Synced()).To(gomega.BeFalse())
@@ -143,7 +143,7 @@ func TestSync(t *testing.T) {
 	})
 }
 
-func TestAnEmptyListIsKnownToBeEmpty(t *testing.T) {
+func TestAnEmptyListIsSynced(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.run()
 		f.Eventually(f.watch.Synced).Should(gomega.BeTrue())
@@ -169,7 +169,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-func TestAfterExpiryWhatWasMissedIsTold(t *testing.T) {
+func TestMissedEventsAreReportedAfterExpiry(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		for _, name := range []string{"changed", "gone", "same"} {
 			f.server.put(name, "1")
@@ -191,9 +191,9 @@ func TestAfterExpiryWhatWasMissedIsTold(t *testing.T) {
 	})
 }
 
-// TestEachListIsTold checks that each list is reported. An object that appeared and disappeared while nothing was
+// TestEachListIsReported checks that each list is reported. An object that appeared and disappeared while nothing was
 // watched causes no event.
-func TestEachListIsTold(t *testing.T) {
+func TestEachListIsReported(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
 		f := &fixture{T: t, Gomega: hang.Gomega(t), server: newServer(streaming), log: &log{}}
 		options := f.server.options()
@@ -209,7 +209,7 @@ func TestEachListIsTold(t *testing.T) {
 	}
 }
 
-func TestTheCopyOutlivesAnOutage(t *testing.T) {
+func TestObjectsAreKeptDuringAnOutage(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "1")
 		f.run()
@@ -303,7 +303,7 @@ func TestTransform(t *testing.T) {
 	})
 }
 
-func TestCallbacksMayBeLeftOut(t *testing.T) {
+func TestCallbacksAreOptional(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.watch = watch.New(f.server.options())
 		f.run()
@@ -313,7 +313,7 @@ func TestCallbacksMayBeLeftOut(t *testing.T) {
 	})
 }
 
-func TestNothingIsLeftAfterRun(t *testing.T) {
+func TestRunDoesNotLeak(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture){
 		"while it watches": func(f *fixture) {
 			f.Eventually(f.server.open).Should(gomega.Equal(1))

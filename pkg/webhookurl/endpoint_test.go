@@ -51,7 +51,7 @@ func TestNewEndpointRefuses(t *testing.T) {
 	}
 }
 
-func TestNewEndpointTellsEverythingThatIsWrong(t *testing.T) {
+func TestNewEndpointReportsAllProblems(t *testing.T) {
 	_, err := webhookurl.NewEndpoint(types.NamespacedName{}, "http://a", nil)
 	for _, want := range []error{webhookurl.ErrEndpoint, webhookurl.ErrInvalidURL, webhookurl.ErrCABundle} {
 		if !errors.Is(err, want) {

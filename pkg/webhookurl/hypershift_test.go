@@ -46,9 +46,9 @@ func TestForbiddenBy(t *testing.T) {
 	}
 }
 
-// TestForbiddenByIsHyperShiftsRule compares the single form that ForbiddenBy searches for with the three forms of
+// TestForbiddenByMatchesHyperShift compares the single form that ForbiddenBy searches for with the three forms of
 // HyperShift.
-func TestForbiddenByIsHyperShiftsRule(t *testing.T) {
+func TestForbiddenByMatchesHyperShift(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	word := func() string { return strings.Repeat("ab", 1+random.IntN(2))[:1+random.IntN(2)] }
 	seen := map[bool]int{}

@@ -388,7 +388,7 @@ func TestRefusedObjects(t *testing.T) {
 	}
 }
 
-func TestNothingToWorkWith(t *testing.T) {
+func TestMissingInput(t *testing.T) {
 	for name, in := range map[string]*unstructured.Unstructured{"nil": nil, "nil object": {}, "empty": {Object: map[string]any{}}} {
 		if out, err := webhookurl.Rewrite(in, newEndpoint(t, base)); out != nil || !errors.Is(err, webhookurl.ErrUnsupported) {
 			t.Errorf("Rewrite of %s: got %v and %v, want ErrUnsupported", name, out, err)

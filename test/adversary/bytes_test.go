@@ -76,9 +76,9 @@ func TestLongDenials(t *testing.T) {
 	}
 }
 
-// TestAWatchThatComesAndGoesIsLoggedSeldom checks that a failing watch does not fill the log. The guest's API server
+// TestAFailingWatchIsLoggedSeldom checks that a failing watch does not fill the log. The guest's API server
 // answers every second watch of GatewayClasses with an error of 1 MiB.
-func TestAWatchThatComesAndGoesIsLoggedSeldom(t *testing.T) {
+func TestAFailingWatchIsLoggedSeldom(t *testing.T) {
 	_, g, log := start(t)
 	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"` +
 		strings.Repeat("z", 1<<20) + `"}`
@@ -105,12 +105,12 @@ func TestAWatchThatComesAndGoesIsLoggedSeldom(t *testing.T) {
 	}
 }
 
-// TestATokenOfAnySizeIsNotTaken checks that hypergate refuses a token that is too large. A mutating webhook adds
+// TestAnOversizedTokenIsRefused checks that hypergate refuses a token that is too large. A mutating webhook adds
 // audiences to the TokenRequest for istiod, and the guest signs them.
 //
 // Nothing of the token reaches the management side, and the condition gives the reason. When the webhook is gone,
 // istiod gets a token.
-func TestATokenOfAnySizeIsNotTaken(t *testing.T) {
+func TestAnOversizedTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"100 KiB": 100 << 10, "16 MiB": 16 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -167,10 +167,10 @@ func classSays(g *adversary.Server, class, what string) bool {
 	return strings.Contains(fmt.Sprint(g.Get(classAPI, classes, "", class)["status"]), what)
 }
 
-// TestAnObjectThatComesBackLargerIsNamed checks the report about an object that a webhook enlarges. A mutating
+// TestAnObjectEnlargedByAWebhookIsNamed checks the report about an object that a webhook enlarges. A mutating
 // webhook adds 300 KiB to a ConfigMap of hypergate. The condition names the ConfigMap, and hypergate does not write
 // it repeatedly.
-func TestAnObjectThatComesBackLargerIsNamed(t *testing.T) {
+func TestAnObjectEnlargedByAWebhookIsNamed(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
 	var writes atomic.Int64

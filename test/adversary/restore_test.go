@@ -35,9 +35,9 @@ func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	})
 }
 
-// TestAnEtcdThatIsEmptyAndAhead has an API server that lost everything and comes back with higher versions than
+// TestAnEmptyEtcdWithHigherVersions has an API server that lost everything and comes back with higher versions than
 // before. No version number shows that the state went back.
-func TestAnEtcdThatIsEmptyAndAhead(t *testing.T) {
+func TestAnEmptyEtcdWithHigherVersions(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
 	empty := g.Backup() // the CRDs only

@@ -102,11 +102,11 @@ func endings() map[string]struct{ plane, logged string } {
 	}
 }
 
-// TestNothingIsWrittenAfterTheEnd pauses or deletes the HostedControlPlane while the guest delays requests. The
-// current pass ends and gives up its requests. hypergate reports the pause at once.
+// TestNothingIsWrittenAfterAPauseOrDeletion pauses or deletes the HostedControlPlane while the guest delays requests.
+// The current pass ends and gives up its requests. hypergate reports the pause at once.
 //
 // After that, it writes nothing on either side, even when the guest answers again.
-func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
+func TestNothingIsWrittenAfterAPauseOrDeletion(t *testing.T) {
 	t.Parallel()
 	for name, end := range endings() {
 		for _, held := range []string{"/clusterroles/", "/status"} {
@@ -145,9 +145,9 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestAClaimThatIsLostEndsThePass checks that a pass ends when another hypergate takes the ownership Lease. Nothing
+// TestALostOwnershipLeaseEndsThePass checks that a pass ends when another hypergate takes the ownership Lease. Nothing
 // more is written in the guest.
-func TestAClaimThatIsLostEndsThePass(t *testing.T) {
+func TestALostOwnershipLeaseEndsThePass(t *testing.T) {
 	t.Parallel()
 	m, g, log := start(t)
 	gate := hold(t, g, http.MethodPatch, "/clusterroles/")
@@ -196,9 +196,9 @@ func TestTheManagementSideDoesNotWaitForTheGuest(t *testing.T) {
 	noTimeout(t, log)
 }
 
-// TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther checks that failed status writes of some classes do not delay the
+// TestAFailedStatusWriteDoesNotDelayOtherClasses checks that failed status writes of some classes do not delay the
 // status of other classes.
-func TestAClassWhoseStatusGetsNoAnswerHoldsUpNoOther(t *testing.T) {
+func TestAFailedStatusWriteDoesNotDelayOtherClasses(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
 	putClass(g, "m")
@@ -235,9 +235,9 @@ func findCondition(g *adversary.Server, class, conditionType string) map[string]
 	return nil
 }
 
-// TestClassesBeyondTheBound checks that only the oldest classes get defaults for their gateways, up to the limit. The
+// TestClassesBeyondTheLimit checks that only the oldest classes get defaults for their gateways, up to the limit. The
 // others get a condition with the reason. hypergate writes 64 of these conditions at once, and then one per second.
-func TestClassesBeyondTheBound(t *testing.T) {
+func TestClassesBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	m, g, _ := start(t)
 	const more, inARow = 80, 64
@@ -289,9 +289,9 @@ func TestClassesBeyondTheBound(t *testing.T) {
 	}
 }
 
-// TestPassesAreApart checks the rate of passes. A guest that changes a class as soon as hypergate has processed the
-// last change causes at most ten passes per second.
-func TestPassesAreApart(t *testing.T) {
+// TestPassesAreRateLimited checks the rate of passes. A guest that changes a class as soon as hypergate has processed
+// the last change causes at most ten passes per second.
+func TestPassesAreRateLimited(t *testing.T) {
 	t.Parallel()
 	m, g, log := start(t)
 	putClass(g, "demo")

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestTheGateKillsAtTheRequestThatWasAskedFor checks that the gate triggers the trap at the chosen request, before
+// TestTheGateKillsAtTheChosenRequest checks that the gate triggers the trap at the chosen request, before
 // the server receives it or after the server answered it. In both cases the client gets no answer.
-func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
+func TestTheGateKillsAtTheChosenRequest(t *testing.T) {
 	for name, answered := range map[string]bool{"before the server has it": false, "after it was answered": true} {
 		t.Run(name, func(t *testing.T) {
 			var served []string
@@ -66,8 +66,8 @@ func TestTheGateKillsAtTheRequestThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestEachNetworkIsAsItsNameSays checks the effect of each toxic, and that the network is normal again without it.
-func TestEachNetworkIsAsItsNameSays(t *testing.T) {
+// TestToxicsHaveTheirEffect checks the effect of each toxic, and that the network is normal again without it.
+func TestToxicsHaveTheirEffect(t *testing.T) {
 	w := &chaosRun{dir: t.TempDir()}
 	w.use(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -320,7 +320,7 @@ func restarts(t *teller) {
 	t.Expect(pods.Items).To(gomega.HaveLen(1), "there is only one Deployment")
 
 	// The Lease belongs to the pod, so the last container need not wait until it expires. An evicted pod releases the
-	// Lease. TestTheLeaseChangesHands (test/integration) checks that.
+	// Lease. TestANewPodTakesTheLease (test/integration) checks that.
 	t.putsBackMgmtDrift()
 }
 

@@ -296,9 +296,9 @@ func (w *capiWorld) deleteSecret() {
 		To(gomega.Succeed())
 }
 
-// TestASecretThatIsWrongAtFirst checks that hypergate waits for a valid Secret, whatever is wrong with it, and that
-// the process continues to run.
-func TestASecretThatIsWrongAtFirst(t *testing.T) {
+// TestAnInvalidKubeconfigSecretIsCorrected checks that hypergate waits for a valid Secret, whatever is wrong with it,
+// and that the process continues to run.
+func TestAnInvalidKubeconfigSecretIsCorrected(t *testing.T) {
 	w := withClusterAPI(t, capi.V1Beta2)
 	good := w.access("first")
 	stop, ended := w.tryRun()

@@ -74,7 +74,7 @@ func (w *harness) leavesAlone(mgmt, guest int, but ...string) {
 	w.Expect(out).To(gomega.BeEmpty())
 }
 
-func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
+func TestOneOfTwoHypergatesInstalls(t *testing.T) {
 	first := newHarness(t)
 	second := first.another(func(*harness) {})
 	first.cfg.IstioResources, second.cfg.IstioResources = nil, nil // without a webhook, because nothing here could answer its probe
@@ -146,9 +146,9 @@ func TestTwoHypergatesForOneGuestOneInstalls(t *testing.T) {
 	first.Expect(has(loser)()).To(gomega.BeFalse())
 }
 
-// TestASecondHypergateRefusesWhole checks that a later hypergate writes nothing at all, whatever its other settings
+// TestASecondHypergateWritesNothing checks that a later hypergate writes nothing at all, whatever its other settings
 // are, and reports the refusal.
-func TestASecondHypergateRefusesWhole(t *testing.T) {
+func TestASecondHypergateWritesNothing(t *testing.T) {
 	first := newHarness(t)
 	first.cfg.IstioResources = nil
 	first.run()
@@ -184,7 +184,7 @@ func TestASecondHypergateRefusesWhole(t *testing.T) {
 	first.Expect(first.condition("held", "ControllerInstalled").Reason).To(gomega.Equal("Installed"))
 }
 
-func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
+func TestAStandbyInstanceReportsAnAbsentOwner(t *testing.T) {
 	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
@@ -212,9 +212,9 @@ func TestWhoStandsBySaysSoWhereNobodyDoes(t *testing.T) {
 	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
-// TestAGuestThatForbidsClaims checks a guest that does not allow ownership Leases. hypergate cannot find out who owns
-// the guest, so it writes nothing. When the guest allows them, it continues.
-func TestAGuestThatForbidsClaims(t *testing.T) {
+// TestAGuestThatForbidsOwnershipLeases checks a guest that does not allow ownership Leases. hypergate cannot find out
+// who owns the guest, so it writes nothing. When the guest allows them, it continues.
+func TestAGuestThatForbidsOwnershipLeases(t *testing.T) {
 	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	everything := []rbacv1.PolicyRule{

@@ -16,9 +16,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 )
 
-// TestCRDsAreToldOf checks the report about CRDs in the status of a class, and in the metrics without a class.
+// TestCRDsAreReported checks the report about CRDs in the status of a class, and in the metrics without a class.
 // hypergate removes a condition that no longer applies, and keeps the conditions of others.
-func TestCRDsAreToldOf(t *testing.T) {
+func TestCRDsAreReported(t *testing.T) {
 	w := newWorldOn(t, takePairAlone(t)) // all hypergates in a process share one metrics registry
 	guest := dynamic.NewForConfigOrDie(w.pair.Guest.Config)
 	w.removeCRDs(guest)

@@ -22,8 +22,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestCRDsInTrouble checks problems that only a person can solve. The two parts share a guest.
-func TestCRDsInTrouble(t *testing.T) {
+// TestCRDsThatNeedAnAction checks problems that only a person can solve. The two parts share a guest.
+func TestCRDsThatNeedAnAction(t *testing.T) {
 	w := newCRDWorld(t)
 	writesThatAreRefusedForEver(w)
 	theConversionWebhookIsDead(w)

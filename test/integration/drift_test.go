@@ -84,7 +84,7 @@ func (w *harness) restored(t *testing.T, client kubernetes.Interface, requests *
 	g.Expect(toIt).To(gomega.ConsistOf(gomega.HavePrefix(http.MethodPatch + " " + path + "?")))
 }
 
-func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+func TestForeignObjectsAreUnchanged(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")

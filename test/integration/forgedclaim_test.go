@@ -20,9 +20,9 @@ func (w *harness) hasSecret(name string) func() bool {
 	}
 }
 
-// TestWhoStandsByClearsHisOwnSide checks that a forged Lease in the guest cannot keep hypergate's objects on the
-// management side, or istiod's token, alive. hypergate does not change the guest.
-func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
+// TestAStandbyInstanceCleansUpItsManagementSide checks that a forged Lease in the guest cannot keep hypergate's objects
+// on the management side, or istiod's token, alive. hypergate does not change the guest.
+func TestAStandbyInstanceCleansUpItsManagementSide(t *testing.T) {
 	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.run()
@@ -56,9 +56,9 @@ func TestWhoStandsByClearsHisOwnSide(t *testing.T) {
 	w.Eventually(account).ShouldNot(gomega.Succeed())
 }
 
-// TestWhoStandsByNobodyIsDamped checks that hypergate recreates a repeatedly deleted Lease ten times, and then at a
-// limited rate.
-func TestWhoStandsByNobodyIsDamped(t *testing.T) {
+// TestOwnershipLeaseWritesAreRateLimited checks that hypergate recreates a repeatedly deleted Lease ten times, and then
+// at a limited rate.
+func TestOwnershipLeaseWritesAreRateLimited(t *testing.T) {
 	w := newHarness(t)
 	w.cfg.IstioResources = nil
 	w.run()

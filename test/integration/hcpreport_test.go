@@ -123,9 +123,9 @@ func newReport(t *testing.T) *harness {
 	return w
 }
 
-// TestAHostedControlPlaneIsTold checks the reports through a HostedControlPlane's life. hypergate writes only when
+// TestReportsToTheHostedControlPlane checks the reports through a HostedControlPlane's life. hypergate writes only when
 // the report changes.
-func TestAHostedControlPlaneIsTold(t *testing.T) {
+func TestReportsToTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	moved := &movedClock{}
 	w.clock = moved
@@ -207,9 +207,9 @@ func butProgressing() cmp.Option {
 	}))
 }
 
-// TestErrorsReachTheHostedControlPlane checks that errors are reported with the failed step, the cause and the next
-// step. When a problem is solved, hypergate reports that, too.
-func TestErrorsReachTheHostedControlPlane(t *testing.T) {
+// TestErrorsAreReportedToTheHostedControlPlane checks that errors are reported with the failed step, the cause and the
+// next step. When a problem is solved, hypergate reports that, too.
+func TestErrorsAreReportedToTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.run()
 	w.install("demo")
@@ -261,9 +261,9 @@ func (w *harness) playStuck() {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane checks that hypergate removes an existing installation
+// TestAGuestWithoutIngressIsReportedAsAvailable checks that hypergate removes an existing installation
 // and reports this state as available.
-func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
+func TestAGuestWithoutIngressIsReportedAsAvailable(t *testing.T) {
 	w := newHarness(t)
 	w.serveHyperShift()
 	w.run()
@@ -274,8 +274,9 @@ func TestAGuestWithoutIngressIsAvailableToTheHostedControlPlane(t *testing.T) {
 	w.Expect(w.istiod()).To(gomega.BeNil())
 }
 
-// TestASpoiledCAReachesTheHostedControlPlane checks that hypergate reports an invalid CA, and the end of the problem.
-func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
+// TestAnInvalidCAIsReportedToTheHostedControlPlane checks that hypergate reports an invalid CA, and the end of the
+// problem.
+func TestAnInvalidCAIsReportedToTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.run()
 	w.isWell("guest1")
@@ -293,9 +294,9 @@ func TestASpoiledCAReachesTheHostedControlPlane(t *testing.T) {
 	w.isWell("guest1")
 }
 
-// TestAForbiddenWriteReachesTheHostedControlPlane checks the report of a forbidden write. Without the permission to
-// report, hypergate reports nothing, and everything else works.
-func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
+// TestAForbiddenWriteIsReportedToTheHostedControlPlane checks the report of a forbidden write. Without the permission
+// to report, hypergate reports nothing, and everything else works.
+func TestAForbiddenWriteIsReportedToTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	user := "limited-" + w.cfg.Revision
 	core := []rbacv1.PolicyRule{
@@ -336,8 +337,8 @@ func TestAForbiddenWriteReachesTheHostedControlPlane(t *testing.T) {
 	w.Expect(strings.Count(w.log.String(), "Writing conditions to the HostedControlPlane failed")).To(gomega.Equal(1), "it is logged once")
 }
 
-// TestAGuestThatWasNeverSeenReachesTheHostedControlPlane has expired credentials at the start of hypergate.
-func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
+// TestAnUnobservedGuestIsReportedToTheHostedControlPlane has expired credentials at the start of hypergate.
+func TestAnUnobservedGuestIsReportedToTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
 	w.guestConfig.BearerToken = "expired"
@@ -350,8 +351,8 @@ func TestAGuestThatWasNeverSeenReachesTheHostedControlPlane(t *testing.T) {
 	w.tells("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "ReconciliationPaused"))
 }
 
-// TestNothingIsToldWhereThatIsSwitchedOff checks that hypergate can be configured to report nothing.
-func TestNothingIsToldWhereThatIsSwitchedOff(t *testing.T) {
+// TestReportsCanBeDisabled checks that hypergate can be configured to report nothing.
+func TestReportsCanBeDisabled(t *testing.T) {
 	w := newReport(t)
 	w.reporting = controller.ReportNothing
 	w.run()

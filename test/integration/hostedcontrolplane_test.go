@@ -263,10 +263,10 @@ func TestAGuestWithoutIngress(t *testing.T) {
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 }
 
-// TestTheRightsOfANamespaceAreEnough checks that namespaced permissions are sufficient to watch the
+// TestNamespacedPermissionsAreSufficient checks that namespaced permissions are sufficient to watch the
 // HostedControlPlane and to make it the owner. Without permission to list, hypergate does nothing, because the
 // control plane may be paused.
-func TestTheRightsOfANamespaceAreEnough(t *testing.T) {
+func TestNamespacedPermissionsAreSufficient(t *testing.T) {
 	w := newHarness(t)
 	w.serveHyperShift()
 	w.createControlPlane("guest1", "")

@@ -21,10 +21,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestAGuestThatUndoesEachRepairIsDamped has a guest administrator who undoes each repair as fast as hypergate makes
-// it. In the guest, this costs a burst of writes, and then one write in ten seconds for each object. On the
+// TestRepairsOfARevertingGuestAreRateLimited has a guest administrator who undoes each repair as fast as hypergate
+// makes it. In the guest, this costs a burst of writes, and then one write in ten seconds for each object. On the
 // management side it costs nothing. The conditions report the problem.
-func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
+func TestRepairsOfARevertingGuestAreRateLimited(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")
@@ -67,10 +67,10 @@ func TestAGuestThatUndoesEachRepairIsDamped(t *testing.T) {
 	w.Expect(writes(w.mgmtRequests.since(mgmt))).To(gomega.BeEmpty())
 }
 
-// TestAGuestThatDeletesIstiodsAccountAgainAndAgain checks that token writes are rate-limited. Each new account of
+// TestTokenWritesAreRateLimited checks that token writes are rate-limited. Each new account of
 // istiod needs a new token, which is in a Secret on the management side. This is the only write there that a guest
 // can cause.
-func TestAGuestThatDeletesIstiodsAccountAgainAndAgain(t *testing.T) {
+func TestTokenWritesAreRateLimited(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")
@@ -219,10 +219,10 @@ func countPrefix(all []string, prefix string) (n int) {
 	return n
 }
 
-// TestAGuestThatRewritesTheStatusIsDamped checks the rate of status writes. Each write of hypergate triggers istiod,
+// TestStatusWritesAreRateLimited checks the rate of status writes. Each write of hypergate triggers istiod,
 // and the guest decides how often it undoes a write. The clock stops, so hypergate writes only the burst until the
 // test moves the clock.
-func TestAGuestThatRewritesTheStatusIsDamped(t *testing.T) {
+func TestStatusWritesAreRateLimited(t *testing.T) {
 	const burst, every = 10, 10 * time.Second
 	w := newHarness(t)
 	w.cfg.IstioResources = nil // without a webhook, because its probe would also be reported

@@ -47,7 +47,7 @@ func TestAGatewayClassInstallsBothSides(t *testing.T) {
 	w.Expect(secrets.Items).To(gomega.BeEmpty())
 }
 
-func TestTheLastClassGoneClearsBothSidesAndKeepsCRDs(t *testing.T) {
+func TestDeletingTheLastClassUninstallsAndKeepsCRDs(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("first")
@@ -89,7 +89,7 @@ func TestEveryObjectIsWrittenOnceDuringInstall(t *testing.T) {
 	}
 }
 
-func TestAtRestNothingIsAsked(t *testing.T) {
+func TestNoRequestsAtRest(t *testing.T) {
 	w := newHarness(t)
 	t.Log("without Istio resources there is no webhook: nothing here could answer its probe, and hypergate would probe it repeatedly")
 	w.cfg.IstioResources = nil
@@ -100,7 +100,7 @@ func TestAtRestNothingIsAsked(t *testing.T) {
 	w.Expect(append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...)).To(gomega.BeEmpty())
 }
 
-func TestSomebodyElsesClassIsNotTouched(t *testing.T) {
+func TestForeignClassesAreUnchanged(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.settle()

@@ -51,9 +51,9 @@ func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
 	}
 }
 
-// TestARefusalByTheGuestMakesTheKubeconfigBeRead checks that a refusal triggers a read of the kubeconfig before the
+// TestA401TriggersAKubeconfigRead checks that a refusal triggers a read of the kubeconfig before the
 // next regular read.
-func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
+func TestA401TriggersAKubeconfigRead(t *testing.T) {
 	w := newHarness(t)
 	kubeconfig := w.kubeconfig()
 	first := w.guestToken("first")
@@ -72,7 +72,7 @@ func TestARefusalByTheGuestMakesTheKubeconfigBeRead(t *testing.T) {
 	t.Logf("it took %s", time.Since(start).Round(time.Millisecond)) // package guestconn shows that the refusal triggers the read
 }
 
-func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
+func TestAKubeconfigOfTheManagementClusterIsRefused(t *testing.T) {
 	w := newHarness(t)
 	kubeconfig := w.kubeconfig()
 	good := kubeconfig.replace(w.guestToken("first"))
@@ -88,8 +88,8 @@ func TestAKubeconfigThatLeadsToTheManagementClusterIsNotUsed(t *testing.T) {
 	w.Expect(writes(good.since(before))).To(gomega.HaveLen(1), "the repair, by the kubeconfig that was in use")
 }
 
-// TestTheGuestMoves checks that istiod gets the new address of the guest's API server and rolls out once.
-func TestTheGuestMoves(t *testing.T) {
+// TestTheGuestAPIServerMoves checks that istiod gets the new address of the guest's API server and rolls out once.
+func TestTheGuestAPIServerMoves(t *testing.T) {
 	w := newHarness(t)
 	w.cfg.GuestServer = "" // as in the kubeconfig
 	kubeconfig := w.kubeconfig()

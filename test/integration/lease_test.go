@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestTheLeaseChangesHands starts hypergate while the evicted previous pod still holds the Lease. hypergate must take
+// TestANewPodTakesTheLease starts hypergate while the evicted previous pod still holds the Lease. hypergate must take
 // the Lease soon after that pod releases it. When hypergate ends, it releases the Lease.
-func TestTheLeaseChangesHands(t *testing.T) {
+func TestANewPodTakesTheLease(t *testing.T) {
 	w := newHarness(t)
 	w.elects = true
 	leases, name := w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace), "hypergate-"+w.cfg.Revision

@@ -16,10 +16,10 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestTheGuestsAPIIsAwayForTwentyMinutes stops the guest's API until istiod's token is due. hypergate still manages
+// TestGuestAPIOutageOfTwentyMinutes stops the guest's API until istiod's token is due. hypergate still manages
 // the management side. When the API is back, hypergate renews the token once, and the guest is as planned within half
 // a minute. The mesh CA and istiod do not change.
-func TestTheGuestsAPIIsAwayForTwentyMinutes(t *testing.T) {
+func TestGuestAPIOutageOfTwentyMinutes(t *testing.T) {
 	w := newHarness(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.clock = clock

@@ -15,9 +15,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestARefusedPlanKeepsIstiodsToken checks that istiod continues to serve, although hypergate does nothing else for
+// TestARejectedPlanKeepsIstiodsToken checks that istiod continues to serve, although hypergate does nothing else for
 // it.
-func TestARefusedPlanKeepsIstiodsToken(t *testing.T) {
+func TestARejectedPlanKeepsIstiodsToken(t *testing.T) {
 	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
@@ -48,9 +48,9 @@ func (w *harness) patchSecret(name, patch string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// TestAnotherWayToTheGuestRollsIstiodOnce checks that istiod's kubeconfig has the new address before its pod
+// TestAnotherGuestAPIRollsIstiodOnce checks that istiod's kubeconfig has the new address before its pod
 // restarts.
-func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
+func TestAnotherGuestAPIRollsIstiodOnce(t *testing.T) {
 	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
@@ -74,9 +74,9 @@ func TestAnotherWayToTheGuestRollsIstiodOnce(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation + 1))
 }
 
-// TestIstiodWaitsForItsRightsInTheGuest checks that istiod is not installed without its permissions in the guest. It
+// TestIstiodWaitsForItsGuestPermissions checks that istiod is not installed without its permissions in the guest. It
 // would report ready and observe nothing.
-func TestIstiodWaitsForItsRightsInTheGuest(t *testing.T) {
+func TestIstiodWaitsForItsGuestPermissions(t *testing.T) {
 	w := newHarness(t)
 	user := "limited-" + w.cfg.Revision
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}

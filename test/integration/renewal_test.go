@@ -48,9 +48,9 @@ func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 
-// TestARenewalWhileSomethingMayNotBeSeen checks a Role without the permission to list istiod's Deployment. Everything
+// TestARenewalDespiteAForbiddenList checks a Role without the permission to list istiod's Deployment. Everything
 // else stops, but istiod's token is renewed.
-func TestARenewalWhileSomethingMayNotBeSeen(t *testing.T) {
+func TestARenewalDespiteAForbiddenList(t *testing.T) {
 	all := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "services"}, Verbs: []string{"*"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},

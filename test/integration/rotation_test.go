@@ -98,8 +98,8 @@ func (w *harness) publishRoots() {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// TestACAThatWasBrought checks that a CA of a third party is used unchanged, for as long as it exists.
-func TestACAThatWasBrought(t *testing.T) {
+// TestAThirdPartyCA checks that a CA of a third party is used unchanged, for as long as it exists.
+func TestAThirdPartyCA(t *testing.T) {
 	w := newHarness(t)
 	ca, err := pki.New(time.Now())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -142,9 +142,9 @@ func TestACAThatWasBrought(t *testing.T) {
 	w.Expect(w.caSecret().UID).To(gomega.Equal(theirs.UID))
 }
 
-// TestACAThatIsPutRightIsUsed checks that a repaired CA is used without a restart, and that a CA restored from a
+// TestARepairedCAIsUsed checks that a repaired CA is used without a restart, and that a CA restored from a
 // backup is not replaced.
-func TestACAThatIsPutRightIsUsed(t *testing.T) {
+func TestARepairedCAIsUsed(t *testing.T) {
 	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")

@@ -17,7 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
+func TestAForbiddenKindDoesNotStopTheRest(t *testing.T) {
 	w := newHarness(t)
 	t.Log("on the management side, hypergate has all permissions except writing Services")
 	user := "limited-" + w.cfg.Revision
@@ -48,8 +48,8 @@ func TestAForbiddenKindIsNamedAndTheRestConverges(t *testing.T) {
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 }
 
-// TestAFailureThatLastsIsToldOnce checks that a permanent failure is logged once, however often hypergate retries.
-func TestAFailureThatLastsIsToldOnce(t *testing.T) {
+// TestAPermanentFailureIsLoggedOnce checks that a permanent failure is logged once, however often hypergate retries.
+func TestAPermanentFailureIsLoggedOnce(t *testing.T) {
 	w := newHarness(t)
 	user := "limited-" + w.cfg.Revision
 	w.allow(user, []rbacv1.PolicyRule{
@@ -79,9 +79,9 @@ func TestAFailureThatLastsIsToldOnce(t *testing.T) {
 	w.Expect(strings.Count(w.log.String(), "Reconciliation failed, retrying with backoff")).To(gomega.Equal(1))
 }
 
-// TestAWeakSettingIsTold checks the report of insecure settings. The log contains their names. The condition, which
-// the guest can read, contains only their number.
-func TestAWeakSettingIsTold(t *testing.T) {
+// TestInsecureSettingsAreReported checks the report of insecure settings. The log contains their names. The condition,
+// which the guest can read, contains only their number.
+func TestInsecureSettingsAreReported(t *testing.T) {
 	w := newHarness(t)
 	w.cfg.NetworkPolicies = model.NoPolicies{}
 	w.caOverlap = time.Hour
@@ -119,7 +119,7 @@ func (w *harness) allow(user string, rules []rbacv1.PolicyRule) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-func TestAnObjectOfOurNameThatIsSomebodyElsesIsNotTaken(t *testing.T) {
+func TestAForeignObjectWithOurNameIsNotTakenOver(t *testing.T) {
 	w := newHarness(t)
 	theirs := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.IstiodName(), Labels: map[string]string{"app": "theirs"}},
@@ -155,7 +155,7 @@ func TestAMissingManagementNamespaceIsNamed(t *testing.T) {
 			gomega.ContainSubstring(`the management cluster has no namespace "nowhere": create it, or name another with --namespace`))))
 }
 
-func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
+func TestAGuestOutageChangesNothing(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")
@@ -179,7 +179,7 @@ func TestAGuestThatIsAwayChangesNothing(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 
-func TestAnExpiredGuestCredentialIsNoCrash(t *testing.T) {
+func TestAnExpiredGuestCredentialDoesNotCrash(t *testing.T) {
 	w := newHarness(t)
 	good := w.guestConfig
 	w.guestConfig = rest.AnonymousClientConfig(good)
@@ -190,7 +190,7 @@ func TestAnExpiredGuestCredentialIsNoCrash(t *testing.T) {
 	w.Expect(writes(w.mgmtRequests.since(0))).To(gomega.BeEmpty(), "nothing is written while the guest is not known")
 }
 
-func TestAServiceAccountMadeAnewGetsItsToken(t *testing.T) {
+func TestARecreatedServiceAccountGetsAToken(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")
@@ -215,7 +215,7 @@ func (w *harness) token() string {
 	return string(secret.Data["token"])
 }
 
-func TestACAThatCannotBeUsedIsRefusedAndNotReplaced(t *testing.T) {
+func TestAnUnusableCAIsNotReplaced(t *testing.T) {
 	w := newHarness(t)
 	broken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}, Data: map[string][]byte{
 		"ca-cert.pem": []byte("x"), "ca-key.pem": []byte("x"), "cert-chain.pem": []byte("x"), "root-cert.pem": []byte("x"),

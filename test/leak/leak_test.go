@@ -112,8 +112,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestWhatIsPublicIsNotLookedFor checks that certificates are not searched for.
-func TestWhatIsPublicIsNotLookedFor(t *testing.T) {
+// TestPublicDataIsNotSearched checks that certificates are not searched for.
+func TestPublicDataIsNotSearched(t *testing.T) {
 	secrets := leak.NewSecrets()
 	public := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(strings.Repeat("certificate", 20))}))
 	secrets.Add("a bundle", []byte(public+"\n"+public))

@@ -140,8 +140,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestTheGuestDoesNotMoveTheCursor checks that a table contains no control characters from the guest.
-func TestTheGuestDoesNotMoveTheCursor(t *testing.T) {
+// TestGuestTextHasNoControlCharacters checks that a table contains no control characters from the guest.
+func TestGuestTextHasNoControlCharacters(t *testing.T) {
 	evil := crdFindings{crds: []crds.CRD{{Name: "a", Fact: crds.Fact{
 		Owner: crds.Owner{Kind: crds.ThirdParty, Name: "me\x1b[2J\nb"}, Metadata: crds.Metadata{Version: "v1\t\u009b1"},
 	}, Decision: crds.Decision{Verdict: crds.Blocked, Reason: crds.NeedsConsent}}}}
@@ -154,7 +154,7 @@ func TestTheGuestDoesNotMoveTheCursor(t *testing.T) {
 	}
 }
 
-func TestWhatIsStillUnknown(t *testing.T) {
+func TestUnknownCRDsAreReported(t *testing.T) {
 	lost := crds.Difference{Lost: []crds.Field{{Path: "a"}}}
 	owner := crds.Owner{Kind: crds.ThirdParty}
 	unread, unsure := unknownCRDs([]crds.CRD{
@@ -178,9 +178,9 @@ func TestWhatIsStillUnknown(t *testing.T) {
 	}
 }
 
-// TestWhatTheGuestSaysIsPrintable checks that names, versions and paths from the guest contain only printable
+// TestGuestTextIsPrintable checks that names, versions and paths from the guest contain only printable
 // characters in all output formats, so that they cannot control a terminal.
-func TestWhatTheGuestSaysIsPrintable(t *testing.T) {
+func TestGuestTextIsPrintable(t *testing.T) {
 	t.Parallel()
 	const evil = "x\x1b]0;title\x07\r\n\u202egnp\u2066\u200b\u0085"
 	fields := []crds.Field{{Path: evil, Versions: []string{evil}}}

@@ -45,9 +45,9 @@ func TestTheGuestKubeconfigInASecret(t *testing.T) {
 	}
 }
 
-// TestTheGuestKubeconfigHoldsWhatItsFilesHold checks that the config contains the content of the files that the
+// TestTheGuestKubeconfigContainsItsFiles checks that the config contains the content of the files that the
 // kubeconfig names. A change of one of these files then changes the config.
-func TestTheGuestKubeconfigHoldsWhatItsFilesHold(t *testing.T) {
+func TestTheGuestKubeconfigContainsItsFiles(t *testing.T) {
 	text := strings.Replace(guestKubeconfig, "user: {token: t}", "user: {tokenFile: token, client-certificate: tls.crt, client-key: "+
 		"tls.key}", 1)
 	dir := mounted(t, map[string]string{

@@ -48,7 +48,7 @@ func TestRuleset(t *testing.T) {
 	}
 }
 
-func TestRulesetRefusesWhatItCannotRead(t *testing.T) {
+func TestRulesetRefusesUnknownPolicies(t *testing.T) {
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "back", Name: "odd"}}
 	for name, peer := range map[string]networkingv1.NetworkPolicyPeer{
 		"selector": {PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}},
