@@ -25,7 +25,7 @@ CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAnd
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
 TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform
-CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|what_is_changed|killed_at|the_last
+CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.
 space := $(subst ,, )
 IMAGE ?= registry.example.com/hypergate:dev

@@ -23,7 +23,7 @@ done <<<"$needed"
 if [ ${#missing[@]} -eq 0 ]; then exit; fi
 
 if ! command -v apt-get >/dev/null; then
-	echo "system packages: missing ${missing[*]}, and this is no Debian system (no apt-get). Install what corresponds to these Debian packages by hand; the CNI plugins go into /usr/lib/cni. Then run the command again." >&2
+	echo "system packages: missing ${missing[*]}, and this is not a Debian system (no apt-get). Install what corresponds to these Debian packages by hand; the CNI plugins go into /usr/lib/cni. Then run the command again." >&2
 	exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then

@@ -110,7 +110,7 @@ func (w *environment) bareRestore(ctx context.Context, change, object body) (tim
 		return 0, err
 	}
 	client := object.side.meta.Resource(object.resource).Namespace(object.namespace)
-	foreign := metav1.PatchOptions{FieldManager: "somebody"}
+	foreign := metav1.PatchOptions{FieldManager: "third-party"}
 	if _, err := client.Patch(ctx, object.name, types.JSONPatchType, change.json, foreign); err != nil {
 		return 0, err
 	}
@@ -250,7 +250,7 @@ func (w *environment) begin(ctx context.Context, o body, how string) (mark, erro
 	}
 	client := o.side.objects.Resource(o.resource).Namespace(o.namespace)
 	if how == changed {
-		_, err = client.Patch(ctx, o.name, types.JSONPatchType, o.json, metav1.PatchOptions{FieldManager: "somebody"})
+		_, err = client.Patch(ctx, o.name, types.JSONPatchType, o.json, metav1.PatchOptions{FieldManager: "third-party"})
 		return m, err
 	}
 	return m, client.Delete(ctx, o.name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
@@ -318,7 +318,7 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 	}
 	r.note("Drift, from the completion of the foreign request (a deleted CRD: from when it is gone) to the completion of the write "+
 		"that restores the object. "+
-		"Without CRDs: p50 %s, p99 %s. %d reads, each before an object that vanished is made anew, to see that it is nobody else's.\n"+
+		"Without CRDs: p50 %s, p99 %s. %d reads, each before an object that vanished is made anew, to see that no other client created it.\n"+
 		"Floor: the same change to the same objects, restored at once by one bare apply, with no controller.\n%s",
 		ms(percentile(others, 50)), ms(percentile(others, 99)), reads, strings.Join(slow, "\n"))
 	r.noteList("Drift that cost more than one write:", more)

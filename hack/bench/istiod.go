@@ -152,7 +152,7 @@ func (w *environment) startIstiod(ctx context.Context, elects string) (stop func
 	}
 	if err := w.until(ctx, "istiod to be ready", func(ctx context.Context) (bool, error) { return ready(ctx, ports[1]), nil }); err != nil {
 		said, _ := os.ReadFile(log.Name())
-		return nil, errors.Join(fmt.Errorf("%w; its log:\n%s", err, told(said)), stop())
+		return nil, errors.Join(fmt.Errorf("%w; its log:\n%s", err, tail(said)), stop())
 	}
 	return stop, nil
 }
@@ -241,8 +241,8 @@ func freeAddresses(ctx context.Context, n int) ([]string, error) {
 	return out, nil
 }
 
-// told returns the last 40 lines of istiod's log, without the lines that it is not ready.
-func told(log []byte) string {
+// tail returns the last 40 lines of istiod's log, without the lines that it is not ready.
+func tail(log []byte) string {
 	lines := slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool { return strings.HasSuffix(line, "is not ready") })
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }

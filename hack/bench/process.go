@@ -139,7 +139,7 @@ func (w *environment) stopController() error {
 func (p *process) alive() error {
 	select {
 	case <-p.ended:
-		return fmt.Errorf("hypergate ended: %w", errors.Join(p.err, errors.New("it should run until it is told to stop")))
+		return fmt.Errorf("hypergate ended: %w", errors.Join(p.err, errors.New("it should run until it is stopped")))
 	default:
 		return nil
 	}
@@ -200,7 +200,7 @@ func freePort(ctx context.Context) (int, error) {
 	defer func() { _ = listener.Close() }()
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return 0, fmt.Errorf("finding a free port: %s is no TCP address", listener.Addr())
+		return 0, fmt.Errorf("finding a free port: %s is not a TCP address", listener.Addr())
 	}
 	return address.Port, nil
 }

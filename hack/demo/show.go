@@ -45,7 +45,7 @@ func identities(topology model.Topology) string {
 	return fmt.Sprintf("hypergate runs as the pod of deploy/hosted, as service account %s/%s on the management cluster (five Roles of "+
 		"one namespace: management, hosted-control-plane, webhook-service, publish and network-policies of deploy/rbac) and %s/%s in "+
 		"the guest (deploy/rbac/guest), "+
-		"istiod as %s/istiod-%s in the guest and as nobody on the management cluster.",
+		"istiod as %s/istiod-%s in the guest and has no credentials for the management cluster.",
 		deploy.MgmtNamespace, deploy.Account, deploy.GuestNamespace, deploy.Account, deploy.GuestNamespace, world.Revision)
 }
 

@@ -118,7 +118,7 @@ func use(o options, w **world.World) []step {
 			hypergatesLog(o),
 			func(ctx context.Context) error { return failsClosed(ctx, *w) },
 		},
-		{"somebody deletes a role in the guest and a Service on the management side", hypergatesLog(o), func(ctx context.Context) error {
+		{"a client deletes a role in the guest and a Service on the management side", hypergatesLog(o), func(ctx context.Context) error {
 			return harm(ctx, *w, os.Stdout)
 		}},
 	}

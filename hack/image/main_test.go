@@ -38,7 +38,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s differs", name)
 		}
 		if !strings.Contains(said.String(), name) {
-			t.Errorf("nobody is told of %s: %s", name, &said)
+			t.Errorf("the output does not name %s: %s", name, &said)
 		}
 	}
 }

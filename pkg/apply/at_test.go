@@ -59,7 +59,7 @@ func TestApplyAtVersionSkipsChangedObjects(t *testing.T) {
 		ours   bool
 		after  string
 	}{
-		"somebody else's is changed": {before: `{both: theirs}`, after: `{both: newer}`},
+		"a foreign field is changed": {before: `{both: theirs}`, after: `{both: newer}`},
 		"ours is changed":            {before: `{both: ours}`, ours: true, after: `{both: newer}`},
 		"it comes":                   {after: `{both: newer}`},
 	}

@@ -28,12 +28,12 @@ func TestForeignObjects(t *testing.T) {
 		"same name, other content": {
 			theirs:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: theirs}}`,
 			ours:     `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {key: ours}}`,
-			conflict: "an object of this name already exists and is managed by somebody",
+			conflict: "an object of this name already exists and is managed by third-party",
 		},
 		"same name, nothing in common": {
 			theirs:   `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, secrets: [{name: theirs}]}`,
 			ours:     `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}, automountServiceAccountToken: false}`,
-			conflict: "an object of this name already exists and is managed by somebody",
+			conflict: "an object of this name already exists and is managed by third-party",
 		},
 		"same name, no fields": {
 			theirs:   `{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`,
@@ -47,7 +47,7 @@ func TestForeignObjects(t *testing.T) {
 		"shared kind, one field in common": {
 			theirs:   `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: theirs}}}`,
 			ours:     `{apiVersion: v1, kind: Namespace, metadata: {name: NS-x, labels: {both: ours}}}`,
-			conflict: ".metadata.labels.both is managed by somebody",
+			conflict: ".metadata.labels.both is managed by third-party",
 		},
 	}
 	for name, test := range tests {
@@ -204,7 +204,7 @@ func (w *fixture) limit(without string, verbs ...string) {
 		subjects: [{kind: User, name: ` + user + `, apiGroup: rbac.authorization.k8s.io}]}`)
 	for _, o := range []object{w.bare(role), w.bare(binding)} {
 		if _, err := w.resource(o.u).Apply(context.Background(), o.u.GetName(), o.u,
-			metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
+			metav1.ApplyOptions{FieldManager: "third-party", Force: true}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -259,7 +259,7 @@ func (w *fixture) resource(o *unstructured.Unstructured) dynamic.ResourceInterfa
 func (w *fixture) create(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	u := w.parse(text)
-	got, err := w.resource(u).Create(w.t.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
+	got, err := w.resource(u).Create(w.t.Context(), u, metav1.CreateOptions{FieldManager: "third-party"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func (w *fixture) createAsUs(text string) *unstructured.Unstructured {
 func (w *fixture) patch(o object, patch string, subresources ...string) {
 	w.t.Helper()
 	_, err := w.resource(o.u).Patch(w.t.Context(), o.u.GetName(), types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
+		metav1.PatchOptions{FieldManager: "third-party"}, subresources...)
 	if err != nil {
 		w.t.Fatalf("patching %s with %s: %v", o.u.GetName(), patch, err)
 	}

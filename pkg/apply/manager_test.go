@@ -24,10 +24,10 @@ func TestConflictingFieldManager(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		"nobody":             {nil, ""},
-		"we alone":           {[]metav1.ManagedFieldsEntry{ours}, ""},
-		"somebody before us": {[]metav1.ManagedFieldsEntry{entry("he", `{"f:spec":{}}`, 9, ""), ours}, ""},
-		"somebody after us": {
+		"no manager":          {nil, ""},
+		"we alone":            {[]metav1.ManagedFieldsEntry{ours}, ""},
+		"a manager before us": {[]metav1.ManagedFieldsEntry{entry("he", `{"f:spec":{}}`, 9, ""), ours}, ""},
+		"a manager after us": {
 			[]metav1.ManagedFieldsEntry{
 				ours, entry("he", `{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:versions":{}}}`, 11, ""),
 			},
@@ -45,9 +45,9 @@ func TestConflictingFieldManager(t *testing.T) {
 			[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:a":{}}`, 11, ""), entry("she", `{"f:b":{}}`, 12, "")},
 			"she (b)",
 		},
-		"who took all that was ours":     {[]metav1.ManagedFieldsEntry{entry("he", `{"f:a":{}}`, 11, "")}, "he (a)"},
-		"the status":                     {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:status":{}}`, 11, "status")}, ""},
-		"fields that nobody understands": {[]metav1.ManagedFieldsEntry{ours, entry("he", `x`, 11, "")}, "he"},
+		"who took all that was ours": {[]metav1.ManagedFieldsEntry{entry("he", `{"f:a":{}}`, 11, "")}, "he (a)"},
+		"the status":                 {[]metav1.ManagedFieldsEntry{ours, entry("he", `{"f:status":{}}`, 11, "status")}, ""},
+		"unknown fields":             {[]metav1.ManagedFieldsEntry{ours, entry("he", `x`, 11, "")}, "he"},
 	} {
 		if got := otherManager(us, test.entries); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

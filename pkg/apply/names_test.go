@@ -29,7 +29,7 @@ func (w *fixture) restrict(names ...string) {
 	} {
 		u := w.parse(text)
 		if _, err := w.resource(u).Apply(w.t.Context(), u.GetName(), u,
-			metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
+			metav1.ApplyOptions{FieldManager: "third-party", Force: true}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

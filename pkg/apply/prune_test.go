@@ -19,7 +19,7 @@ func TestPruneKeepsForeignObjects(t *testing.T) {
 		t.Fatal(r.Err())
 	}
 	foreign := w.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: NS, ` +
-		`labels: {` + ownerKey + `: somebody-else}}}`)
+		`labels: {` + ownerKey + `: another}}}`)
 	member := w.createAsUs(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stray, namespace: NS, ` +
 		`labels: {` + ownerKey + `: ` + w.owner + `}}}`)
 	w.settle(c, append(slices.Clone(objs), w.bare(member)))

@@ -164,7 +164,7 @@ func TestNoResponse(t *testing.T) {
 		class  apply.ErrorClass
 		want   string
 	}{
-		"nobody listens": {
+		"connection refused": {
 			func(c *rest.Config) { c.Host = "https://127.0.0.1:1" },
 			apply.Unreachable, "the API server cannot be reached: connection refused",
 		},

@@ -59,7 +59,7 @@ func TestStorm(t *testing.T) {
 			fallthrough
 		default:
 			_, err = w.resource(o.u).Patch(ctx, o.u.GetName(), types.MergePatchType, []byte(patch),
-				metav1.PatchOptions{FieldManager: "somebody"})
+				metav1.PatchOptions{FieldManager: "third-party"})
 		}
 		if err == nil { // otherwise the object does not exist at this time
 			drifts++

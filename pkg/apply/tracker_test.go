@@ -323,7 +323,7 @@ func TestTrackerEventsDuringAWrite(t *testing.T) {
 			s.expect(1)
 			s.begin(1, planWriteOurs)
 		},
-		"what happens during a write that fails is told": func(s *story) {
+		"events during a failed write are reported": func(s *story) {
 			s.begin(1, planWriteUnknown)
 			s.shows("10", "a", 7)
 			s.expect(0)
@@ -331,7 +331,7 @@ func TestTrackerEventsDuringAWrite(t *testing.T) {
 			s.expect(1)
 			s.begin(1, planWriteOurs)
 		},
-		"a write that fails leaves its turn behind, until the object is no longer wanted": func(s *story) {
+		"a failed write keeps its turn while the object is wanted": func(s *story) {
 			s.begin(1, planWriteUnknown)
 			s.tracker.failed(0, tracked)
 			s.expect(0)
@@ -365,10 +365,10 @@ func TestTrackerEventsDuringAWrite(t *testing.T) {
 
 func runTrackerStories(t *testing.T, cases map[string]func(*story)) {
 	t.Helper()
-	for name, tell := range cases {
+	for name, run := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tell(newStory(t))
+			run(newStory(t))
 		})
 	}
 }
@@ -377,42 +377,42 @@ func TestTrackerVictims(t *testing.T) {
 	t.Parallel()
 	kept := map[types.NamespacedName]bool{tracked: true}
 	tests := map[string]struct {
-		tell func(*story)
+		run  func(*story)
 		kept map[types.NamespacedName]bool
 		want []victim
 	}{
-		"a member": {tell: func(s *story) { s.shows("5", "a", 1) }, want: []victim{{tracked, "a", "5", false}}},
-		"kept":     {tell: func(s *story) { s.shows("5", "a", 1) }, kept: kept},
-		"never applied by us, somebody gave it our label": {tell: func(s *story) { s.shows("5", "a", 0) }},
-		"gone":          {tell: func(s *story) { s.wrote(1, "4", "a", 1); s.showsGone("5") }},
-		"not shown yet": {tell: func(s *story) { s.wrote(1, "4", "a", 1) }, want: []victim{{tracked, "a", "4", false}}},
-		"made anew, and only the deletion was shown": {
-			tell: func(s *story) { s.shows("3", "a", 1); s.showsGone("4"); s.wrote(1, "6", "b", 1); s.showsGone("5") },
+		"a member": {run: func(s *story) { s.shows("5", "a", 1) }, want: []victim{{tracked, "a", "5", false}}},
+		"kept":     {run: func(s *story) { s.shows("5", "a", 1) }, kept: kept},
+		"never applied by us, labelled by a third party": {run: func(s *story) { s.shows("5", "a", 0) }},
+		"gone":          {run: func(s *story) { s.wrote(1, "4", "a", 1); s.showsGone("5") }},
+		"not shown yet": {run: func(s *story) { s.wrote(1, "4", "a", 1) }, want: []victim{{tracked, "a", "4", false}}},
+		"recreated, and only the deletion was shown": {
+			run:  func(s *story) { s.shows("3", "a", 1); s.showsGone("4"); s.wrote(1, "6", "b", 1); s.showsGone("5") },
 			want: []victim{{tracked, "b", "6", false}},
 		},
 		"written, then changed by others": {
-			tell: func(s *story) { s.wrote(1, "4", "a", 1); s.shows("5", "a", 1) },
+			run:  func(s *story) { s.wrote(1, "4", "a", 1); s.shows("5", "a", 1) },
 			want: []victim{{tracked, "a", "5", false}},
 		},
-		"being deleted":            {tell: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
-		"deleted by us, not shown": {tell: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a") }},
+		"being deleted":            {run: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
+		"deleted by us, not shown": {run: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a") }},
 		"deleted by us, a late event": {
-			tell: func(s *story) { s.wrote(1, "4", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 1) },
+			run: func(s *story) { s.wrote(1, "4", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 1) },
 		},
 		"deleted by us, with a finalizer": {
-			tell: func(s *story) {
+			run: func(s *story) {
 				s.shows("5", "a", 1)
 				s.tracker.forget(0, tracked, "a")
 				s.showsTerminating("6", "a")
 			},
 			want: []victim{{tracked, "a", "6", true}},
 		},
-		"deleted by us, and made anew by somebody": {
-			tell: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("7", "b", 1) },
+		"deleted by us, and recreated by a third party": {
+			run:  func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("7", "b", 1) },
 			want: []victim{{tracked, "b", "7", false}},
 		},
 		"deleted by us, and written again": {
-			tell: func(s *story) {
+			run: func(s *story) {
 				s.shows("5", "a", 1)
 				s.tracker.forget(0, tracked, "a")
 				s.begin(1, planWriteUnknown) // the object that has the name now can be a foreign one
@@ -425,7 +425,7 @@ func TestTrackerVictims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStory(t)
-			test.tell(s)
+			test.run(s)
 			if diff := cmp.Diff(test.want, s.tracker.victims(0, test.kept), cmp.AllowUnexported(victim{})); diff != "" {
 				t.Error(diff)
 			}
@@ -510,7 +510,7 @@ func TestHashOfOwnFields(t *testing.T) {
 			func(e *metav1.ManagedFieldsEntry) { e.APIVersion = "v2" },
 			func(h uint64) bool { return h != want && h != 0 },
 		},
-		"somebody else": {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},
+		"another manager": {func(e *metav1.ManagedFieldsEntry) { e.Manager = "them" }, func(h uint64) bool { return h == 0 }},
 		"by update": {
 			func(e *metav1.ManagedFieldsEntry) { e.Operation = metav1.ManagedFieldsOperationUpdate },
 			func(h uint64) bool { return h == 0 },

@@ -133,7 +133,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 	for name, tc := range map[string]struct{ via, want string }{
 		"another name, as of a router's default": {other.address, "another server answers there"},
 		"nothing listens":                        {refused, "the connection is refused or broken"},
-		"no such name":                           {"nobody.invalid:443", "its name is not known"},
+		"no such name":                           {"unknown.invalid:443", "its name is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := handshake(t.Context(), tc.via, probeTarget{at: published, roots: string(right.root) + "\n" + string(other.root)})

@@ -128,7 +128,7 @@ func TestTransientKubeconfigProblems(t *testing.T) {
 	}{
 		"its Secret was never there":        {guestconn.AwaitedError{Err: mgmt.NoKubeconfigError{}}, true},
 		"its Secret is gone":                {mgmt.NoKubeconfigError{}, false},
-		"what is in its Secret is no use":   {guestconn.AwaitedError{Err: errors.New("it is not a kubeconfig")}, false},
+		"its Secret cannot be used":         {guestconn.AwaitedError{Err: errors.New("it is not a kubeconfig")}, false},
 		"the guest refuses its credentials": {guestconn.ErrRefused, true},
 		"all is well":                       {nil, false},
 	} {

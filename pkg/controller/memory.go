@@ -65,7 +65,7 @@ func newReports(o Options) reports {
 	}
 }
 
-// soonest returns the shortest of some delays. Zero is no delay.
+// soonest returns the shortest of some delays. Zero means no delay.
 func soonest(delays ...time.Duration) time.Duration {
 	var out time.Duration
 	for _, delay := range delays {

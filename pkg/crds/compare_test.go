@@ -131,9 +131,9 @@ func TestCompareVersions(t *testing.T) {
 			),
 			crds.Difference{Changed: v1("metadata")},
 		},
-		{"a property that is no schema", edited(t, mode, "mode: false"), crds.Difference{Lost: v1("spec.mode"), Changed: v1("spec")}},
+		{"a property without a schema", edited(t, mode, "mode: false"), crds.Difference{Lost: v1("spec.mode"), Changed: v1("spec")}},
 		{
-			"items that are no schema", edited(t, "items: {type: object, properties: {name: {type: string}}}", "items: [{type: string}]"),
+			"items without a schema", edited(t, "items: {type: object, properties: {name: {type: string}}}", "items: [{type: string}]"),
 			crds.Difference{Lost: v1("spec.parts[]"), Changed: v1("spec.parts")},
 		},
 		{

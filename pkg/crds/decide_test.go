@@ -20,7 +20,7 @@ func TestOwnedCRDsAreReverted(t *testing.T) {
 		{"as it was written", crds.Fact{Content: crds.Read}, crds.IsOurs},
 		{"changed, and not read yet", crds.Fact{}, crds.IsOurs},
 		{"changed", crds.Fact{Content: crds.Read, Difference: changed}, crds.IsOurs},
-		{"a field was added, and nobody has looked who uses it", crds.Fact{Content: crds.Read, Difference: lost}, crds.IsOurs},
+		{"a field was added, and its use is unknown", crds.Fact{Content: crds.Read, Difference: lost}, crds.IsOurs},
 		{"a field was added that is used", crds.Fact{Content: crds.Read, Difference: lost, Use: crds.Used}, crds.WouldLoseFields},
 		{"spoiled", crds.Fact{Content: crds.Unreadable}, crds.IsOurs},
 		{"the claim was taken away", crds.Fact{Metadata: crds.Metadata{Version: "-"}}, crds.IsOurs},

@@ -148,7 +148,7 @@ func TestUnreadable(t *testing.T) {
 			"spec.versions[1]: its name, served, storage or schema is missing",
 		},
 		{
-			"served that is no boolean", edited(t, "served: true", `served: "true"`),
+			"served is not a boolean", edited(t, "served: true", `served: "true"`),
 			"spec.versions[0]: its name, served, storage or schema is missing",
 		},
 		{"two versions of a name", edited(t, "name: v1beta1", "name: v1"), "spec.versions[1]: there are two versions v1"},

@@ -25,7 +25,7 @@ type dimension struct {
 func dimensions() []dimension {
 	return []dimension{
 		{"mode", []string{"Managed", "Unmanaged", "of tomorrow"}},
-		{"owner", []string{"nobody", "ours", "live OLM", "orphaned OLM", "ingress-operator", "third party", "unknown"}},
+		{"owner", []string{"none", "ours", "live OLM", "orphaned OLM", "ingress-operator", "third party", "unknown"}},
 		{"phase", []string{"lasting", "terminating"}},
 		{"annotation", []string{"none", "true", "false", "garbled"}},
 		{"content", []string{"unread", "unreadable", "same", "adds", "changes", "loses fields", "loses stored versions", "other scope"}},
@@ -67,7 +67,7 @@ func partsFor(ours crds.Wanted) parts {
 			},
 		},
 		owner: map[string]crds.Owner{
-			"nobody": {}, "ours": {Kind: crds.Ours},
+			"none": {}, "ours": {Kind: crds.Ours},
 			"live OLM":     {Kind: crds.LiveOLM, Name: "Subscription servicemesh", Namespace: "operators"},
 			"orphaned OLM": {Kind: crds.OrphanedOLM, Name: "servicemesh.operators"}, "ingress-operator": {Kind: crds.IngressOperator},
 			"third party": {Kind: crds.ThirdParty, Name: "helm"},
@@ -187,7 +187,7 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 			broken = append(broken, promise)
 		}
 	}
-	writes, there := crd.Verdict.Writes(), !c.is("owner", "nobody")
+	writes, there := crd.Verdict.Writes(), !c.is("owner", "none")
 	overwrites := writes && there
 	consent := c.is("annotation", "true") || c.is("annotation", "none") && c.is("policy", "adopt")
 	otherChannel := ours.Channel != "" && c.is("channel", "experimental")
@@ -221,7 +221,7 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 	restores := c.is("owner", "ours") && c.is("mode", "Managed") && c.is("phase", "lasting") &&
 		c.is("annotation", "none", "true") && !c.is("claim", "newer") && !otherChannel &&
 		!c.is("content", "loses stored versions", "other scope") && (!loses || !c.is("use", "used"))
-	must(!restores || crd.Verdict == crds.Update, "what somebody changed of ours is put right")
+	must(!restores || crd.Verdict == crds.Update, "a manual change of an owned CRD is reverted")
 	return broken
 }
 
@@ -234,12 +234,12 @@ func brokenWords(crd crds.CRD) []string {
 	}
 	for _, text := range []string{reason, next} {
 		if strings.Contains(text, "%!") || strings.Contains(text, "  ") || strings.HasSuffix(text, ": ") || strings.HasSuffix(text, " ") {
-			broken = append(broken, fmt.Sprintf("%q is no sentence", text))
+			broken = append(broken, fmt.Sprintf("%q is not a sentence", text))
 		}
 	}
-	nobodyCan := crd.Reason == crds.IsUnread || crd.Reason == crds.LooksForUse
-	if waits := crd.Verdict == crds.Blocked || crd.Verdict == crds.Undetermined; waits && !nobodyCan && next == "" {
-		broken = append(broken, "nobody is told what to do")
+	noAction := crd.Reason == crds.IsUnread || crd.Reason == crds.LooksForUse
+	if waits := crd.Verdict == crds.Blocked || crd.Verdict == crds.Undetermined; waits && !noAction && next == "" {
+		broken = append(broken, "there is no next step")
 	}
 	return broken
 }

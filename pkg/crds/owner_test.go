@@ -65,7 +65,7 @@ func TestMetadataOf(t *testing.T) {
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", labelsField)},
 		}, crds.Metadata{}},
 		{
-			"somebody of our name who does not apply",
+			"our field manager, without server-side apply",
 			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", update, "", versionsField)}},
 			crds.Metadata{Writers: []string{"hypergate"}},
 		},
@@ -81,16 +81,16 @@ func TestMetadataOf(t *testing.T) {
 			manager("kube-apiserver", update, "status", versionsField),
 		}}, crds.Metadata{Writers: []string{"helm", "kubectl"}}},
 		{
-			"fields that nobody can read",
+			"unreadable fields",
 			metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("odd", update, "", `{"f:spec":7}`)}},
 			crds.Metadata{Writers: []string{"odd"}},
 		},
 		{"being deleted", metav1.ObjectMeta{DeletionTimestamp: &deleted}, crds.Metadata{Deletion: crds.Terminating}},
-		{"the Gateway API's claims", metav1.ObjectMeta{Name: routes, Annotations: map[string]string{
+		{"the Gateway API's annotations", metav1.ObjectMeta{Name: routes, Annotations: map[string]string{
 			"gateway.networking.k8s.io/bundle-version": "v1.4.0",
 			"gateway.networking.k8s.io/channel":        "experimental", crds.IstioVersionAnnotation: "1.20.3",
 		}}, crds.Metadata{Version: "v1.4.0", Channel: "experimental"}},
-		{"Istio's claim", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
+		{"Istio's annotation", metav1.ObjectMeta{Name: filters, Annotations: map[string]string{
 			"gateway.networking.k8s.io/bundle-version": "v1.4.0", crds.IstioVersionAnnotation: "1.20.3",
 		}}, crds.Metadata{Version: "1.20.3"}},
 	})
@@ -110,12 +110,12 @@ func TestMetadataOfOLM(t *testing.T) {
 			crds.Metadata{Packages: []string{olm63}},
 		},
 		{
-			"a label of OLM's that is no package",
+			"a label of OLM without a package",
 			metav1.ObjectMeta{Labels: map[string]string{"operators.coreos.com/maintained": ""}},
 			crds.Metadata{},
 		},
 		{
-			"installed by OLM for nobody knows whom",
+			"installed by an unknown operator of OLM",
 			metav1.ObjectMeta{Labels: map[string]string{"olm.managed": "true"}},
 			crds.Metadata{OLM: crds.Nameless},
 		},
@@ -184,7 +184,7 @@ type ownerCase struct {
 
 func TestOwnerOf(t *testing.T) {
 	checkOwner(t, []ownerCase{
-		{"nobody's in particular", crds.Metadata{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
+		{"a third party without a name", crds.Metadata{}, nil, crds.Owner{Kind: crds.ThirdParty}, "third party"},
 		{
 			"a third party's",
 			crds.Metadata{Writers: []string{"helm", "kubectl"}},
@@ -249,7 +249,7 @@ func TestOwnerOfOLM(t *testing.T) {
 			"",
 		},
 		{
-			"one of two is gone, and nobody looked for the other",
+			"one of two is gone, and the other is unknown",
 			crds.Metadata{Packages: []string{"a.ns", "b.ns"}, Membership: crds.Member},
 			map[string]crds.Operator{"a.ns": {Found: crds.None}},
 			crds.Owner{Kind: crds.Unknown, Name: "whether OLM's b.ns is installed"},
@@ -263,7 +263,7 @@ func TestOwnerOfOLM(t *testing.T) {
 			"unknown: whether OLM's a.ns is installed: forbidden",
 		},
 		{
-			"OLM's, for nobody knows whom",
+			"an unknown operator of OLM",
 			crds.Metadata{OLM: crds.Nameless},
 			nil,
 			crds.Owner{Kind: crds.Unknown, Name: "which of OLM's operators has installed it"},

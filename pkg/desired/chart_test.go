@@ -71,10 +71,10 @@ func TestAnInvalidChartIsRefused(t *testing.T) {
 		template string
 		want     []string
 	}{
-		"a template that fails":    {`{{ fail "boom" }}`, []string{"release istiod", "test charts", "templates/extra.yaml", "boom"}},
-		"a template that is none":  {`{{ if }}`, []string{"templates/extra.yaml"}},
-		"output that is no YAML":   {"a: b: c", []string{"templates/extra.yaml", "not YAML"}},
-		"output that is no object": {"[1, 2]", []string{"templates/extra.yaml", "not a Kubernetes object"}},
+		"a template that fails":        {`{{ fail "boom" }}`, []string{"release istiod", "test charts", "templates/extra.yaml", "boom"}},
+		"a template that is none":      {`{{ if }}`, []string{"templates/extra.yaml"}},
+		"output that is not YAML":      {"a: b: c", []string{"templates/extra.yaml", "not YAML"}},
+		"output that is not an object": {"[1, 2]", []string{"templates/extra.yaml", "not a Kubernetes object"}},
 		"an unknown kind": {
 			"apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: miner", []string{"release istiod", "CronJob.batch", `"miner"`},
 		},
@@ -163,7 +163,7 @@ func TestAChangedDeploymentIsRefused(t *testing.T) {
 				u.Object["spec"].(map[string]any)["template"].(map[string]any)["metadata"] = []any{}
 			}, []string{"a new CA root rolls istiod"},
 		},
-		"the CA is no Secret": {
+		"the CA is not a Secret": {
 			func(u *unstructured.Unstructured) {
 				for _, v := range pod(u)["volumes"].([]any) {
 					if v := v.(map[string]any); v["name"] == "cacerts" {

@@ -131,10 +131,10 @@ func TestControlPlaneFieldsOfTheDeployment(t *testing.T) {
 	pod := func(path ...any) []any { return append([]any{"spec", "template", "spec"}, path...) }
 	annotations := func(key string) []any { return []any{"spec", "template", "metadata", "annotations", key} }
 	checkDeployment(t, map[string]deploymentCase{
-		"one replica":                 {func(*model.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
-		"one is gone before the next": {func(*model.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
-		"and waits for nobody":        {func(*model.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
-		"each of two lets go in time": {
+		"one replica":              {func(*model.ControlPlane) {}, []any{"spec", "replicas"}, int64(1)},
+		"one replica is recreated": {func(*model.ControlPlane) {}, []any{"spec", "strategy"}, map[string]any{"type": "Recreate"}},
+		"no preStop hook":          {func(*model.ControlPlane) {}, pod("containers", 0, "lifecycle"), nil},
+		"a preStop hook of two replicas": {
 			func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable },
 			pod("containers", 0, "lifecycle", "preStop", "sleep", "seconds"), int64(3),
 		},
@@ -186,11 +186,11 @@ func TestControlPlaneLabelsAndPlacement(t *testing.T) {
 	labels := func(key string) []any { return []any{"spec", "template", "metadata", "labels", key} }
 	checkDeployment(t, map[string]deploymentCase{
 		"a label": {func(c *model.ControlPlane) { c.Labels = map[string]string{"team": "a"} }, labels("team"), "a"},
-		"a label in the chart's way": {
+		"a label of the chart": {
 			func(c *model.ControlPlane) { c.Labels = map[string]string{"release": "a"} }, labels("release"), "a",
 		},
 		"a label that is selected": {func(c *model.ControlPlane) { c.Labels = map[string]string{"app": "a"} }, labels("app"), "istiod"},
-		"a label that opens doors": {
+		"a label that opens network policies": {
 			func(c *model.ControlPlane) {
 				c.Labels = map[string]string{"hypershift.openshift.io/need-management-kas-access": "true"}
 			},

@@ -41,7 +41,7 @@ func crdPolicyOf(t *testing.T, protected, writers []string) (
 }
 
 func TestCRDPolicyWithoutCRDs(t *testing.T) {
-	if got := crdPolicy(policyConfig(), nil, []string{"somebody"}); got != nil {
+	if got := crdPolicy(policyConfig(), nil, []string{"other-user"}); got != nil {
 		t.Errorf("there is nothing to protect, and yet %v", got)
 	}
 }

@@ -120,8 +120,8 @@ func (p Plan) CRDsNotReadYet() bool {
 }
 
 // CRDsBeforeIstiod reports whether hypergate must write an existing CRD before istiod and its RBAC, because the CRD
-// differs, or might differ, from what they expect. A CRD that does not exist is no reason to wait: istiod itself waits
-// for it.
+// differs, or might differ, from what they expect. A CRD that does not exist does not make istiod wait: istiod itself
+// waits for it.
 func (p Plan) CRDsBeforeIstiod() bool {
 	return slices.ContainsFunc(p.Decisions, func(c crds.CRD) bool {
 		return c.Verdict == crds.Adopt || c.Verdict == crds.Update && !c.Same()

@@ -183,7 +183,7 @@ func TestUnmanaged(t *testing.T) {
 			cfg.CRDs.Mode, guest.Classes = crds.Unmanaged, nil
 		}, nil},
 		{"without a CA", model.ManagementObservation{}, byFlag(crds.Unmanaged), nil},
-		{"with somebody else's CA", theirs, byFlag(crds.Unmanaged), nil},
+		{"with a third party's CA", theirs, byFlag(crds.Unmanaged), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg, guest := config(model.TopologyHosted), mixed()
@@ -265,15 +265,15 @@ func TestIstiodWaitsForCRDUpdates(t *testing.T) {
 		fact crds.Fact
 		want bool
 	}{
-		"absent":                         {crds.Fact{}, false},
-		"ours, as it should be":          {ours(), false},
-		"ours, another one":              {other(ours()), true},
-		"ours, nobody has read it":       {unread, true},
-		"ours, being deleted":            {terminating(other(ours())), false},
-		"ours no more":                   {released(other(ours())), false},
-		"somebody's":                     {foreign(), false},
-		"somebody's, another one":        {other(foreign()), false},
-		"somebody's, that is taken over": {consented(foreign()), true},
+		"absent":                  {crds.Fact{}, false},
+		"ours, as it should be":   {ours(), false},
+		"ours, another one":       {other(ours()), true},
+		"ours, not read":          {unread, true},
+		"ours, being deleted":     {terminating(other(ours())), false},
+		"ours no more":            {released(other(ours())), false},
+		"third party":             {foreign(), false},
+		"third party, different":  {other(foreign()), false},
+		"third party, taken over": {consented(foreign()), true},
 	} {
 		for _, crd := range []string{gateways, wasmPlugins} {
 			plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{crd: tc.fact}))
@@ -360,7 +360,7 @@ func TestAPlannerReadsEachCRDOnce(t *testing.T) {
 			}
 			bodies[o.Key().Name] = body
 			if !json.Valid(o.JSON()) {
-				t.Errorf("step %d: %s is no JSON", i, o)
+				t.Errorf("step %d: %s is not JSON", i, o)
 			}
 		}
 	}

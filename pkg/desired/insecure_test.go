@@ -30,11 +30,11 @@ func TestInsecureSettings(t *testing.T) {
 				DNS: []model.Peer{parsePeer(t, "10.0.0.1/32")},
 			}
 		}, []string{"--guest-api-peers=::/0", "--xds-peers=0.0.0.0/0"}},
-		"a webhook's host that tells the namespace": {
+		"a webhook host with the namespace": {
 			func(c *model.Config) { c.WebhookHost = c.WebhookService() + "." + c.MgmtNamespace + ".svc" },
 			[]string{"--webhook-host=gw-webhook-openshift-gateway.clusters-guest1.svc"},
 		},
-		"a webhook's host that is no Service of ours": {
+		"a webhook host of another Service": {
 			func(c *model.Config) { c.WebhookHost = "hooks.example.com" }, []string{"--webhook-host=hooks.example.com"},
 		},
 		"a namespace that is too short to be looked for": {
@@ -43,7 +43,7 @@ func TestInsecureSettings(t *testing.T) {
 		"several": {func(c *model.Config) {
 			c.WebhookHost, c.NetworkPolicies = "hooks.example.com", model.NoPolicies{}
 		}, []string{"--webhook-host=hooks.example.com", "--network-policies=false"}},
-		"standalone there is no boundary": {func(c *model.Config) {
+		"standalone": {func(c *model.Config) {
 			c.Topology, c.NetworkPolicies, c.MgmtNamespace = model.TopologyStandalone, model.NoPolicies{}, "ns"
 		}, nil},
 	} {

@@ -72,7 +72,7 @@ func TestTheWebhookURLCanContainTheNamespace(t *testing.T) {
 	guest, mgmt := withForeignCRDs(withClasses("openshift-default")), mgmtsecrets.Rotating(t)
 	plan := compute(t, cfg, embedded(t), mgmt, guest)
 	if n := bytes.Count(plan.Admission[0].JSON(), []byte(mgmtNamespace)); n == 0 {
-		t.Error("the URL does not name the namespace, so that it proves nothing")
+		t.Error("the URL does not name the namespace, so this test checks nothing")
 	}
 	path := editedSource{embedded(t), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
 		for i, u := range rendered {

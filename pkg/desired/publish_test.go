@@ -83,7 +83,7 @@ func TestPublishEndpoint(t *testing.T) {
 			exposure: model.ObservedEndpoints{Refused: model.RefusedRoute{Host: "x.example.com", Reason: "HostAlreadyClaimed"}},
 			want:     "at y.example.com:443",
 		},
-		"the way is not there": {
+		"the strategy is not available": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "y.example.com"}},
 			exposure: model.ObservedEndpoints{Problem: "the management cluster serves no Routes"},
 			want:     "impossible: the management cluster serves no Routes",
@@ -121,13 +121,13 @@ func TestPublishEndpointOfHyperShift(t *testing.T) {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
 			want: "impossible: the guest's nodes reach their control plane over a private link, behind which HyperShift's own router",
 		},
-		"a private link goes before a load balancer": {
+		"a private link has precedence over a load balancer": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.EndpointAccess = published("APIServer LoadBalancer"), "Private"
 			},
 			want: "impossible: the guest's nodes reach their control plane over a private link, behind which HyperShift's own router",
 		},
-		"a load balancer that leads nowhere": {
+		"a load balancer behind a private link": {
 			publish: model.Publish{Strategy: model.PublishLoadBalancer},
 			plane:   func(p *model.ControlPlane) { p.EndpointAccess = "Private" },
 			want:    "impossible: the guest's nodes reach their control plane over a private link, and hypergate's load balancer",
@@ -153,7 +153,7 @@ func TestPublishEndpointOfHyperShift(t *testing.T) {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer NodePort 192.0.2.7") },
 			want: "waits for a port",
 		},
-		"nobody names a node": {
+		"no node address": {
 			publish: model.Publish{Strategy: model.PublishNodePort}, exposure: model.ObservedEndpoints{NodePort: 31512},
 			want: "impossible: the address of the management cluster's nodes is not known",
 		},
@@ -172,33 +172,33 @@ func TestPublishEndpointUnavailable(t *testing.T) {
 			},
 			exposure: model.ObservedEndpoints{TLSRouteVersion: "v1"}, want: "at x.example.com:443",
 		},
-		"a TLSRoute of which nobody knows the version": {
+		"a TLSRoute without a known version": {
 			publish: model.Publish{
 				Strategy: model.PublishTLSRoute, At: model.HostPort{Host: "x.example.com"},
 				Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"},
 			},
 			want: "waits for the version of TLSRoutes",
 		},
-		"a platform with a way of its own": {
+		"a platform with its own strategy": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute },
 			want: "impossible: --publish=auto has no strategy for platform IBMCloud",
 		},
-		"a way that nobody knows": {
+		"an unknown strategy": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = published("APIServer S3") },
 			want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy ("S3"`,
 		},
-		"nothing is said": {
+		"no strategy": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services = nil },
 			want: `impossible: --publish=auto follows the guest's API server, but hypergate does not support its publishing strategy (""`,
 		},
-		"a host that gives the namespace away": {
+		"a host with the management namespace": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.clusters-guest1.example.com"), "x"
 			},
 			want: "impossible: \"istiod-x.clusters-guest1.example.com\", the host under which istiod would be published, " +
 				"contains the name of the management namespace",
 		},
-		"a host that is none": {
+		"an invalid host": {
 			publish: auto, plane: func(p *model.ControlPlane) {
 				p.Services, p.InfraID = published("APIServer Route api.exa_mple.com"), "x"
 			},
@@ -279,7 +279,7 @@ func TestPublishObjects(t *testing.T) {
 				"tls":  map[string]any{"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
 			},
 		},
-		"somebody else's Route": {
+		"the control plane operator's Route": {
 			publish:  model.Publish{Strategy: model.PublishRoute, At: byName},
 			exposure: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: "y.example.com"}},
 		},
@@ -305,7 +305,7 @@ func TestPublishObjects(t *testing.T) {
 func TestPublishObjectsWithoutARoute(t *testing.T) {
 	byName := model.HostPort{Host: "x.example.com"}
 	checkPublishingObjects(t, map[string]publishingCase{
-		"a load balancer that nobody has an address for": {
+		"a load balancer without an address": {
 			publish: model.Publish{Strategy: model.PublishLoadBalancer}, service: "LoadBalancer",
 		},
 		"a load balancer": {

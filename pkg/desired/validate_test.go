@@ -88,7 +88,7 @@ func TestValidateNamesTheFlagOfImagesAndHosts(t *testing.T) {
 		"xds host": {
 			func(c *model.Config) { c.XDS.Host = "istiod.example.com/xds" }, []string{"--xds-address", "istiod.example.com/xds"},
 		},
-		"xds host that tells of us": {
+		"xds host with the management namespace": {
 			func(c *model.Config) { c.XDS.Host = "istiod-clusters-guest1.apps.example.com" },
 			[]string{"--xds-address", "names the management namespace"},
 		},

@@ -214,7 +214,7 @@ func TestContentOfAGuestCRD(t *testing.T) {
 	if broken := f.eventuallyFact("gateways.gateway.networking.k8s.io", crds.Unreadable); !strings.Contains(broken.Why, "it has no spec") {
 		t.Errorf("Why = %q", broken.Why)
 	}
-	f.Expect(f.reads("things.example.com")).To(gomega.BeZero(), "nobody asks what it says")
+	f.Expect(f.reads("things.example.com")).To(gomega.BeZero(), "its content is not read")
 
 	t.Log("another label does not change the content, but causes a read")
 	f.api.Put(theCRDs, wholeCRD(t, classCRD, withLabel("some", "label")))

@@ -70,7 +70,7 @@ func TestUnsupportedFieldsInUseAreFound(t *testing.T) {
 	before := len(f.api.Requests(theRoutes))
 	f.api.Put(theRoutes)
 	f.quiet()
-	f.Expect(f.api.Requests(theRoutes)).To(gomega.HaveLen(before), "and nobody looks any more")
+	f.Expect(f.api.Requests(theRoutes)).To(gomega.HaveLen(before), "the search has ended")
 }
 
 // TestUseIsUnknownWithoutListPermission checks that the use of a field is unknown if hypergate is not allowed to list
@@ -125,7 +125,7 @@ func TestOnlyRoutesOfOwnGatewaysCount(t *testing.T) {
 	})
 	f.eventuallyFact(routeCRD, crds.Read)
 	f.quiet()
-	f.Expect(f.api.Requests(theGateways)).To(gomega.BeEmpty(), "without a difference nobody asks whose Gateways are")
+	f.Expect(f.api.Requests(theGateways)).To(gomega.BeEmpty(), "Gateways are listed only if CRDs differ")
 	names := func() []string {
 		seen := f.observed()
 		if seen.SearchingInUse {

@@ -66,7 +66,7 @@ func (u *unwatched) relist() {
 	}
 	u.down.Unlock()
 	for looks := 0; looks == 0 || len(u.held()) > 0; looks++ {
-		u.Eventually(u.notified).Should(gomega.Receive(), "nobody looks again")
+		u.Eventually(u.notified).Should(gomega.Receive(), "no further notification")
 	}
 }
 

@@ -40,11 +40,11 @@ type modeWatch struct {
 	// unknown is called with a mode that hypergate does not know, once for each change.
 	unknown func(mode string)
 
-	// mu guards told. A watch that ends can overlap with the next one.
-	mu   sync.Mutex
-	told string
-	// tells limits the calls of unknown. The guest can change the mode at any rate.
-	tells rate.Sometimes
+	// mu guards reported. A watch that ends can overlap with the next one.
+	mu       sync.Mutex
+	reported string
+	// reports limits the calls of unknown. The guest can change the mode at any rate.
+	reports rate.Sometimes
 }
 
 // modeItem is the part of the object that is kept.
@@ -60,7 +60,7 @@ func (i *modeItem) KeptBytes() int { return stringSize + len(i.mode) }
 const maxMode = 100
 
 func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(), unknown func(mode string)) *modeWatch {
-	w := &modeWatch{unknown: unknown, tells: rate.Sometimes{First: 3, Interval: time.Minute}}
+	w := &modeWatch{unknown: unknown, reports: rate.Sometimes{First: 3, Interval: time.Minute}}
 	w.Switch = watch.NewSwitch(watch.Options{
 		Name: modeResource().Resource,
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -81,7 +81,7 @@ func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(),
 			return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, bounded(mode, maxMode)}, nil
 		},
 		OnEvent: func(e watch.Event) {
-			w.tell(e)
+			w.report(e)
 			notify()
 		},
 		OnSynced: notify, OnTrouble: notify,
@@ -89,17 +89,17 @@ func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(),
 	return w
 }
 
-// tell calls unknown if an event shows a new mode that hypergate does not know.
-func (w *modeWatch) tell(e watch.Event) {
+// report calls unknown if an event shows a new mode that hypergate does not know.
+func (w *modeWatch) report(e watch.Event) {
 	item, ok := e.Object.(*modeItem)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !ok || e.Gone || item.mode == w.told {
+	if !ok || e.Gone || item.mode == w.reported {
 		return
 	}
-	w.told = item.mode
+	w.reported = item.mode
 	if item.mode != "" && modeOf(item.mode) == "" {
-		w.tells.Do(func() { w.unknown(item.mode) })
+		w.reports.Do(func() { w.unknown(item.mode) })
 	}
 }
 

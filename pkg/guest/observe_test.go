@@ -191,7 +191,7 @@ func TestAnOutageChangesNothing(t *testing.T) {
 	f.eventuallyFact(classCRD, crds.Unreadable)
 	before := f.observed()
 	f.api.Fail(theClasses, forbidden("gatewayclasses"))
-	f.Eventually(f.guest.Check).Should(gomega.MatchError(gomega.ContainSubstring("watching gatewayclasses")), "the health check tells")
+	f.Eventually(f.guest.Check).Should(gomega.MatchError(gomega.ContainSubstring("watching gatewayclasses")), "the health check fails")
 	if diff := cmp.Diff(before, f.observed()); diff != "" {
 		t.Errorf("-before +during:\n%s", diff)
 	}
@@ -224,7 +224,7 @@ func TestForeignCRDsDoNotNotify(t *testing.T) {
 			return true
 		}
 	}
-	f.Eventually(quiet).Should(gomega.BeTrue(), "it ends to tell of the start")
+	f.Eventually(quiet).Should(gomega.BeTrue(), "notifications of the start end")
 	asked := len(f.api.Requests(theCRDs))
 	f.api.Put(theCRDs, crd("things.example.com", ""))
 	f.Eventually(func() int { return len(f.api.Requests(theCRDs)) }).Should(gomega.BeNumerically(">", asked))

@@ -55,7 +55,7 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestIstioResourcesAreAwaitedForALimitedTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer inProcess
-		told   string
+		logged string
 	}{
 		"a dead conversion webhook": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "conversion webhook failed", http.StatusInternalServerError)
@@ -82,7 +82,7 @@ func TestIstioResourcesAreAwaitedForALimitedTime(t *testing.T) {
 				g.Expect(v.istiosPending()).To(gomega.BeFalse())
 				g.Expect(notified.Load()).To(gomega.BeTrue())
 				g.Expect(said.String()).To(gomega.And(
-					gomega.ContainSubstring("Istio resources cannot be listed"), gomega.ContainSubstring(test.told)))
+					gomega.ContainSubstring("Istio resources cannot be listed"), gomega.ContainSubstring(test.logged)))
 
 				t.Log("another CRD of that name starts another wait")
 				v.arrange(ctx, "uid-2", "3")

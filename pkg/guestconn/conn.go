@@ -266,9 +266,9 @@ func (c *Conn) look(ctx context.Context) bool {
 		c.keep(ctx)
 		return false
 	}
-	told := "The guest kubeconfig was replaced; the new one is in use"
+	message := "The guest kubeconfig was replaced; the new one is in use"
 	if c.waits() {
-		told = "There is a guest kubeconfig now, and it is in use"
+		message = "There is a guest kubeconfig now, and it is in use"
 	}
 	if err == nil {
 		if err = c.use(next, leadsTo); err != nil {
@@ -279,7 +279,7 @@ func (c *Conn) look(ctx context.Context) bool {
 		c.refuse(logr.FromContextOrDiscard(ctx), err)
 		return false
 	}
-	logr.FromContextOrDiscard(ctx).Info(told, "server", next.endpoint.Server)
+	logr.FromContextOrDiscard(ctx).Info(message, "server", next.endpoint.Server)
 	return true
 }
 

@@ -102,7 +102,7 @@ func TestAnInvalidKubeconfigIsIgnored(t *testing.T) {
 			"one that is not used, the one before stays in use: its kubeconfig has no certificate-authority",
 		},
 		"a key of another":       {mixed, nil, nil, "private key does not match"},
-		"nobody knows it":        {server.config(), nil, nil, "401"},
+		"unknown certificate":    {server.config(), nil, nil, "401"},
 		"another server's CA":    {wrongCA, nil, nil, "x509"},
 		"a server that is away":  {gone.withToken("b"), nil, nil, "connection refused"},
 		"no URL":                 {noURL, nil, nil, "reading the server's URL"},

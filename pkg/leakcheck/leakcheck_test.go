@@ -187,7 +187,7 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		"deep in a list": {
 			func(u *unstructured.Unstructured) { u.Object["x"] = []any{"a", map[string]any{"b": []any{word}}} }, "x.1.b.0",
 		},
-		"a URL that is no webhook's": {
+		"a URL outside of a webhook": {
 			func(u *unstructured.Unstructured) {
 				u.Object["url"] = "https://" + cfg.WebhookHost + "." + mgmtsecrets.Namespace + ".svc:443/"
 			}, "url",
@@ -234,7 +234,7 @@ func TestPublicDataIsNotALeak(t *testing.T) {
 			h.CA, h.Rotation, h.CAOwner = selfSigned(t), pki.Rotation{}, model.Theirs
 			return string(h.CA.Root)
 		},
-		"the way that istiod is published by, on the host of the management API": func(
+		"istiod's published endpoint, on the host of the management API": func(
 			c *model.Config, _ *model.ManagementObservation, _ *model.GuestObservation,
 		) string {
 			c.XDS = model.HostPort{Host: "api.mgmt.example.com", Port: 30012}

@@ -97,7 +97,7 @@ func TestClusterIsObserved(t *testing.T) {
 		"paused by it, whatever its value": {cluster("guest1", ", annotations: {cluster.x-k8s.io/paused: ''}", ""), pausedNow},
 		"not paused":                       {cluster("guest1", ", annotations: {other/paused: 'true'}", ", spec: {paused: false}"), notYet},
 		"going":                            {cluster("guest1", going, isUp2), with(func(c *model.ControlPlane) { c.Deleting = true })},
-		"with what nobody knows": {
+		"with unknown fields": {
 			cluster(
 				"guest1", "",
 				", spec: {topology: {a: [1]}, clusterNetwork: 7}, status: {phase: {}, initialization: {controlPlaneInitialized: true}}",
@@ -381,17 +381,17 @@ func TestASecretIsWatchedByItsName(t *testing.T) {
 	c, err := mgmt.New(api.Config(), cfg)
 	g := hang.Gomega(t)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	told := make(chan struct{}, 100)
-	c.OnGuestKubeconfig(func() { told <- struct{}{} })
+	changed := make(chan struct{}, 100)
+	c.OnGuestKubeconfig(func() { changed <- struct{}{} })
 	g.Expect(c.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
 	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(
 		gomega.ContainSubstring("none of that name"),
 	))
-	for len(told) > 0 {
-		<-told
+	for len(changed) > 0 {
+		<-changed
 	}
 	api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", ""))
-	g.Eventually(told).Should(gomega.Receive())
+	g.Eventually(changed).Should(gomega.Receive())
 	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.Succeed())
 	asked := 0
 	for _, r := range api.Requests(theSecrets) {

@@ -160,9 +160,9 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (model.Co
 	}
 	// Newer HostedControlPlanes report the version of the control plane. Older ones report the version of the guest,
 	// which is the same as long as both use one image.
-	for _, told := range []release{hcp.Status.VersionStatus.Desired, hcp.Status.ControlPlaneVersion.Desired} {
-		if told.Version != "" && told.Image == out.ReleaseImage {
-			out.ReleaseVersion = told.Version
+	for _, reported := range []release{hcp.Status.VersionStatus.Desired, hcp.Status.ControlPlaneVersion.Desired} {
+		if reported.Version != "" && reported.Image == out.ReleaseImage {
+			out.ReleaseVersion = reported.Version
 		}
 	}
 	var unread [3][]string
@@ -178,7 +178,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (model.Co
 func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
 	list, _, err := unstructured.NestedStringSlice(u.Object, "spec", "networking", "apiServer", "allowedCIDRBlocks")
 	if err != nil {
-		return []string{nobody}, []string{
+		return []string{noClient}, []string{
 			"spec.networking.apiServer.allowedCIDRBlocks is not a list of CIDR blocks: no address outside of the cluster can reach istiod",
 		}
 	}
@@ -191,13 +191,13 @@ func allowedCIDRs(u *unstructured.Unstructured) (blocks, unread []string) {
 		blocks = append(blocks, prefix.Masked().String())
 	}
 	if len(list) > 0 && len(blocks) == 0 {
-		blocks = []string{nobody}
+		blocks = []string{noClient}
 	}
 	return blocks, unread
 }
 
-// nobody is an address block that no client has (RFC 5737).
-const nobody = "192.0.2.0/32"
+// noClient is an address block that no client has (RFC 5737).
+const noClient = "192.0.2.0/32"
 
 // endpointAccess returns who can reach the control plane in a cloud that has private links. ARO HCP used an
 // annotation before the field existed. GCP has no purely public access, and its default is private
@@ -299,8 +299,8 @@ func pairs(annotation, text string) (map[string]string, []string) {
 // defaultUser returns the user ID from the namespace's annotation for control plane pods. It returns 0 if the
 // annotation is missing or invalid. For an invalid annotation it also returns a message.
 func defaultUser(annotations map[string]string) (uid int64, unread []string) {
-	text, told := annotations[defaultUserAnnotation]
-	if !told {
+	text, set := annotations[defaultUserAnnotation]
+	if !set {
 		return 0, nil
 	}
 	uid, err := strconv.ParseInt(text, 10, 64)

@@ -129,7 +129,7 @@ func TestReadControlPlaneReleases(t *testing.T) {
 			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
 			want:   func(c *model.ControlPlane) { c.ReleaseImage = "quay.io/r:4.21.3" },
 		},
-		"and newer HyperShift tells its version": {
+		"a control plane that reports its version": {
 			spec: `controlPlaneReleaseImage: "quay.io/r:4.21.3"`,
 			status: `{controlPlaneVersion: {desired: {version: 4.21.3, image: "quay.io/r:4.21.3"}}, versionStatus: ` +
 				`{desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
@@ -193,7 +193,7 @@ func TestReadControlPlane(t *testing.T) {
 				c.UnreadFields = []string{`spec.networking.apiServer.allowedCIDRBlocks: "everybody" is not a CIDR block`}
 			},
 		},
-		"which nobody can read": {
+		"unreadable address blocks": {
 			spec: `{platform: {type: None}, networking: 7}`,
 			want: func(c *model.ControlPlane) {
 				c.Platform, c.AllowedCIDRs = "None", []string{"192.0.2.0/32"}

@@ -136,7 +136,7 @@ func TestPruneAfterAStrategyChange(t *testing.T) {
 		deleted bool
 	}{
 		"ours":            {ourRoute + "}", true},
-		"somebody else's": {strings.Replace(ourRoute, "openshift-gateway.management", "other.management", 1) + "}", false},
+		"a foreign Route": {strings.Replace(ourRoute, "openshift-gateway.management", "other.management", 1) + "}", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := publishing(t, model.PublishNodePort, func(api *fakeapi.Server) { api.Put(theServices); api.Put(theRoutes, tc.route) })

@@ -29,9 +29,9 @@ type guestSecret struct {
 	client dynamic.Interface
 	watch  *watch.Watch
 	notify func()
-	// news signals a change of the Secret. run calls told for each signal.
-	news chan struct{}
-	told func()
+	// news signals a change of the Secret. run calls onChange for each signal.
+	news     chan struct{}
+	onChange func()
 
 	// mu guards the fields below: the Cluster's name, its watch (nil for an empty name), and the function that stops
 	// the watch.
@@ -55,7 +55,7 @@ func newGuestSecret(
 	}
 	s := &guestSecret{
 		key: types.NamespacedName{Namespace: cfg.MgmtNamespace, Name: cfg.GuestKubeconfigSecret}, client: client, notify: notify,
-		news: make(chan struct{}, 1), told: func() {},
+		news: make(chan struct{}, 1), onChange: func() {},
 	}
 	o := namedWatch("secrets", s.key.Name, core.Secrets(s.key.Namespace), s.changed)
 	o.Example, o.OnTrouble = &corev1.Secret{}, s.changed
@@ -84,7 +84,7 @@ func (s *guestSecret) run(ctx context.Context) {
 		case <-s.news:
 			s.follow(ctx)
 			s.notify()
-			s.told()
+			s.onChange()
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (s *guestSecret) problems() []apply.WatchProblem { return s.following().pro
 
 // OnGuestKubeconfig registers a function that is called whenever the result of GuestKubeconfig can have changed. Call
 // it before Start.
-func (c *Cluster) OnGuestKubeconfig(told func()) { c.guestSecret.told = told }
+func (c *Cluster) OnGuestKubeconfig(onChange func()) { c.guestSecret.onChange = onChange }
 
 // GuestKubeconfig returns the current kubeconfig of the guest, and the key of the Secret that has it. The error
 // explains what is wrong with the Secret, and how to fix it.

@@ -156,10 +156,10 @@ func (c *controlPlanes) resource() schema.GroupVersionResource {
 func certainFields(u *unstructured.Unstructured) model.ControlPlane {
 	out := model.ControlPlane{Name: u.GetName(), UID: u.GetUID(), Deleting: u.GetDeletionTimestamp() != nil}
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
-	switch told := spec["pausedUntil"].(type) {
+	switch value := spec["pausedUntil"].(type) {
 	case nil:
 	case string:
-		out.PausedUntil = told
+		out.PausedUntil = value
 	default:
 		out.PausedUntil = "true" // unknown form: treat it as paused, whatever it means
 	}

@@ -178,7 +178,7 @@ func TestWithoutPermission(t *testing.T) {
 		})
 		f.Eventually(func() []string { return f.api.Requests(theControlPlanes) }).ShouldNot(gomega.BeEmpty())
 		f.api.Fail(theControlPlanes, nil)
-		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"), "nobody takes it for none in the meantime")
+		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest1"), "it does not count as absent in the meantime")
 	})
 	t.Run("later", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) {

@@ -115,7 +115,7 @@ func publishingCases() []publishingCase {
 			services: onlyLoadBalancer, publish: model.Publish{Strategy: model.PublishRoute}, want: "set --publish-host",
 		},
 		{
-			name: "ARO HCP, by somebody's router", platform: aro + `}`, services: byRoute,
+			name: "ARO HCP, by a third party's router", platform: aro + `}`, services: byRoute,
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 			want:    "{x.example.com:443}",
 		},
@@ -196,7 +196,7 @@ func publishingOverLinks(platform, access, services string) (rows []publishingCa
 			publish: model.Publish{Strategy: model.PublishRoute}, want: routerChange,
 		},
 		publishingCase{
-			name:     platform + " PublicAndPrivate, by somebody's router if asked",
+			name:     platform + " PublicAndPrivate, by a third party's router if asked",
 			platform: fmt.Sprintf(access, "PublicAndPrivate"), services: services,
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}},
 			want:    "{x.example.com:443}",

@@ -32,7 +32,7 @@ func TestLifecycle(t *testing.T) {
 		"not paused":              {model.ControlPlane{PausedUntil: "false"}, model.Active{}},
 		"paused for a time":       {model.ControlPlane{PausedUntil: later.Format(time.RFC3339)}, model.Paused{Until: later}},
 		"that is over":            {model.ControlPlane{PausedUntil: now.Format(time.RFC3339)}, model.Active{}},
-		"what nobody can read":    {model.ControlPlane{PausedUntil: "tomorrow"}, model.Active{}},
+		"an unreadable time":      {model.ControlPlane{PausedUntil: "tomorrow"}, model.Active{}},
 		"without ingress":         {model.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, model.Disabled{}},
 		"without a console":       {model.ControlPlane{DisabledCapabilities: []string{"Console"}}, model.Active{}},
 		"paused without ingress":  {model.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, model.Paused{}},

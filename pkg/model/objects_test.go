@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
-// constructorCase is an object for a side, and texts in the error; nil is no error.
+// constructorCase is an object for a side, and texts in the error; nil means no error.
 type constructorCase struct {
 	side   string
 	object string

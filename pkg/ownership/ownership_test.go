@@ -74,7 +74,7 @@ func TestHoldersDoNotRevealTheManagementSide(t *testing.T) {
 				}
 			}
 			if !strings.HasPrefix(holder, "hosted/openshift-gateway/") {
-				t.Errorf("holder %q does not tell topology and revision", holder)
+				t.Errorf("holder %q does not contain topology and revision", holder)
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func TestOwnership(t *testing.T) {
 		seen model.ObservedLeases
 		want ownership.State
 	}{
-		"nobody's": {model.ObservedLeases{}, ownership.Unclaimed{Missing: claims}},
+		"unclaimed": {model.ObservedLeases{}, ownership.Unclaimed{Missing: claims}},
 		"ours": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, holders[0])}}, ownership.Owned{},
 		},
@@ -214,7 +214,7 @@ func TestConflictingControllers(t *testing.T) {
 		seen model.ForeignInstallations
 		want []ownership.ConflictingController
 	}{
-		"nobody": {hosted, model.ForeignInstallations{}, nil},
+		"none": {hosted, model.ForeignInstallations{}, nil},
 		"finalizer": {
 			hosted,
 			model.ForeignInstallations{Finalized: []string{"a", "b"}},
@@ -235,13 +235,13 @@ func TestConflictingControllers(t *testing.T) {
 			model.ForeignInstallations{Istios: []string{"openshift-gateway"}},
 			[]ownership.ConflictingController{ownership.ForeignIstiod{Seen: istio}},
 		},
-		"somebody's own Istio":   {hosted, model.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
+		"the user's own Istio":   {hosted, model.ForeignInstallations{Istios: []string{"default", "mesh"}}, nil},
 		"an istiod in the guest": {hosted, istiods(""), []ownership.ConflictingController{deployment}},
 		"a standalone hypergate's istiod": {
 			hosted, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment},
 		},
 		"our own istiod, standalone":               {standalone, istiods("openshift-gateway.management"), nil},
-		"somebody's istiod, standalone":            {standalone, istiods(""), []ownership.ConflictingController{deployment}},
+		"the user's istiod, standalone":            {standalone, istiods(""), []ownership.ConflictingController{deployment}},
 		"our own without its label is drift":       {standalone, istiods(model.Unlabelled), nil},
 		"but in a guest it is another hypergate's": {hosted, istiods(model.Unlabelled), []ownership.ConflictingController{deployment}},
 		"both": {

@@ -42,7 +42,7 @@ func TestOverlapOfCAs(t *testing.T) {
 		"one of two replaced":           {both(a, b), both(b, c), both(b, c, a), false},
 		"back to the first":             {both(b, a), a, a, true},
 		"the old one is expired":        {both(expired, a), b, both(b, a), false},
-		"what is no certificate":        {both([]byte("nonsense\n"), key, a), b, both(b, a), false},
+		"other data":                    {both([]byte("nonsense\n"), key, a), b, both(b, a), false},
 		"broken PEM":                    {[]byte("nonsense"), b, b, false},
 		"no newline at the end":         {a, bytes.TrimSpace(b), both(b, a), false},
 		"the same old one twice":        {both(a, a), b, both(b, a), false},

@@ -208,12 +208,12 @@ func TestCRDsReady(t *testing.T) {
 					another(olm()).Difference.String() + ")",
 			},
 		},
-		"somebody else's, and the same": {
+		"third party, identical": {
 			map[string]crds.Fact{gateways: theirs(), routes: theirs()},
 			nil,
 			want{metav1.ConditionTrue, status.ReasonUnknownManagement, gateways + ", " + routes + ": " + about(gateways, theirs())},
 		},
-		"somebody's, the same, and the look-up failed": {
+		"identical, and the lookup failed": {
 			map[string]crds.Fact{gateways: unknownOwner(theirs())},
 			nil,
 			want{
@@ -262,7 +262,7 @@ func TestCRDsReadyBlocked(t *testing.T) {
 					act(routes, claiming(another(own()), "v1.5.0", "standard")),
 			},
 		},
-		"nobody knows whose, and another one": {
+		"unknown owner, different": {
 			map[string]crds.Fact{gateways: own(), filters: another(unknownOwner(theirs()))},
 			nil,
 			want{
@@ -281,13 +281,13 @@ func TestCRDsNotReady(t *testing.T) {
 			nil,
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": " + about(routes, leaving(own()))},
 		},
-		"its names are another's": {
+		"its names are taken": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Rejected, `"httproutes" is already in use`)},
 			nil,
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes +
 				`: the API server rejects its names: "'httproutes' is already in use"`},
 		},
-		"somebody else's, and its names are another's": {
+		"third party, and its names are taken": {
 			map[string]crds.Fact{routes: unserved(theirs(), crds.Rejected, "taken")},
 			nil,
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server rejects its names: \"taken\""},
@@ -297,7 +297,7 @@ func TestCRDsNotReady(t *testing.T) {
 			nil,
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server does not serve it yet"},
 		},
-		"somebody else's, and not read yet": {
+		"third party, not read yet": {
 			map[string]crds.Fact{gateways: own(), routes: unread(theirs())},
 			nil,
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": " + about(routes, unread(theirs()))},
@@ -400,7 +400,7 @@ func TestUnmanagedCRDs(t *testing.T) {
 	tomorrow := resultOf(decided("ManagedElsewhere", map[string]crds.Fact{gateways: own()}))
 	for _, kind := range []string{status.ControllerInstalled, status.CRDsReady} {
 		if got := find(t, status.Conditions(model.GatewayClass{}, tomorrow, nil, now), kind); got.Reason != status.ReasonUnmanaged {
-			t.Errorf("a mode that nobody here knows: %s is %s", kind, got.Reason)
+			t.Errorf("an unknown mode: %s is %s", kind, got.Reason)
 		}
 	}
 }
@@ -466,11 +466,11 @@ func TestSettling(t *testing.T) {
 		},
 		"not read yet":            {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unread(theirs())})), true},
 		"its owner is looked for": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(unknownOwner(theirs()))})), true},
-		"somebody must act":       {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
+		"an action is needed":     {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: another(theirs())})), false},
 		"the plan is refused":     {status.Result{PlanProblem: errors.New("no")}, false},
 		"left alone, and usable":  {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: theirs(), filters: olm()})), false},
-		"nobody looks after it":   {resultOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
-		"its names are another's": {resultOf(decided(crds.Managed,
+		"unmanaged":               {resultOf(decided(crds.Unmanaged, map[string]crds.Fact{routes: another(theirs())})), false},
+		"its names are taken": {resultOf(decided(crds.Managed,
 			map[string]crds.Fact{routes: unserved(own(), crds.Rejected, "taken")})), false},
 		"it could not be written": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}),
 			crdFailed(routes, policyDenied(routes))), false},
@@ -534,7 +534,7 @@ func TestSupportedVersion(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: unread(theirs())},
 			want{metav1.ConditionUnknown, status.ReasonNotRead, "not read yet: " + routes + "; supported: " + builtWith},
 		},
-		"some are missing where nobody installs them": {
+		"some are missing, unmanaged": {
 			crds.Unmanaged,
 			map[string]crds.Fact{gateways: own(), routes: absent()},
 			want{metav1.ConditionTrue, status.ReasonSupportedVersion, "the CRDs are those of " + builtWith},

@@ -120,7 +120,7 @@ func TestControllerInstalled(t *testing.T) {
 			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves},
 		},
-		"the next version is on its way": {
+		"the next version is rolled out": {
 			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Rollout: model.Rolling, Mgmt: done, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, "istiod has been serving since 2026-11-21T10:00:00Z, and is being " +
 				"replaced by version 1.20.3"},
@@ -138,7 +138,7 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
 				"plan was rejected and nothing was changed; see hypergate's log for the reason"},
 		},
-		"somebody undoes what we write": {
+		"a third party reverts a write": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done,
 				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second)),
@@ -146,10 +146,10 @@ func TestControllerInstalled(t *testing.T) {
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another " +
 				"client keeps reverting it, so hypergate restores it at a limited rate"},
 		},
-		"who undoes what we write is named in the guest alone": {
+		"only the guest names the third party": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since,
-				Mgmt:  apply.ReportOf(apply.RateLimited(configMap, time.Second).By("rival")),
+				Mgmt:  apply.ReportOf(apply.RateLimited(configMap, time.Second).By("secret-client")),
 				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second).By("helm (data.a)")),
 			},
 			want{
@@ -183,7 +183,7 @@ func TestControllerInstalledPending(t *testing.T) {
 			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done, Waiting: waitingFor("a token")},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but it waits for a token"},
 		},
-		"istiod serves, and nobody has seen it answer where it is published": {
+		"istiod serves, and its endpoint is not reached": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
 				Endpoint: status.EndpointUnreached("no answer"),
@@ -312,15 +312,15 @@ func TestControllerInstalledUnmanaged(t *testing.T) {
 	done := apply.ReportOf(apply.Applied(deployment), apply.Unchanged(configMap), apply.Deleted(configMap))
 	forbiddenReport := apply.ReportOf(apply.Applied(configMap), failed(deployment, forbidden()))
 	checkControllerInstalled(t, map[string]controllerInstalledCase{
-		"somebody else looks after it": {
+		"unmanaged": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Absent, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("complete")},
 		},
-		"somebody else is to look after it, and istiod still runs": {
+		"unmanaged, and istiod still runs": {
 			status.Result{Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: done, Guest: done},
 			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("in progress")},
 		},
-		"somebody else is to look after it, and istiod may not be removed": {
+		"unmanaged, and the removal of istiod is forbidden": {
 			status.Result{
 				Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: forbiddenReport,
 				Guest: done,
@@ -404,7 +404,7 @@ func TestSame(t *testing.T) {
 	wanted := status.Conditions(model.GatewayClass{Generation: 1}, status.Result{}, nil, now)
 	foreign := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue}
 	if !status.Same(append([]metav1.Condition{foreign}, wanted...), wanted) {
-		t.Error("the same conditions, and somebody else's, are not the same")
+		t.Error("the same conditions and foreign ones are not the same")
 	}
 	if status.Same(nil, wanted) || status.Same(wanted[:1], wanted) {
 		t.Error("conditions that are not there are the same")

@@ -112,11 +112,11 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 	idle := status.Result{Version: "1.20.3", Plan: desired.Plan{Mode: crds.Managed}}
 	checkControlPlane(t, map[string]controlPlaneCase{
 		"all is well": {serving(), good()},
-		"nobody asks": {idle, but(func(t *reported) {
+		"not requested": {idle, but(func(t *reported) {
 			t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; " +
 				"nothing is installed"}
 		})},
-		"nobody asks any more": {
+		"no longer requested": {
 			with(idle, func(r *status.Result) { r.Istiod = model.Available }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
@@ -124,7 +124,7 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "istiod is not requested any more and is being removed"}
 			}),
 		},
-		"the guest does without ingress": {
+		"the guest has no ingress": {
 			with(idle, func(r *status.Result) {
 				r.Lifecycle, r.Waiting = model.Disabled{}, status.WaitingForCapability("Ingress")
 			}),
@@ -133,21 +133,21 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 					"installed"}
 			}),
 		},
-		"it is left to somebody else": {
+		"unmanaged": {
 			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, model.Absent }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "Unmanaged", "hypergate does not manage this guest's gateways, because the " +
 					"management mode (the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"}
 			}),
 		},
-		"istiod is on its way": {
+		"istiod is being installed": {
 			with(serving(), func(r *status.Result) { r.Istiod = model.Unavailable }),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: waiting for istiod to become available"}
 				t.progressing = want{metav1.ConditionTrue, "Installing", "waiting for istiod to become available"}
 			}),
 		},
-		"something else is waited for": {
+		"the endpoint is pending": {
 			with(serving(), func(r *status.Result) { r.Waiting = waitingFor("the published address") }),
 			but(func(t *reported) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for the published address"}
@@ -178,14 +178,14 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 // TestControlPlaneReportsFailedWrites checks the conditions of writes that fail, and of a plan that is rejected.
 func TestControlPlaneReportsFailedWrites(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
-		"it may not write": {
+		"a write is forbidden": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, forbidden())) }),
 			but(func(t *reported) {
 				t.progressing = unfinished(notAllowed)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", notAllowed}
 			}),
 		},
-		"it may not write many things": {
+		"several writes are forbidden": {
 			with(serving(), func(r *status.Result) {
 				r.Mgmt = apply.ReportOf(failed(deployment, forbidden()), failed(configMap, forbidden()))
 			}),
@@ -195,13 +195,13 @@ func TestControlPlaneReportsFailedWrites(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", both}
 			}),
 		},
-		"a write fails for once": {
+		"a write fails once": {
 			with(serving(), func(r *status.Result) { r.Mgmt = apply.ReportOf(failed(deployment, unreachable())) }),
 			but(func(t *reported) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting for objects that have not been applied yet"}
 			}),
 		},
-		"somebody undoes what is written": {
+		"a third party reverts a write": {
 			with(serving(), func(r *status.Result) {
 				r.Mgmt = apply.ReportOf(apply.RateLimited(configMap, time.Second).By("kubectl (data)"))
 			}),
@@ -304,7 +304,7 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
 			}),
 		},
-		"the kubeconfig that came leads nowhere": {
+		"a new kubeconfig whose server is unreachable": {
 			with(serving(), func(r *status.Result) { r.KubeconfigProblem = unreachable() }),
 			but(func(t *reported) {
 				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no " +
@@ -330,7 +330,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
 		},
-		"the proof of the webhook is refused": {
+		"the webhook probe is forbidden": {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *reported) {
 				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this " +
@@ -342,7 +342,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 		"istiod's account is not there yet": {with(serving(), func(r *status.Result) {
 			r.TokenProblem = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
 		}), good()},
-		"istiod is not reached where it is published": {
+		"istiod's endpoint is not reached": {
 			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") }),
 			but(func(t *reported) {
 				const text = "has not been reached at its published address (management side: no answer)"
@@ -358,7 +358,7 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 	httpRoutes := crdOf("httproutes.gateway.networking.k8s.io", crds.Ours, crds.Update, crds.IsOurs)
 	written := apply.ReportOf(apply.Unchanged(id("CustomResourceDefinition.v1.apiextensions.k8s.io", httpRoutes.Name)))
 	checkControlPlane(t, map[string]controlPlaneCase{
-		"a CRD is somebody else's, and somebody must decide": {
+		"a takeover of a CRD needs consent": {
 			deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 			but(func(t *reported) {
 				const text = "managing the guest's CRDs: gateways.gateway.networking.k8s.io: installed by third party, and differs " +
@@ -368,7 +368,7 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "TakeoverBlocked", text}
 			}),
 		},
-		"the same, and nobody asks for what needs it": {
+		"a takeover needs consent, and nothing is requested": {
 			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Blocked, crds.NeedsConsent)),
 				func(r *status.Result) {
 					r.Classes, r.Istiod, r.Plan.Installed = nil, model.Absent, false
@@ -395,7 +395,7 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 					"installed yet"}
 			}),
 		},
-		"nobody knows whose a CRD is": {
+		"the owner of a CRD is unknown": {
 			with(deciding(crdOf("gateways.gateway.networking.k8s.io", crds.Unknown, crds.Undetermined, crds.HasInvalidAnnotation)),
 				func(r *status.Result) {
 					r.Classes, r.Istiod, r.Plan.Installed = nil, model.Absent, false
@@ -415,7 +415,7 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 // TestControlPlaneReportsFieldsInUse checks Upgradeable for fields that are in use, and CRDs that are not read.
 func TestControlPlaneReportsFieldsInUse(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
-		"objects set what may be dropped": {
+		"objects set fields that would be dropped": {
 			with(serving(), func(r *status.Result) {
 				r.InUse = []crds.InUse{
 					{CRD: "listenersets.gateway.networking.k8s.io", Namespace: "demo", Name: "kind-only"},
@@ -453,7 +453,7 @@ func TestControlPlaneReportsItsLifecycle(t *testing.T) {
 				"until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
 				"serving with its current token"}},
 		},
-		"it is paused for ever": {
+		"it is paused without an end": {
 			status.Result{Lifecycle: model.Paused{}},
 			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
 				"until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
@@ -512,7 +512,7 @@ func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 	failing := with(down, func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, unreachable())) })
 	conditions := status.ControlPlane(failing, degradedSince, nil, later)
 	if got := meta.FindStatusCondition(conditions, status.ControlPlaneDegraded).Message; got != isDown {
-		t.Fatalf("what fails for it is told besides: %s", got)
+		t.Fatalf("a failure that follows from it is reported too: %s", got)
 	}
 
 	previous := status.ControlPlane(down, degradedSince, nil, later)
@@ -554,12 +554,12 @@ func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	first := status.ControlPlane(serving(), status.DegradedSince{}, nil, now)
 	later := now.Add(time.Hour)
 	if !status.Undated(first, status.ControlPlane(serving(), status.DegradedSince{}, first, later)) {
-		t.Fatal("the same is told again")
+		t.Fatal("the same report is written again")
 	}
 	waits := with(serving(), func(r *status.Result) { r.Waiting = waitingFor("an address") })
 	waiting := status.ControlPlane(waits, status.DegradedSince{}, first, later)
 	if status.Undated(first, waiting) || status.Undated(first[:3], first) {
-		t.Fatal("what is new is not told")
+		t.Fatal("a change is not reported")
 	}
 	for _, c := range waiting {
 		want := now
@@ -572,7 +572,7 @@ func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	}
 	paused := status.ControlPlane(status.Result{Lifecycle: model.Paused{}}, status.DegradedSince{}, first, now)
 	if status.Undated(first, paused) {
-		t.Error("a pause is not told")
+		t.Error("a pause is not reported")
 	} else if !status.Undated(append(paused, first[0], first[2], first[3]), paused) {
 		t.Error("what else there is would have to change")
 	}

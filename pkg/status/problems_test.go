@@ -210,7 +210,7 @@ func TestAMissingEndpointIsReported(t *testing.T) {
 	}
 	for name, change := range map[string]func(*status.Result){
 		"istiod serves": func(r *status.Result) { r.Istiod = model.Available },
-		"nobody asks":   func(r *status.Result) { r.Classes = nil },
+		"not requested": func(r *status.Result) { r.Classes = nil },
 		"left alone":    func(r *status.Result) { r.Plan.Mode = crds.Unmanaged },
 	} {
 		if _, again := (status.DegradedSince{}).Observe(with(awaiting, change), now); again != 0 {
@@ -259,7 +259,7 @@ func TestGuestTextIsMarkedAndBounded(t *testing.T) {
 			}
 		}
 		if !heard {
-			t.Errorf("%s: nothing is told of it", name)
+			t.Errorf("%s: it is not reported", name)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func checkPublic(t *testing.T, conditions []metav1.Condition) {
 	}
 	for _, c := range conditions {
 		if strings.Contains(c.Message, "secret") {
-			t.Errorf("%s tells of the management side: %s", c.Type, c.Message)
+			t.Errorf("%s reveals the management side: %s", c.Type, c.Message)
 		}
 		if c.Message == "" || len(c.Message) > 32768 || c.Reason == "" || c.LastTransitionTime.IsZero() || c.ObservedGeneration != 1 {
 			t.Errorf("not a whole condition: %+v", c)

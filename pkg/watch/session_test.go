@@ -81,6 +81,6 @@ func TestAnEarlierSessionIsIgnored(t *testing.T) {
 		f.Expect(f.watch.Err()).NotTo(gomega.HaveOccurred(), "that was in the session before")
 		f.server.fail(nil, nil)
 		f.Eventually(f.watch.Synced).Should(gomega.BeTrue())
-		f.Eventually(synced).Should(gomega.BeNumerically(">=", 2), "who waits for it is told")
+		f.Eventually(synced).Should(gomega.BeNumerically(">=", 2), "waiters are notified")
 	})
 }

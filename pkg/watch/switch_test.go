@@ -35,7 +35,7 @@ func TestANewSessionStartsEmpty(t *testing.T) {
 	g.Expect(found).To(gomega.BeTrue())
 	on := w.On()
 	w.Set(t.Context(), "first", "2")
-	g.Expect(w.On()).To(gomega.BeIdenticalTo(on), "a change alone is no reason to begin anew")
+	g.Expect(w.On()).To(gomega.BeIdenticalTo(on), "a change alone does not start a new list")
 
 	s.fail(forbidden("list"), forbidden("watch"))
 	w.Set(t.Context(), "second", "3")
@@ -120,7 +120,7 @@ func TestWatchFailuresAreReported(t *testing.T) {
 	g.Eventually(trouble.Load).Should(gomega.Equal(int32(1)))
 	before := s.count()
 	g.Eventually(s.count).Should(gomega.BeNumerically(">", before+2))
-	g.Expect(trouble.Load()).To(gomega.Equal(int32(1)), "the same trouble is told once")
+	g.Expect(trouble.Load()).To(gomega.Equal(int32(1)), "the same failure is reported once")
 	s.fail(nil, nil)
 	g.Eventually(trouble.Load).Should(gomega.Equal(int32(2)))
 	g.Eventually(w.Synced).Should(gomega.BeTrue())

@@ -253,10 +253,10 @@ func (w *Watch) record(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	switch told, tell := w.isTrouble(before), w.isTrouble(err); {
-	case tell && !told:
+	switch was, is := w.isTrouble(before), w.isTrouble(err); {
+	case is && !was:
 		log.Info("A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
-	case told && !tell:
+	case was && !is:
 		log.Info("The watch works again")
 	}
 	_, wasOver := errors.AsType[*LimitError](before)

@@ -25,18 +25,18 @@ func TestForbiddenBy(t *testing.T) {
 		services []webhookurl.Service
 		want     []string
 	}{
-		"no service":                   {url: hosted},
-		"own service labelled":         {url: hosted, services: []webhookurl.Service{{Name: "istiod-openshift-gateway", Labelled: true}}},
-		"own service not labelled":     {hosted, unlabelled("istiod-openshift-gateway"), []string{"istiod-openshift-gateway"}},
-		"prefix of the name":           {hosted, unlabelled("kube-apiserver", "istiod"), []string{"istiod"}},
-		"labelled prefix":              {url: hosted, services: []webhookurl.Service{{Name: "istiod", Labelled: true}}},
-		"several, in order":            {hosted, unlabelled("istiod-openshift", "etcd", "istio"), []string{"istiod-openshift", "istio"}},
-		"name is a suffix only":        {url: hosted, services: unlabelled("openshift-gateway", "clusters-guest1", "gateway")},
-		"longer than the host":         {url: "https://istiod:443", services: unlabelled("istiod-openshift-gateway")},
-		"short form":                   {"https://istiod-openshift-gateway:443/validate", unlabelled("istiod"), []string{"istiod"}},
-		"somebody else's host":         {"https://istiod.example.com/", unlabelled("istiod"), []string{"istiod"}},
-		"in the path, as a substring":  {"https://a.example/https://etcd-client", unlabelled("etcd-client"), []string{"etcd-client"}},
-		"another scheme is no webhook": {url: "http://istiod", services: unlabelled("istiod")},
+		"no service":                  {url: hosted},
+		"own service labelled":        {url: hosted, services: []webhookurl.Service{{Name: "istiod-openshift-gateway", Labelled: true}}},
+		"own service not labelled":    {hosted, unlabelled("istiod-openshift-gateway"), []string{"istiod-openshift-gateway"}},
+		"prefix of the name":          {hosted, unlabelled("kube-apiserver", "istiod"), []string{"istiod"}},
+		"labelled prefix":             {url: hosted, services: []webhookurl.Service{{Name: "istiod", Labelled: true}}},
+		"several, in order":           {hosted, unlabelled("istiod-openshift", "etcd", "istio"), []string{"istiod-openshift", "istio"}},
+		"name is a suffix only":       {url: hosted, services: unlabelled("openshift-gateway", "clusters-guest1", "gateway")},
+		"longer than the host":        {url: "https://istiod:443", services: unlabelled("istiod-openshift-gateway")},
+		"short form":                  {"https://istiod-openshift-gateway:443/validate", unlabelled("istiod"), []string{"istiod"}},
+		"another host":                {"https://istiod.example.com/", unlabelled("istiod"), []string{"istiod"}},
+		"in the path, as a substring": {"https://a.example/https://etcd-client", unlabelled("etcd-client"), []string{"etcd-client"}},
+		"another scheme":              {url: "http://istiod", services: unlabelled("istiod")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, webhookurl.ForbiddenBy(test.url, test.services)); diff != "" {

@@ -366,7 +366,7 @@ func TestRefusedObjects(t *testing.T) {
 				`{strategy: None, webhook: {clientConfig: {service: {}}}}}}`,
 			webhookurl.ErrNotOurs,
 		},
-		"CRD, somebody else's hook": {
+		"CRD, foreign webhook": {
 			`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {conversion: ` +
 				`{strategy: Webhook, webhook: {clientConfig: {service: {namespace: a, name: b}}}}}}`,
 			webhookurl.ErrNotOurs,

@@ -45,7 +45,7 @@ func (s *Server) Serve(apiVersion, resource, kind string) {
 func (s *Server) Put(apiVersion, resource, text string) {
 	var o object
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
-		panic(fmt.Sprintf("a test puts what is no YAML: %v\n%s", err, text))
+		panic(fmt.Sprintf("a test stores invalid YAML: %v\n%s", err, text))
 	}
 	s.PutObject(apiVersion, resource, o)
 }
@@ -205,7 +205,7 @@ func normal(o object) object {
 		err = json.Unmarshal(data, &out)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("a test puts what is no JSON: %v", err))
+		panic(fmt.Sprintf("a test stores invalid JSON: %v", err))
 	}
 	return out
 }

@@ -59,7 +59,7 @@ func TestChaos(t *testing.T) {
 			r.random.Shuffle(len(table), func(i, j int) { table[i], table[j] = table[j], table[i] })
 		}
 		for _, f := range table {
-			if !r.tell(t, f, &report) {
+			if !r.inject(t, f, &report) {
 				t.FailNow() // the next fault would start from a broken state
 			}
 		}
@@ -67,9 +67,9 @@ func TestChaos(t *testing.T) {
 	t.Logf("recovery after the end of each fault:\n%s", report.String())
 }
 
-// tell causes a fault and checks the result. It returns true if both sides reached the planned state in the end, even
+// inject causes a fault and checks the result. It returns true if both sides reached the planned state in the end, even
 // if they were too late.
-func (r *run) tell(t *testing.T, f fault, report *strings.Builder) bool {
+func (r *run) inject(t *testing.T, f fault, report *strings.Builder) bool {
 	t.Helper()
 	settled := false
 	passed := t.Run(f.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 func TestClusterAPI(t *testing.T) {
 	teller := alone(t, world.Options{Name: "e2e-capi", Folder: world.ClusterAPI})
 	clusterAPI(teller)
-	nobodyRefused(teller)
+	nothingForbidden(teller)
 }
 
 // alone starts hosted clusters for one story.

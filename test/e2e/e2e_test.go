@@ -38,17 +38,17 @@ const (
 )
 
 func TestHosted(t *testing.T) {
-	tell(t, model.TopologyHosted, "e2e-hosted", slices.Concat(common(), hostedOnly(), last()))
+	runStories(t, model.TopologyHosted, "e2e-hosted", slices.Concat(common(), hostedOnly(), last()))
 }
 
 func TestStandalone(t *testing.T) {
-	tell(t, model.TopologyStandalone, "e2e-alone", slices.Concat(common(), standaloneOnly(), last()))
+	runStories(t, model.TopologyStandalone, "e2e-alone", slices.Concat(common(), standaloneOnly(), last()))
 }
 
 // story is one test on running clusters.
 type story struct {
 	name string
-	tell func(*teller)
+	run  func(*teller)
 	// provokes are the refusals that this story causes. All other requests must succeed.
 	provokes []refusal
 }
@@ -63,51 +63,51 @@ type refusal struct {
 func common() []story {
 	istiodsRoleGoes := refusal{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"}
 	return []story{
-		{name: "a GatewayClass installs both sides and a Gateway is programmed", tell: install},
-		{name: "a proxy in the guest gets certificate, listener, route and endpoints", tell: proxy},
-		{name: "the other routes and policies get status, too", tell: otherKinds},
-		{name: "the guest's API server calls the webhook", tell: webhook},
-		{name: "what is changed by hand is put back", tell: drift, provokes: []refusal{istiodsRoleGoes}},
-		{name: "a kind that hypergate may not write is named, and the rest converges", tell: forbiddenKind, provokes: []refusal{
+		{name: "a GatewayClass installs both sides and a Gateway is programmed", run: install},
+		{name: "a proxy in the guest gets certificate, listener, route and endpoints", run: proxy},
+		{name: "the other routes and policies get status, too", run: otherKinds},
+		{name: "the guest's API server calls the webhook", run: webhook},
+		{name: "manual changes are reverted", run: drift, provokes: []refusal{istiodsRoleGoes}},
+		{name: "a forbidden kind is reported, and the rest converges", run: forbiddenKind, provokes: []refusal{
 			{(*world.World).GuestUser, "it may not patch RoleBindings"},
 		}},
-		{name: "with --sidecar-injection the guest's API server calls the webhook for pods", tell: injection},
-		{name: "the mesh CA is rotated while the guest works", tell: rotateCA},
-		{name: "CRDs are protected from accidents, and handed over on purpose", tell: protectedCRDs},
-		{name: "OLM brings a CRD of ours and goes again", tell: olm},
-		{name: "in mode Unmanaged istiod goes and gateways stay", tell: unmanaged},
-		{name: "killed at any moment, it converges", tell: restarts},
-		{name: "with istiod away, the guest's writes go on", tell: istiodAway},
-		{name: "killed while it uninstalls, it clears the rest", tell: killedUninstalling},
-		{name: "gateways that were there first are programmed", tell: gatewaysFirst},
-		{name: "a mesh of the user's own keeps its default revision", tell: foreignMesh},
-		{name: "without its kubeconfig istiod does not start", tell: missingKubeconfig},
-		{name: "the last GatewayClass clears both sides", tell: uninstall},
+		{name: "with --sidecar-injection the guest's API server calls the webhook for pods", run: injection},
+		{name: "the mesh CA is rotated while the guest works", run: rotateCA},
+		{name: "CRDs are protected from accidents, and handed over on purpose", run: protectedCRDs},
+		{name: "OLM takes over a CRD and is removed", run: olm},
+		{name: "in mode Unmanaged istiod goes and gateways stay", run: unmanaged},
+		{name: "killed at any moment, it converges", run: restarts},
+		{name: "guest writes continue while istiod is down", run: istiodAway},
+		{name: "killed during an uninstallation, it finishes the rest", run: killedUninstalling},
+		{name: "gateways from before the installation are programmed", run: gatewaysFirst},
+		{name: "a mesh of the user's own keeps its default revision", run: foreignMesh},
+		{name: "without its kubeconfig istiod does not start", run: missingKubeconfig},
+		{name: "the last GatewayClass clears both sides", run: uninstall},
 	}
 }
 
 // hostedOnly returns the stories about two clusters.
 func hostedOnly() []story {
 	return []story{
-		{name: "the guest's API goes away and comes back", tell: guestOutage, provokes: []refusal{
+		{name: "the guest's API goes away and comes back", run: guestOutage, provokes: []refusal{
 			{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"},
 		}},
-		{name: "the management API goes away and comes back", tell: mgmtOutage, provokes: []refusal{
+		{name: "the management API goes away and comes back", run: mgmtOutage, provokes: []refusal{
 			{(*world.World).MgmtUser, "an API server that starts may answer before it has read its roles"},
 		}},
-		{name: "nobody but its peers reaches istiod, and istiod nobody else", tell: fenced},
-		{name: "a hostile guest changes nothing on the management side", tell: hostileGuest},
-		{name: "istiod dials nobody whom the guest names", tell: dialsNobody, provokes: []refusal{
+		{name: "only its peers reach istiod, and istiod reaches only its peers", run: fenced},
+		{name: "a hostile guest changes nothing on the management side", run: hostileGuest},
+		{name: "istiod connects to no address from the guest", run: dialsNoGuestAddress, provokes: []refusal{
 			{(*world.World).IstiodUser, "it may no longer read RequestAuthentications, and is replaced a moment later"},
 		}},
-		{name: "istiod never asked the management API", tell: istiodAsksNoMgmt},
-		{name: "nothing of the management side can be read in the guest", tell: nothingLeaks, provokes: []refusal{
+		{name: "istiod sent no request to the management API", run: istiodAsksNoMgmt},
+		{name: "nothing of the management side can be read in the guest", run: nothingLeaks, provokes: []refusal{
 			{(*world.World).IstiodUser, "its ClusterRole is deleted, and away for a moment"},
 		}},
-		{name: "a guest kubeconfig of the management cluster is refused", tell: sameCluster},
+		{name: "a guest kubeconfig of the management cluster is refused", run: sameCluster},
 		// This story runs after nothingLeaks. There is only one node, so the guest gets an address that the
 		// management API also has.
-		{name: "istiod is seen where it is published, and published where it is seen", tell: published},
+		{name: "istiod is reached at its published endpoint", run: published},
 	}
 }
 
@@ -116,31 +116,31 @@ func hostedOnly() []story {
 func standaloneOnly() []story {
 	return []story{
 		// client-go reads a token file again after fifty seconds, and not earlier if the token is refused.
-		{name: "istiod takes up a new token without a restart", tell: newToken},
+		{name: "istiod takes up a new token without a restart", run: newToken},
 	}
 }
 
 // last returns the stories that check the audit logs and the observations of all earlier stories.
 func last() []story {
 	return []story{
-		{name: "nobody was refused anything", tell: nobodyRefused},
-		{name: "istiod used all that it may", tell: istiodUsesAll},
-		{name: "what ran on the management side kept to HyperShift's rules", tell: goodCitizens},
+		{name: "no request was forbidden", run: nothingForbidden},
+		{name: "istiod used all of its permissions", run: istiodUsesAll},
+		{name: "management workloads follow HyperShift's rules", run: goodCitizens},
 	}
 }
 
 // suite holds the results of one topology's stories for the last ones.
 type suite struct {
-	// told are the stories so far.
-	told []told
+	// finished are the stories so far.
+	finished []finished
 	// granted are istiod's permissions in the guest.
 	granted []audit.Role
 	// citizens are the Deployments and pods on the management side.
 	citizens *citizens
 }
 
-// told is a finished story with its start and end. ran is false if -run left it out.
-type told struct {
+// finished is a finished story with its start and end. ran is false if -run left it out.
+type finished struct {
 	story
 	from, to time.Time
 	ran      bool
@@ -165,7 +165,7 @@ func (t *teller) step() context.Context {
 	return ctx
 }
 
-func tell(t *testing.T, topology model.Topology, name string, stories []story) {
+func runStories(t *testing.T, topology model.Topology, name string, stories []story) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
@@ -198,12 +198,12 @@ func tell(t *testing.T, topology model.Topology, name string, stories []story) {
 			defer cancel()
 			teller := &teller{T: t, Gomega: hang.Gomega(t), World: w, suite: all, ctx: ctx}
 			teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-			s.tell(teller)
+			s.run(teller)
 			if t.Failed() {
 				teller.explain()
 			}
 		})
-		all.told = append(all.told, told{s, begin, time.Now(), ran})
+		all.finished = append(all.finished, finished{s, begin, time.Now(), ran})
 	}
 }
 

@@ -73,7 +73,7 @@ func TestHostedClusters(t *testing.T) {
 	first.remove()
 	all.unchanged("removing one", before, first, second, third)
 	for _, one := range all {
-		nobodyRefused(one)
+		nothingForbidden(one)
 	}
 }
 

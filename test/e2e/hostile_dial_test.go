@@ -124,10 +124,10 @@ spec:
 	}
 }
 
-// dialsNobody checks objects of the guest that contain addresses in the management network. The first part runs
+// dialsNoGuestAddress checks objects of the guest that contain addresses in the management network. The first part runs
 // without the network policy. It shows which addresses istiod dials, and that a bait detects this. The second part
 // runs with the policy.
-func dialsNobody(t *teller) {
+func dialsNoGuestAddress(t *teller) {
 	t.gatewayIsThere()
 	t.allowRequestAuthentications()
 	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, serviceEntryCRD))).To(gomega.Succeed())

@@ -16,8 +16,8 @@ import (
 // auditDelay is the maximum delay between an API server's answer and its audit log.
 const auditDelay = 5 * time.Second
 
-// nobodyRefused checks that with the accounts and roles of deploy/, no request of hypergate or istiod is refused.
-func nobodyRefused(t *teller) {
+// nothingForbidden checks that with the accounts and roles of deploy/, no request of hypergate or istiod is refused.
+func nothingForbidden(t *teller) {
 	var refused []string
 	for _, side := range t.sides() {
 		requests, err := audit.Read(t.AuditLog(side), t.MgmtUser(), t.GuestUser(), t.IstiodUser())
@@ -47,14 +47,14 @@ func (t *teller) sides() []model.Side {
 
 // provoked reports whether a request occurred in a story that provokes such refusals.
 func (t *teller) provoked(r audit.Request) bool {
-	return slices.ContainsFunc(t.told, func(s told) bool {
+	return slices.ContainsFunc(t.finished, func(s finished) bool {
 		return s.spans(r) && slices.ContainsFunc(s.provokes, func(p refusal) bool { return p.whose(t.World) == r.User })
 	})
 }
 
 // during returns the name of the story in which a request occurred.
 func (t *teller) during(r audit.Request) string {
-	for _, s := range t.told {
+	for _, s := range t.finished {
 		if s.spans(r) {
 			return s.name
 		}
@@ -62,12 +62,12 @@ func (t *teller) during(r audit.Request) string {
 	return "between two stories"
 }
 
-func (s told) spans(r audit.Request) bool { return !r.At.Before(s.from) && !r.At.After(s.to) }
+func (s finished) spans(r audit.Request) bool { return !r.At.Before(s.from) && !r.At.After(s.to) }
 
 // istiodUsesAll checks that the stories use all of istiod's permissions. An unused permission should not be granted,
 // unless it is a special case.
 func istiodUsesAll(t *teller) {
-	if slices.ContainsFunc(t.told, func(s told) bool { return !s.ran }) {
+	if slices.ContainsFunc(t.finished, func(s finished) bool { return !s.ran }) {
 		t.Skip("only all stories together use all: run without -run")
 	}
 	t.Expect(t.granted).NotTo(gomega.BeEmpty())

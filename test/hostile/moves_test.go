@@ -115,7 +115,7 @@ func watchMoves() []move {
 		{"streamed lists do not end", func(w *hostileRun) func() {
 			return w.answerSome("endless lists", 60, watches, func(rw http.ResponseWriter, r *http.Request) { w.stream(rw, r, 16<<10) })
 		}},
-		{"watches show what is no event", func(w *hostileRun) func() {
+		{"watches send invalid events", func(w *hostileRun) func() {
 			return w.answerSome("no events", 60, watches, w.noEvents)
 		}},
 		{"watches end at once", func(w *hostileRun) func() {

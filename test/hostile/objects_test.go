@@ -117,7 +117,7 @@ func metadataMoves() []move {
 				return o
 			})
 		}},
-		{"versions are no numbers, or go back", func(w *hostileRun) func() {
+		{"versions are not numbers, or go back", func(w *hostileRun) func() {
 			return w.alter("versions", func(_ string, o map[string]any) map[string]any {
 				if m, ok := o["metadata"].(map[string]any); ok {
 					m["resourceVersion"] = lies(w, func(l *adversary.Liar) string {
@@ -321,7 +321,7 @@ func ownershipMoves() []move {
 			})
 			return func() { undo(); w.g.PutObject(crdAPI, crdResource, was) }
 		}},
-		{"a claim is another's", func(w *hostileRun) func() {
+		{"an ownership Lease is held by another", func(w *hostileRun) func() {
 			var names []string
 			for _, name := range w.g.Names("coordination.k8s.io/v1", "leases") {
 				name = name[strings.Index(name, "/")+1:]

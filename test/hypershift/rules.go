@@ -130,15 +130,15 @@ func requests(c checked, say func(string, ...any)) {
 // evictable is for pods that are not in HyperShift's list of audited pods. Their annotation is allowed to name the
 // volume of /tmp and nothing else.
 func evictable(c checked, say func(string, ...any)) {
-	told := strings.Split(c.deployment.Spec.Template.Annotations[safeToEvict], ",")
-	for _, name := range told {
+	declared := strings.Split(c.deployment.Spec.Template.Annotations[safeToEvict], ",")
+	for _, name := range declared {
 		if name != tmp && name != "" {
 			say("the annotation names %s", name)
 		}
 	}
 	for _, volume := range c.pod.Volumes {
 		onDisk := volume.EmptyDir != nil && volume.EmptyDir.Medium != corev1.StorageMediumMemory
-		if (onDisk || volume.HostPath != nil) && !slices.Contains(told, volume.Name) {
+		if (onDisk || volume.HostPath != nil) && !slices.Contains(declared, volume.Name) {
 			say("the annotation does not name volume %s", volume.Name)
 		}
 	}

@@ -164,7 +164,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			w.run()
 			w.Eventually(func() string { return w.ready("management") }).Should(okay())
 			w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "))
-			w.leavesAlone("there is no way to the guest")
+			w.leavesAlone("the guest cannot be reached")
 			w.Expect(w.log.String()).
 				To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("it is waited for")))
 
@@ -199,9 +199,9 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 				},
 			} {
 				t.Log("it is paused " + how + ", and resumed")
-				told := strings.Count(w.log.String(), "it is paused")
+				logged := strings.Count(w.log.String(), "it is paused")
 				w.patchCluster(patches[0])
-				w.Eventually(func() int { return strings.Count(w.log.String(), "it is paused") }).Should(gomega.BeNumerically(">", told))
+				w.Eventually(func() int { return strings.Count(w.log.String(), "it is paused") }).Should(gomega.BeNumerically(">", logged))
 				w.spoil()
 				w.leavesAlone("it is paused")
 				w.Expect(w.repaired()).To(gomega.BeFalse())
@@ -319,7 +319,7 @@ func TestAnInvalidKubeconfigSecretIsCorrected(t *testing.T) {
 		w.Expect(ended).NotTo(gomega.Receive(), step.want)
 		w.Expect(w.ready("management")).To(okay(), step.want)
 	}
-	w.leavesAlone("there is no way to the guest")
+	w.leavesAlone("the guest cannot be reached")
 	t.Log("then it is valid, under HyperShift's key; there is no Cluster, and none is needed")
 	w.putSecret(good, func(s *corev1.Secret) { s.Data = map[string][]byte{"kubeconfig": s.Data["value"]} })
 	w.Eventually(func() string { return w.ready("guest") }).Should(okay())

@@ -358,7 +358,7 @@ func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("rewritten")
-	const told = "Another client keeps changing the conditions of a GatewayClass"
+	const warning = "Another client keeps changing the conditions of a GatewayClass"
 	rewrite := func() {
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "rewritten", types.MergePatchType,
 			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine",`+
@@ -372,8 +372,8 @@ func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
 			rewrite()
 		}
 		return w.log.String()
-	}).Should(gomega.And(gomega.ContainSubstring(told), gomega.ContainSubstring("the-other-one")))
+	}).Should(gomega.And(gomega.ContainSubstring(warning), gomega.ContainSubstring("the-other-one")))
 	w.Expect(len(writes(w.guestRequests.since(before)))).To(gomega.BeNumerically("<=", 12))
 	w.Eventually(func() string { return w.condition("rewritten", "ControllerInstalled").Reason }).Should(gomega.Equal("Installed"))
-	w.Expect(strings.Count(w.log.String(), told)).To(gomega.Equal(1))
+	w.Expect(strings.Count(w.log.String(), warning)).To(gomega.Equal(1))
 }

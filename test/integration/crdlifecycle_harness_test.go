@@ -190,7 +190,7 @@ func (w *crdWorld) uid(name string) types.UID {
 
 func (w *crdWorld) patch(name, patch string) {
 	w.Helper()
-	_, err := w.crds().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := w.crds().Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 

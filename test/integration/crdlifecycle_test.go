@@ -24,8 +24,8 @@ import (
 func TestCRDLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, story := range map[string]func(*crdWorld){
-		"somebody else's, and the same":                 theSameIsKept,
-		"somebody else's, and another":                  anotherIsBlockedUntilConsent,
+		"third party, identical":                        theSameIsKept,
+		"third party, different":                        anotherIsBlockedUntilConsent,
 		"ours, and older":                               oursOlderIsUpdated,
 		"ours, and newer":                               oursNewerIsLeftAlone,
 		"OLM's, until OLM is gone":                      olmOwnsUntilItIsGone,
@@ -33,7 +33,7 @@ func TestCRDLifecycle(t *testing.T) {
 		"each is removed while hypergate runs":          eachIsRemovedAtRunTime,
 		"each is missing when hypergate starts":         eachIsMissingAtStart,
 		"unmanaged, and back":                           unmanagedAndBack,
-		"an object uses what nobody heeds":              deadFieldsAreTold,
+		"an object uses an unsupported field":           deadFieldsAreTold,
 		"a class's CRD without the version that counts": classCRDOfAnotherVersion,
 	} {
 		t.Run(name, func(t *testing.T) { story(newCRDWorld(t)) })
@@ -228,7 +228,7 @@ func forbiddenOLMIsUnknown(w *crdWorld) {
 func eachIsRemovedAtRunTime(w *crdWorld) {
 	w.create(minimalCRD(openshift, "Ingress", "v1alpha1", "Cluster"), "cvo")
 	w.installOLM()
-	w.create(minimalCRD("xmeshes.gateway.networking.x-k8s.io", "XMesh", "v1alpha1", "Namespaced"), "somebody")
+	w.create(minimalCRD("xmeshes.gateway.networking.x-k8s.io", "XMesh", "v1alpha1", "Namespaced"), "third-party")
 	w.run()
 	w.install("demo")
 	w.patch(ruleCRD, `{"metadata":{"labels":{"`+meshPackage+`":""}}}`)

@@ -33,7 +33,7 @@ const (
 	unguardedCRD = "destinationrules.networking.istio.io"
 	kubectl      = "kubectl-client-side-apply"
 	givenWriter  = `o'neil \ "sons"`
-	somebody     = "somebody"
+	otherUser    = "other-user"
 	systemAdmin  = "system:admin"
 )
 
@@ -116,7 +116,7 @@ func (g *guarded) setUp() {
 	}
 	// The API server learns about the policy through its own watch.
 	g.Eventually(func() error {
-		return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD)
+		return changeSpec(kubectl)(g.Context(), g.as(otherUser), guardedCRD)
 	}).Should(gomega.Satisfy(apierrors.IsForbidden))
 }
 
@@ -259,26 +259,26 @@ func (g *guarded) attempts() []attempt {
 		annotated = `[{"op":"add","path":"/metadata/annotations/gateway.hypergate.dev~1manage` + `","value":"false"},` + anotherSchema + `]`
 	)
 	out := []attempt{
-		{"kubectl apply", somebody, guardedCRD, changeSpec(kubectl), true},
-		{"kubectl apply --server-side --force-conflicts", somebody, guardedCRD, applyServerSide("kubectl"), true},
-		{"without a manager's name", somebody, guardedCRD, changeSpec(""), true},
-		{"no longer served", somebody, guardedCRD, patch(kubectl, unserved), true},
-		{"other names", somebody, guardedCRD, patch(kubectl, category), true},
-		{"other columns", somebody, guardedCRD, patch(kubectl, column), true},
-		{"a conversion webhook, and more", somebody, guardedCRD, patch(kubectl, "["+webhook+","+anotherSchema+"]"), true},
-		{"not ours any more, in the same request", somebody, guardedCRD, patch(kubectl, unlabel), true},
-		{"let go, in the same request", somebody, guardedCRD, patch(kubectl, annotated), true},
-		{"deletion", somebody, guardedCRD, deleteOne, true},
-		{"deletion of all", somebody, guardedCRD, deleteAll, true},
-		{"a conversion webhook", somebody, guardedCRD, patch(kubectl, "["+webhook+"]"), false},
-		{"labels, annotations, finalizers, owners", somebody, guardedCRD, patch(kubectl, meta), false},
-		{"an update with the same spec", somebody, guardedCRD, replace(kubectl), false},
-		{"another CRD", somebody, unguardedCRD, changeSpec(kubectl), false},
-		{"deletion of another CRD", somebody, unguardedCRD, deleteOne, false},
-		{"deletion of all others", somebody, unguardedCRD, deleteAll, false},
+		{"kubectl apply", otherUser, guardedCRD, changeSpec(kubectl), true},
+		{"kubectl apply --server-side --force-conflicts", otherUser, guardedCRD, applyServerSide("kubectl"), true},
+		{"without a manager's name", otherUser, guardedCRD, changeSpec(""), true},
+		{"no longer served", otherUser, guardedCRD, patch(kubectl, unserved), true},
+		{"other names", otherUser, guardedCRD, patch(kubectl, category), true},
+		{"other columns", otherUser, guardedCRD, patch(kubectl, column), true},
+		{"a conversion webhook, and more", otherUser, guardedCRD, patch(kubectl, "["+webhook+","+anotherSchema+"]"), true},
+		{"not ours any more, in the same request", otherUser, guardedCRD, patch(kubectl, unlabel), true},
+		{"let go, in the same request", otherUser, guardedCRD, patch(kubectl, annotated), true},
+		{"deletion", otherUser, guardedCRD, deleteOne, true},
+		{"deletion of all", otherUser, guardedCRD, deleteAll, true},
+		{"a conversion webhook", otherUser, guardedCRD, patch(kubectl, "["+webhook+"]"), false},
+		{"labels, annotations, finalizers, owners", otherUser, guardedCRD, patch(kubectl, meta), false},
+		{"an update with the same spec", otherUser, guardedCRD, replace(kubectl), false},
+		{"another CRD", otherUser, unguardedCRD, changeSpec(kubectl), false},
+		{"deletion of another CRD", otherUser, unguardedCRD, deleteOne, false},
+		{"deletion of all others", otherUser, unguardedCRD, deleteAll, false},
 
-		{"hypergate", somebody, guardedCRD, applyServerSide(model.FieldManager), false},
-		{"almost hypergate", somebody, guardedCRD, applyServerSide(model.FieldManager + "-2"), true},
+		{"hypergate", otherUser, guardedCRD, applyServerSide(model.FieldManager), false},
+		{"almost hypergate", otherUser, guardedCRD, applyServerSide(model.FieldManager + "-2"), true},
 		{"the admin", systemAdmin, guardedCRD, changeSpec(kubectl), true},
 		{"the admin's deletion", systemAdmin, guardedCRD, deleteOne, true},
 		{"an operator that uses the admin's name", systemAdmin, guardedCRD, changeSpec(""), false},
@@ -299,14 +299,14 @@ func (g *guarded) attempts() []attempt {
 // merge sends a merge patch, without a dry run.
 func (g *guarded) merge(body string) {
 	g.Helper()
-	_, err := g.as(somebody).
+	_, err := g.as(otherUser).
 		Patch(g.Context(), guardedCRD, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl-annotate"})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 // wayOut checks that the command in the refusal's message is sufficient, and that its effect can be undone.
 func (g *guarded) wayOut() {
-	err := changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD)
+	err := changeSpec(kubectl)(g.Context(), g.as(otherUser), guardedCRD)
 	g.Expect(err).To(gomega.HaveOccurred())
 	_, command, found := strings.Cut(err.Error(), "run: kubectl annotate --overwrite crd "+guardedCRD+" ")
 	g.Expect(found).To(gomega.BeTrue(), "%v", err)
@@ -318,11 +318,11 @@ func (g *guarded) wayOut() {
 	}
 	for _, kept := range []any{"true", nil} {
 		annotate(value)
-		g.attempt(attempt{user: somebody, crd: guardedCRD, do: changeSpec(kubectl)})
-		g.attempt(attempt{user: somebody, crd: guardedCRD, do: deleteOne})
+		g.attempt(attempt{user: otherUser, crd: guardedCRD, do: changeSpec(kubectl)})
+		g.attempt(attempt{user: otherUser, crd: guardedCRD, do: deleteOne})
 		annotate(kept)
-		g.attempt(attempt{user: somebody, crd: guardedCRD, do: changeSpec(kubectl), refused: true})
-		g.attempt(attempt{user: somebody, crd: guardedCRD, do: deleteOne, refused: true})
+		g.attempt(attempt{user: otherUser, crd: guardedCRD, do: changeSpec(kubectl), refused: true})
+		g.attempt(attempt{user: otherUser, crd: guardedCRD, do: deleteOne, refused: true})
 	}
 }
 
@@ -330,15 +330,15 @@ func (g *guarded) wayOut() {
 func (g *guarded) notOurs() {
 	theirs := g.planned[uncreatedCRD].DeepCopy()
 	theirs.SetLabels(nil)
-	_, err := g.as(somebody).Create(g.Context(), theirs, metav1.CreateOptions{FieldManager: kubectl})
+	_, err := g.as(otherUser).Create(g.Context(), theirs, metav1.CreateOptions{FieldManager: kubectl})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Eventually(func() string { return g.established(uncreatedCRD) }).Should(gomega.Equal("True"))
-	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: changeSpec(kubectl)})
-	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: deleteOne})
+	g.attempt(attempt{user: otherUser, crd: uncreatedCRD, do: changeSpec(kubectl)})
+	g.attempt(attempt{user: otherUser, crd: uncreatedCRD, do: deleteOne})
 
 	g.Log("once hypergate manages it, the policy protects it")
 	g.apply(g.as(""), g.planned[uncreatedCRD])
-	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: changeSpec(kubectl), refused: true})
+	g.attempt(attempt{user: otherUser, crd: uncreatedCRD, do: changeSpec(kubectl), refused: true})
 
 	g.Log("a deletion by an allowed user works: the API server removes its finalizer")
 	g.Expect(g.as(desired.PlatformCRDWriters()[0]).Delete(g.Context(), uncreatedCRD, metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -347,14 +347,14 @@ func (g *guarded) notOurs() {
 	g.Log("hypergate creates it again, and the API server reports in the status that it is served")
 	g.apply(g.as(""), g.planned[uncreatedCRD])
 	g.Eventually(func() string { return g.established(uncreatedCRD) }).Should(gomega.Equal("True"))
-	g.attempt(attempt{user: somebody, crd: uncreatedCRD, do: changeSpec(kubectl), refused: true})
+	g.attempt(attempt{user: otherUser, crd: uncreatedCRD, do: changeSpec(kubectl), refused: true})
 }
 
 // withoutIt checks that without the policy nothing refuses writes, and nothing is left behind.
 func (g *guarded) withoutIt() {
-	g.attempt(attempt{user: somebody, crd: guardedCRD, do: deleteOne, refused: true})
+	g.attempt(attempt{user: otherUser, crd: guardedCRD, do: deleteOne, refused: true})
 	g.Expect(g.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().
 		Delete(g.Context(), desired.CRDPolicyName(g.cfg), metav1.DeleteOptions{})).To(gomega.Succeed())
-	g.Eventually(func() error { return changeSpec(kubectl)(g.Context(), g.as(somebody), guardedCRD) }).Should(gomega.Succeed())
-	g.Expect(deleteOne(g.Context(), g.as(somebody), guardedCRD)).To(gomega.Succeed())
+	g.Eventually(func() error { return changeSpec(kubectl)(g.Context(), g.as(otherUser), guardedCRD) }).Should(gomega.Succeed())
+	g.Expect(deleteOne(g.Context(), g.as(otherUser), guardedCRD)).To(gomega.Succeed())
 }

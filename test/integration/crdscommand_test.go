@@ -110,7 +110,7 @@ func (w *harness) checkCRDReport(inUse []objectReported) {
 	w.Helper()
 	code, report := w.crds()
 	w.Expect(code).To(gomega.Equal(2))
-	third := ownerReported{Kind: "third party", Name: "somebody"}
+	third := ownerReported{Kind: "third party", Name: "third-party"}
 	want := map[string]crdReported{
 		sameCRD: {Name: sameCRD, Owner: third, Content: "Same", Verdict: "Keep", Reason: "Identical"},
 		usedCRD: {
@@ -281,7 +281,7 @@ func (w *harness) removeCRDs(guest dynamic.Interface) {
 // installCRD creates a CRD with a field manager other than hypergate's.
 func (w *harness) installCRD(guest dynamic.Interface, u *unstructured.Unstructured) {
 	w.Helper()
-	_, err := guest.Resource(crdsResource).Create(w.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
+	_, err := guest.Resource(crdsResource).Create(w.Context(), u, metav1.CreateOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 

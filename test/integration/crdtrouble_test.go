@@ -55,7 +55,7 @@ func writesThatAreRefusedForEver(w *crdWorld) {
 	w.Log("a CRD with another name that has the kind GRPCRoute")
 	other := minimalCRD("calls.gateway.networking.k8s.io", "GRPCRoute", "v1", "Namespaced")
 	other.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, it is a test"})
-	w.create(other, "somebody")
+	w.create(other, "third-party")
 	w.Log("and a user who can write all CRDs except one")
 	user := "limited-" + w.cfg.Revision
 	w.allowInGuest(user, rulesBut(refCRD, w.all()))
@@ -175,7 +175,7 @@ func (w *crdWorld) storeIn(name, version string) {
 		if err := unstructured.SetNestedMap(u.Object, dead, "spec", "conversion"); err != nil {
 			return fmt.Errorf("changing the conversion: %w", err)
 		}
-		_, err := w.crds().Update(w.Context(), u, metav1.UpdateOptions{FieldManager: "somebody"})
+		_, err := w.crds().Update(w.Context(), u, metav1.UpdateOptions{FieldManager: "third-party"})
 		return err
 	}).Should(gomega.Succeed())
 }

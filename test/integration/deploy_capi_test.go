@@ -50,7 +50,7 @@ func deployedForClusterAPI(t *testing.T, own *planes.Pair) {
 	g.Expect(d.mgmt.CoordinationV1().Leases(deployedMgmtNamespace).
 		Delete(t.Context(), "hypergate-"+deployedRevision, metav1.DeleteOptions{})).To(
 		gomega.Or(gomega.Succeed(), gomega.Satisfy(apierrors.IsNotFound)))
-	d.tell()
+	d.checkLifecycle()
 }
 
 // looksAtCRDs runs hypergate crds with the settings of hypergate's pod: its account on the management cluster, and

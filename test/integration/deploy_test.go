@@ -60,11 +60,11 @@ func TestDeploy(t *testing.T) {
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, own) })
 	t.Run("hosted", func(t *testing.T) {
 		newDeployed(t, model.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"},
-			[]string{"hosted/guest", "sidecar-injection"}).tell()
+			[]string{"hosted/guest", "sidecar-injection"}).checkLifecycle()
 	})
 	t.Run("cluster-api", func(t *testing.T) { deployedForClusterAPI(t, own) })
 	t.Run("standalone", func(t *testing.T) {
-		newDeployed(t, model.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone", "sidecar-injection"}).tell()
+		newDeployed(t, model.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone", "sidecar-injection"}).checkLifecycle()
 	})
 }
 
@@ -245,9 +245,9 @@ func (d *deployed) start(more []string, env ...string) *proc.Process {
 	return p
 }
 
-// tell runs the test: install, drift of each object, restart, uninstall. hypergate does all of it with its own
-// identities.
-func (d *deployed) tell() {
+// checkLifecycle runs the test: install, drift of each object, restart, uninstall. hypergate does all of it with its
+// own identities.
+func (d *deployed) checkLifecycle() {
 	d.Log("a namespace that admits only restricted pods admits this pod")
 	d.admitPod()
 	if d.cfg.Topology == model.TopologyHosted {
@@ -262,7 +262,7 @@ func (d *deployed) tell() {
 		Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	d.Eventually(d.injector).Should(gomega.Succeed())
 	if d.cfg.Topology == model.TopologyHosted {
-		d.tells("guest1", status.ControlPlaneAvailable, haveStatus(metav1.ConditionTrue, "AsExpected"))
+		d.hasReport("guest1", status.ControlPlaneAvailable, haveStatus(metav1.ConditionTrue, "AsExpected"))
 	}
 	granted := d.istiodRoles()
 

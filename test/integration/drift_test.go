@@ -91,12 +91,12 @@ func TestForeignObjectsAreUnchanged(t *testing.T) {
 	before := w.mgmtRequests.count()
 	name := w.cfg.IstiodName()
 	_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Patch(t.Context(), name, types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"somebody":"elses"},"annotations":{"another":"one"}}}`), metav1.PatchOptions{FieldManager: vandal})
+		[]byte(`{"metadata":{"labels":{"third":"party"},"annotations":{"another":"one"}}}`), metav1.PatchOptions{FieldManager: vandal})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Consistently(func() []string { return writes(w.mgmtRequests.since(before)) }, "1s").Should(gomega.BeEmpty())
 	service, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(t.Context(), name, metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Expect(service.Labels).To(gomega.HaveKeyWithValue("somebody", "elses"))
+	w.Expect(service.Labels).To(gomega.HaveKeyWithValue("third", "party"))
 }
 
 // ours returns the objects of a kind that have hypergate's label.

@@ -52,8 +52,8 @@ func (w *harness) hcpSays(name, kind string) func() *metav1.Condition {
 	return func() *metav1.Condition { return meta.FindStatusCondition(w.conditionsOf(name), kind) }
 }
 
-// tells waits until a condition of a HostedControlPlane matches, and logs how long that took.
-func (w *harness) tells(name, kind string, want gomega.OmegaMatcher) {
+// hasReport waits until a condition of a HostedControlPlane matches, and logs how long that took.
+func (w *harness) hasReport(name, kind string, want gomega.OmegaMatcher) {
 	w.Helper()
 	since := time.Now()
 	w.Eventually(w.hcpSays(name, kind)).Should(want)
@@ -131,14 +131,14 @@ func TestReportsToTheHostedControlPlane(t *testing.T) {
 	w.clock = moved
 	w.others("guest1", 0)
 	w.run()
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotRequested", "no GatewayClass"))
+	w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotRequested", "no GatewayClass"))
 	w.isWell("guest1")
 	w.createClass("demo")
-	w.tells("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
+	w.hasReport("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
 	w.install("demo2")
-	w.tells("guest1", status.ControlPlaneAvailable,
+	w.hasReport("guest1", status.ControlPlaneAvailable,
 		saying(metav1.ConditionTrue, "AsExpected", "istiod "+charts.EmbeddedVersion+" has been serving since"))
-	w.tells("guest1", status.ControlPlaneProgressing, provingWebhook())
+	w.hasReport("guest1", status.ControlPlaneProgressing, provingWebhook())
 	w.isWell("guest1")
 	w.settle()
 
@@ -163,7 +163,7 @@ func TestReportsToTheHostedControlPlane(t *testing.T) {
 	})
 	for _, state := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
 		w.playIstiod(state)
-		w.tells("guest1", status.ControlPlaneAvailable, gomega.HaveField("Status", metav1.ConditionStatus(state)))
+		w.hasReport("guest1", status.ControlPlaneAvailable, gomega.HaveField("Status", metav1.ConditionStatus(state)))
 	}
 	close(enough)
 	writing.Wait()
@@ -180,14 +180,14 @@ func TestReportsToTheHostedControlPlane(t *testing.T) {
 	const pause = 30 * time.Minute
 	until := moved.Now().Add(pause).UTC().Format(time.RFC3339)
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"`+until+`"}}`)
-	w.tells("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionFalse, "ReconciliationPaused", until))
+	w.hasReport("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionFalse, "ReconciliationPaused", until))
 	w.playIstiod(corev1.ConditionFalse)
 	w.Consistently(func() string { return cmp.Diff(before, w.conditionsOf("guest1"), butProgressing()) }, "2s").Should(gomega.BeEmpty())
 	w.Expect(w.condition("demo", "ControllerInstalled")).To(gomega.Equal(class))
 	t.Log("the pause ends at its time, and hypergate notices that with the next event")
 	moved.move(pause)
 	w.playIstiod(corev1.ConditionFalse)
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionFalse, "Installing", "istiod"))
+	w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionFalse, "Installing", "istiod"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
 
@@ -218,7 +218,7 @@ func TestErrorsAreReportedToTheHostedControlPlane(t *testing.T) {
 	t.Log("two HostedControlPlanes: both get the report")
 	w.createControlPlane("guest2", "")
 	for _, name := range []string{"guest1", "guest2"} {
-		w.tells(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected",
+		w.hasReport(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected",
 			"planning: refusing the plan, nothing was changed: the management namespace has more than one HostedControlPlane, "+
 				"and hypergate is for one: delete the one that does not belong there"))
 	}
@@ -228,7 +228,7 @@ func TestErrorsAreReportedToTheHostedControlPlane(t *testing.T) {
 
 	t.Log("the guest does not answer")
 	w.pair.Guest.StopAPI()
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnreachable",
+	w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnreachable",
 		"watching the guest: the API server cannot be reached: connection refused [check that the guest's kube-apiserver is running"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).
@@ -238,7 +238,7 @@ func TestErrorsAreReportedToTheHostedControlPlane(t *testing.T) {
 
 	t.Log("istiod does not become available, for example because of its image")
 	w.playStuck()
-	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck",
+	w.hasReport("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "RolloutStuck",
 		"rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe"))
 	w.playIstiod(corev1.ConditionTrue)
 	w.isWell("guest1")
@@ -286,7 +286,7 @@ func TestAnInvalidCAIsReportedToTheHostedControlPlane(t *testing.T) {
 		metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.createClass("demo")
-	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected", "planning: "))
+	w.hasReport("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected", "planning: "))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)().Message).To(gomega.ContainSubstring(model.CASecretName))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionFalse, "Installing"))
 	w.Expect(secrets.Delete(t.Context(), model.CASecretName, metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -320,7 +320,7 @@ func TestAForbiddenWriteIsReportedToTheHostedControlPlane(t *testing.T) {
 	w.run()
 	w.isWell("guest1")
 	w.createClass("demo")
-	w.tells("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "Forbidden",
+	w.hasReport("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "Forbidden",
 		"and 1 more on the management side: not allowed to patch services (RBAC) "+
 			"[grant this permission to hypergate's service account (deploy/hosted/management)]"))
 
@@ -343,12 +343,12 @@ func TestAnUnobservedGuestIsReportedToTheHostedControlPlane(t *testing.T) {
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
 	w.guestConfig.BearerToken = "expired"
 	w.run()
-	w.tells("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized",
+	w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized",
 		"the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)
-	w.tells("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "ReconciliationPaused"))
+	w.hasReport("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "ReconciliationPaused"))
 }
 
 // TestReportsCanBeDisabled checks that hypergate can be configured to report nothing.

@@ -240,7 +240,7 @@ func TestStatusWritesAreRateLimited(t *testing.T) {
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "demo", types.MergePatchType,
 			fmt.Appendf(nil, `{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine",`+
 				`"message":"%d","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, round),
-			metav1.PatchOptions{FieldManager: "somebody"}, "status")
+			metav1.PatchOptions{FieldManager: "third-party"}, "status")
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	installed := func() {

@@ -106,7 +106,7 @@ func TestForeignClassesAreUnchanged(t *testing.T) {
 	w.settle()
 	foreign := &gatewayv1.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign"},
-		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"},
 	}
 	w.Eventually(func() error {
 		_, err := w.gateway.GatewayClasses().Create(t.Context(), foreign, metav1.CreateOptions{})

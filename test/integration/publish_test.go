@@ -74,8 +74,8 @@ func (w *harness) publishAPIServer(strategy string) {
 	w.patchControlPlane("guest1", `{"spec":{"services":[`+all+`]}}`)
 }
 
-// told returns a function that returns the condition ControllerInstalled as text.
-func (w *harness) told(class string) func() string {
+// installedText returns a function that returns the condition ControllerInstalled as text.
+func (w *harness) installedText(class string) func() string {
 	return func() string {
 		if c := w.condition(class, "ControllerInstalled"); c != nil {
 			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
@@ -137,7 +137,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	other.cfg.Publish = model.Publish{Strategy: model.PublishNodePort, At: model.HostPort{Host: "192.0.2.7", Port: uint16(port)}}
 	other.run()
 	other.createClass("late")
-	other.Eventually(other.told("late")).Should(gomega.ContainSubstring("management side: Service: rejected as invalid"))
+	other.Eventually(other.installedText("late")).Should(gomega.ContainSubstring("management side: Service: rejected as invalid"))
 	other.Eventually(other.log.String).Should(gomega.ContainSubstring("provided port is already allocated"))
 
 	t.Log("the HostedControlPlane cannot change its publish strategy while hypergate runs")
@@ -145,7 +145,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring(
 		"istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate",
 	))
-	w.Expect(w.told("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " has been serving"))
+	w.Expect(w.installedText("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " has been serving"))
 	again()
 }
 
@@ -155,7 +155,7 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	w.cfg.XDS, w.cfg.Publish = model.HostPort{}, model.Publish{Strategy: model.PublishLoadBalancer}
 	w.run()
 	w.createClass("demo")
-	w.Eventually(w.told("demo")).
+	w.Eventually(w.installedText("demo")).
 		Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
 	w.settle()
 	w.Expect(w.istiod()).To(gomega.BeNil())
@@ -170,12 +170,12 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	assign(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.44"}]}}}`)
 	w.Eventually(w.publishedAt("192.0.2.44", 15012)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " has been serving"))
+	w.Eventually(w.installedText("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " has been serving"))
 
 	t.Log("the address is removed: istiod does not change")
 	w.settle()
 	assign(`{"status":{"loadBalancer":null}}`)
-	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but it waits for an address for istiod's load balancer"))
+	w.Eventually(w.installedText("demo")).Should(gomega.ContainSubstring("but it waits for an address for istiod's load balancer"))
 	w.settle()
 	w.Expect(w.publishedAt("192.0.2.44", 15012)()).To(gomega.BeTrue())
 
@@ -192,13 +192,13 @@ func TestPublishedByRoute(t *testing.T) {
 		model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "istiod-guest1.apps.example.com"}}
 	w.run()
 	w.createClass("demo")
-	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("False InstallFailed"))
+	w.Eventually(w.installedText("demo")).Should(gomega.ContainSubstring("False InstallFailed"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("the management cluster serves no Routes"))
 
 	w.serveRoutes()
 	w.Eventually(w.publishedAt("istiod-guest1.apps.example.com", 443)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
+	w.Eventually(w.installedText("demo")).Should(gomega.HavePrefix("True Installed"))
 	route, err := w.routes().Get(w.Context(), w.cfg.XDSService(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(route.GetLabels()).NotTo(gomega.HaveKey("hypershift.openshift.io/hosted-control-plane"))
@@ -216,11 +216,11 @@ func TestPublishedByRoute(t *testing.T) {
 	w.settle()
 	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default",`+
 		`"conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
-	w.Eventually(w.told("demo")).Should(gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))
+	w.Eventually(w.installedText("demo")).Should(gomega.ContainSubstring("but hypergate changes nothing until this is resolved"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("HostAlreadyClaimed"))
 	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default",`+
 		`"conditions":[{"type":"Admitted","status":"True"}]}]}}`)
-	w.Eventually(w.told("demo")).ShouldNot(gomega.ContainSubstring("hypergate changes nothing"))
+	w.Eventually(w.installedText("demo")).ShouldNot(gomega.ContainSubstring("hypergate changes nothing"))
 
 	t.Log("the control plane operator publishes istiod itself")
 	u := fromyaml.Object(w,
@@ -256,13 +256,13 @@ func TestPublishedByTLSRoute(t *testing.T) {
 	}
 	w.run()
 	w.createClass("demo")
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("False InstallFailed"))
+	w.Eventually(w.installedText("demo")).Should(gomega.HavePrefix("False InstallFailed"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("the management cluster serves no TLSRoutes"))
 
 	w.serveOn("sigs.k8s.io/gateway-api", "config", "crd", "experimental", "gateway.networking.k8s.io_tlsroutes.yaml")
 	w.Eventually(w.publishedAt("istiod-guest1.example.com", 443)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.told("demo")).Should(gomega.HavePrefix("True Installed"))
+	w.Eventually(w.installedText("demo")).Should(gomega.HavePrefix("True Installed"))
 	routes := dynamic.NewForConfigOrDie(w.pair.Mgmt.Config).
 		Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1alpha3", Resource: "tlsroutes"}).
 		Namespace(w.cfg.MgmtNamespace)

@@ -44,7 +44,7 @@ func TestARejectedPlanKeepsIstiodsToken(t *testing.T) {
 func (w *harness) patchSecret(name, patch string) {
 	w.Helper()
 	_, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).
-		Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+		Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 

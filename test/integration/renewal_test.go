@@ -92,7 +92,7 @@ func (w *harness) stir(name string) {
 	w.Helper()
 	_, err := w.gateway.GatewayClasses().Create(w.Context(), &gatewayv1.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.Revision + "-" + name},
-		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/somebody-else"},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"},
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }

@@ -107,7 +107,7 @@ func TestAThirdPartyCA(t *testing.T) {
 	theirs, err := secrets.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: model.CASecretName},
 		Data:       map[string][]byte{"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root},
-	}, metav1.CreateOptions{FieldManager: "somebody"})
+	}, metav1.CreateOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.run()
 	w.install("demo")
@@ -122,14 +122,14 @@ func TestAThirdPartyCA(t *testing.T) {
 		"ca-cert.pem": next.Cert, "ca-key.pem": next.Key, "cert-chain.pem": next.Chain,
 		"root-cert.pem": next.Root,
 	}
-	theirs, err = secrets.Update(t.Context(), theirs, metav1.UpdateOptions{FieldManager: "somebody"})
+	theirs, err = secrets.Update(t.Context(), theirs, metav1.UpdateOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Eventually(func() int64 { return w.istiod().Generation }).Should(gomega.Equal(generation + 1))
 	w.Eventually(func() []byte { return w.webhook().Webhooks[0].ClientConfig.CABundle }).Should(gomega.Equal(next.Root))
 
 	t.Log("an incomplete CA is reported, and nothing else is done")
 	_, err = secrets.Patch(t.Context(), theirs.Name, types.MergePatchType, []byte(`{"data":{"ca-key.pem":null}}`),
-		metav1.PatchOptions{FieldManager: "somebody"})
+		metav1.PatchOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(

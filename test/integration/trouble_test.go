@@ -126,7 +126,7 @@ func TestAForeignObjectWithOurNameIsNotTakenOver(t *testing.T) {
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	created, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).
-		Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "somebody"})
+		Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "third-party"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.run()
 	w.createClass("demo")

@@ -157,7 +157,7 @@ func (w *World) hypergatePods(ctx context.Context) ([]corev1.Pod, error) {
 func (w *World) Restarted(ctx context.Context, h *Hypergate) (*Hypergate, error) {
 	before, ok := h.instance.(*container)
 	if !ok {
-		return nil, errors.New("hypergate runs as a process, which nobody starts again")
+		return nil, errors.New("hypergate runs as a process, which is not restarted")
 	}
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()

@@ -90,12 +90,12 @@ func TestBadFlags(t *testing.T) {
 func TestBadPublishFlags(t *testing.T) {
 	checkBadFlags(t, map[string]badFlagCase{
 		"two publishers": {flags("--publish=route"), []string{"--xds-address and --publish=route are mutually exclusive"}},
-		"no way": {
+		"no strategy": {
 			flags("--xds-address=", "--publish="),
 			[]string{"--publish", "auto, route, loadbalancer, nodeport, tlsroute"},
 		},
-		"unknown way": {flags("--xds-address=", "--publish=ingress"), []string{"--publish", `"ingress"`, "route"}},
-		"way standalone": {
+		"unknown strategy": {flags("--xds-address=", "--publish=ingress"), []string{"--publish", `"ingress"`, "route"}},
+		"strategy standalone": {
 			flags("--xds-address=", "--topology=standalone", "--namespace=", "--publish=route"),
 			[]string{"--publish", "standalone"},
 		},
@@ -104,7 +104,7 @@ func TestBadPublishFlags(t *testing.T) {
 			flags("--xds-address=", "--publish=route", "--publish-host=192.0.2.1"),
 			[]string{"--publish-host", "192.0.2.1", "name"},
 		},
-		"host tells namespace": {
+		"host with namespace": {
 			flags("--xds-address=", "--publish=route", "--publish-host=istiod-clusters-guest1.example.com"),
 			[]string{"--publish-host", "management namespace"},
 		},
@@ -308,7 +308,7 @@ func TestBadFlagsOfRun(t *testing.T) {
 		},
 		"a token too short":  {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
 		"a token of no time": {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},
-		"a server that is no URL": {
+		"an invalid server URL": {
 			flags("--istiod-guest-server=kube-apiserver:6443"),
 			[]string{"--istiod-guest-server", `"kube-apiserver:6443"`, "https://kube-apiserver:6443"},
 		},

@@ -92,7 +92,7 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 		"bad revision":           {[]string{good, "--revision=default"}, []string{"--revision", `"default"`}},
 		"unknown management":     {[]string{good, "--crd-management=no"}, []string{"--crd-management", `"no"`}},
 		"a flag of run":          {[]string{good, "--pilot-image=x"}, []string{"unknown flag: --pilot-image"}},
-		"nobody answers": {
+		"no response": {
 			[]string{closed, "--timeout=300ms"},
 			[]string{"timed out reading the guest after 300ms", "waiting for customresourcedefinitions"},
 		},

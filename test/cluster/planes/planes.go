@@ -225,7 +225,7 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 		defer func() { _ = listener.Close() }()
 		address, ok := listener.Addr().(*net.TCPAddr)
 		if !ok {
-			return nil, fmt.Errorf("finding a free port: %s is no TCP address", listener.Addr())
+			return nil, fmt.Errorf("finding a free port: %s is not a TCP address", listener.Addr())
 		}
 		ports = append(ports, address.Port)
 	}
