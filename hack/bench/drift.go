@@ -318,7 +318,7 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 	}
 	r.note("Drift, from the completion of the foreign request (a deleted CRD: from when it is gone) to the completion of the write "+
 		"that restores the object. "+
-		"Without CRDs: p50 %s, p99 %s. %d reads, each before an object that vanished is made anew, to see that no other client created it.\n"+
+		"Without CRDs: p50 %s, p99 %s. %d reads, each before a deleted object is recreated, to see that no other client created it.\n"+
 		"Floor: the same change to the same objects, restored at once by one bare apply, with no controller.\n%s",
 		ms(percentile(others, 50)), ms(percentile(others, 99)), reads, strings.Join(slow, "\n"))
 	r.noteList("Drift that cost more than one write:", more)

@@ -86,7 +86,7 @@ func (r *report) addIstiod(rest time.Duration, elects bool, asked []event, watch
 	perSecond, elections := float64(len(asked))/rest.Seconds(), "off"
 	one := row{
 		Bar:      fmt.Sprintf("<= %.2f/s with one istiod, but watches", most),
-		Measured: fmt.Sprintf("%.3f/s; %d watches opened anew, %.3f/s", perSecond, watches, float64(watches)/rest.Seconds()),
+		Measured: fmt.Sprintf("%.3f/s; %d watches reopened, %.3f/s", perSecond, watches, float64(watches)/rest.Seconds()),
 		Values:   map[string]any{"requests": len(asked), "watches": watches, "seconds": rest.Seconds()},
 	}
 	if elects {

@@ -117,8 +117,8 @@ func TestConflictingWritesAreRateLimited(t *testing.T) {
 		r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
 		t.Errorf("after a burst: %s, complete %t, again after %v: %v", r, r.Complete(), r.RetryAfter(), r.Err())
 	}
-	if rival := r.Outcomes()[0].OtherManager(); !strings.HasSuffix(rival, "(data.key)") {
-		t.Errorf("the other manager is %q, want the name of the other writer and the field", rival)
+	if other := r.Outcomes()[0].OtherManager(); !strings.HasSuffix(other, "(data.key)") {
+		t.Errorf("the other manager is %q, want the name of the other writer and the field", other)
 	}
 	if p := c.Prune(t.Context()); p.Count(apply.VerdictRateLimited) != 1 || p.Count(apply.VerdictDeleted) != 1 ||
 		p.RetryAfter() != 10*time.Second || p.Complete() {

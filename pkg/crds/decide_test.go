@@ -23,9 +23,9 @@ func TestOwnedCRDsAreReverted(t *testing.T) {
 		{"a field was added, and its use is unknown", crds.Fact{Content: crds.Read, Difference: lost}, crds.IsOurs},
 		{"a field was added that is used", crds.Fact{Content: crds.Read, Difference: lost, Use: crds.Used}, crds.WouldLoseFields},
 		{"spoiled", crds.Fact{Content: crds.Unreadable}, crds.IsOurs},
-		{"the claim was taken away", crds.Fact{Metadata: crds.Metadata{Version: "-"}}, crds.IsOurs},
+		{"the version annotation was removed", crds.Fact{Metadata: crds.Metadata{Version: "-"}}, crds.IsOurs},
 		{"older: upgraded", crds.Fact{Metadata: crds.Metadata{Version: "v1.3.0"}, Content: crds.Read, Difference: changed}, crds.IsOurs},
-		{"a newer version's claim alone", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read}, crds.IsOurs},
+		{"only a newer version annotation", crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read}, crds.IsOurs},
 		{
 			"a newer version",
 			crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0"}, Content: crds.Read, Difference: changed},
@@ -52,7 +52,7 @@ func TestOwnedCRDsAreReverted(t *testing.T) {
 			crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read, Difference: lost},
 			crds.IsExperimental,
 		},
-		{"another channel's claim alone", crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read}, crds.IsOurs},
+		{"only another channel annotation", crds.Fact{Metadata: crds.Metadata{Channel: "experimental"}, Content: crds.Read}, crds.IsOurs},
 	} {
 		tc.fact.Owner = crds.Owner{Kind: crds.Ours}
 		if tc.fact.Metadata.Version == "" {

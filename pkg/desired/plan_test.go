@@ -68,7 +68,7 @@ func TestConversionWebhooks(t *testing.T) {
 func TestFailurePolicy(t *testing.T) {
 	for _, tc := range []struct {
 		istiod model.Availability
-		proof  model.WebhookProbe
+		probe  model.WebhookProbe
 		want   admissionregistrationv1.FailurePolicyType
 	}{
 		{model.Absent, model.WebhookNotVerified, admissionregistrationv1.Ignore},
@@ -79,10 +79,10 @@ func TestFailurePolicy(t *testing.T) {
 		{model.Available, model.WebhookVerified, admissionregistrationv1.Fail},
 	} {
 		guest := withForeignCRDs(withClasses("openshift-default"))
-		guest.WebhookProbe = tc.proof
+		guest.WebhookProbe = tc.probe
 		plan := compute(t, config(model.TopologyHosted), embedded(t), model.ManagementObservation{CA: testCA(t), Istiod: tc.istiod}, guest)
 		if got := *validator(t, plan).Webhooks[0].FailurePolicy; got != tc.want {
-			t.Errorf("istiod %d, proof %d: failure policy %s, want %s", tc.istiod, tc.proof, got, tc.want)
+			t.Errorf("istiod %d, probe %d: failure policy %s, want %s", tc.istiod, tc.probe, got, tc.want)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func startUnwatched(t *testing.T) *unwatched {
 	return u
 }
 
-func (u *unwatched) claim() {
+func (u *unwatched) acquire() {
 	u.Helper()
 	u.Expect(u.guest.Acquire(u.Context(), ownership.Lease{Name: claimLease, Purpose: "the revision"}, "me")).To(gomega.Succeed())
 }
@@ -79,12 +79,12 @@ func TestALeaseWithoutAWatch(t *testing.T) {
 			u.api.Put(theLeases)
 			u.relist()
 		}
-		u.claim()
+		u.acquire()
 		u.Eventually(u.held).Should(gomega.BeEmpty())
 	})
 	t.Run("after it", func(t *testing.T) {
 		u := startUnwatched(t)
-		u.claim()
+		u.acquire()
 		u.Expect(u.held()).To(gomega.HaveLen(1), "what was answered is believed until the watch comes to it")
 		u.api.Put(theLeases)
 		u.relist()
@@ -94,7 +94,7 @@ func TestALeaseWithoutAWatch(t *testing.T) {
 // TestALeaseIsReleasedOnce checks that a released Lease is not held any more, even while the watch cannot show that.
 func TestALeaseIsReleasedOnce(t *testing.T) {
 	u := startUnwatched(t)
-	u.claim()
+	u.acquire()
 	defer u.down.Unlock()
 	held := u.held()
 	u.Expect(held).To(gomega.HaveLen(1))

@@ -61,7 +61,7 @@ func TestEachWatchOfAGuestIsLimited(t *testing.T) {
 	}{
 		"CRDs":        {in: theCRDs, resource: "customresourcedefinitions", unknown: true},
 		"namespaces":  {in: theNamespaces, resource: "namespaces", unknown: true},
-		"claims":      {in: theLeases, resource: "leases", unknown: true},
+		"leases":      {in: theLeases, resource: "leases", unknown: true},
 		"Deployments": {in: theIstiods, resource: "deployments", unknown: true},
 		"classes": {in: theClasses, resource: "gatewayclasses", unknown: true, prepare: func(api *fakeapi.Server) {
 			api.Put(theCRDs, crd(classCRD, ""))

@@ -57,10 +57,10 @@ func TestLeaseNamesDependOnControllerNameAndRevision(t *testing.T) {
 	controller, revision := base, base
 	controller.ControllerName, revision.Revision = "example.com/Gateway/v1", "other"
 	if got := leases(controller); got[0] == want[0] || got[1] != want[1] {
-		t.Errorf("another controller name claims %v", got)
+		t.Errorf("another controller name has the Leases %v", got)
 	}
 	if got := leases(revision); got[0] != want[0] || got[1] == want[1] {
-		t.Errorf("another revision claims %v", got)
+		t.Errorf("another revision has the Leases %v", got)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestHolders(t *testing.T) {
 		t.Error("a hosted cluster that is moved is another installation")
 	}
 	if none := ownership.Holders(cfg, model.ManagementObservation{}); len(none) != 0 {
-		t.Errorf("an unknown namespace holds claims as %v", none)
+		t.Errorf("an unknown namespace holds Leases as %v", none)
 	}
 	other := cfg
 	other.Revision = "other"
@@ -108,16 +108,16 @@ func TestHolders(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	hosted := hostedWithID("a-cluster")
-	claims, holders := ownership.Leases(cfg), ownership.Holders(cfg, hosted)
+	leases, holders := ownership.Leases(cfg), ownership.Holders(cfg, hosted)
 	held := func(i int, holder string) model.HeldLease {
-		return model.HeldLease{Name: claims[i].Name, Holder: holder}
+		return model.HeldLease{Name: leases[i].Name, Holder: holder}
 	}
 	unreadable := errors.New("may not list leases")
 	for name, test := range map[string]struct {
 		seen model.ObservedLeases
 		want ownership.State
 	}{
-		"unclaimed": {model.ObservedLeases{}, ownership.Unclaimed{Missing: claims}},
+		"unclaimed": {model.ObservedLeases{}, ownership.Unclaimed{Missing: leases}},
 		"ours": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, holders[0])}}, ownership.Owned{},
 		},
@@ -125,31 +125,31 @@ func TestOwnership(t *testing.T) {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[1]), held(1, holders[0])}}, ownership.Owned{},
 		},
 		"half ours": {
-			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unclaimed{Missing: claims[1:]},
+			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unclaimed{Missing: leases[1:]},
 		},
 		"without a holder": {
-			model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unclaimed{Missing: claims[:1]},
+			model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unclaimed{Missing: leases[:1]},
 		},
 		"of another controller name": {
 			model.ObservedLeases{Held: []model.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}},
-			ownership.Unclaimed{Missing: claims},
+			ownership.Unclaimed{Missing: leases},
 		},
 		"the controller name taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, holders[0])}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: leases[0], HeldLease: held(0, "x")}}},
 		},
 		"the revision taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, "x")}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: leases[1], HeldLease: held(1, "x")}}},
 		},
 		"the revision taken, rest free": {
 			model.ObservedLeases{Held: []model.HeldLease{held(1, "x")}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: claims[1], HeldLease: held(1, "x")}}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: leases[1], HeldLease: held(1, "x")}}},
 		},
 		"all taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, "x")}},
 			ownership.OwnedByOther{
-				By: []ownership.LeaseOfOther{{Claim: claims[0], HeldLease: held(0, "x")}, {Claim: claims[1], HeldLease: held(1, "x")}},
+				By: []ownership.LeaseOfOther{{Claim: leases[0], HeldLease: held(0, "x")}, {Claim: leases[1], HeldLease: held(1, "x")}},
 			},
 		},
 		"not readable": {model.ObservedLeases{Unknown: unreadable}, ownership.Unknown{Err: unreadable}},
@@ -164,10 +164,10 @@ func TestOwnership(t *testing.T) {
 func TestOwnLeases(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	hosted := hostedWithID("")
-	claims, holder := ownership.Leases(cfg), ownership.Holders(cfg, hosted)[0]
-	ours := model.HeldLease{Name: claims[1].Name, Holder: holder}
+	leases, holder := ownership.Leases(cfg), ownership.Holders(cfg, hosted)[0]
+	ours := model.HeldLease{Name: leases[1].Name, Holder: holder}
 	seen := model.ObservedLeases{Held: []model.HeldLease{
-		{Name: claims[0].Name, Holder: "x"}, ours, {Name: "hypergate-claim-revision-other", Holder: holder},
+		{Name: leases[0].Name, Holder: "x"}, ours, {Name: "hypergate-claim-revision-other", Holder: holder},
 	}}
 	if diff := cmp.Diff([]model.HeldLease{ours}, ownership.OwnLeases(cfg, hosted, seen)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

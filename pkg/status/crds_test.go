@@ -475,7 +475,7 @@ func TestSettling(t *testing.T) {
 		"it could not be written": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}),
 			crdFailed(routes, policyDenied(routes))), false},
 		// Plan.Waiting reports it.
-		"it is to be made anew": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false},
+		"it is to be recreated": {resultOf(decided(crds.Managed, map[string]crds.Fact{routes: leaving(own())})), false},
 		"not tried": {
 			resultOf(decided(crds.Managed, map[string]crds.Fact{routes: own()}), apply.Skipped(crdID(routes))),
 			true,

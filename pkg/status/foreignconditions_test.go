@@ -25,7 +25,7 @@ var (
 			HeldLease: model.HeldLease{Holder: "hosted/r/abc"},
 		}},
 	}}
-	rival = ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: "Deployment a/b"}}}
+	conflicting = ownership.ConflictError{Controllers: []ownership.ConflictingController{ownership.ForeignIstiod{Seen: "Deployment a/b"}}}
 )
 
 func installedOf(o status.Result) metav1.Condition {
@@ -48,12 +48,12 @@ func TestARefusalNamesTheOtherOwner(t *testing.T) {
 			taken, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
 			[]string{"has been serving since", "hypergate changes nothing until this is resolved", "delete lease the-lease"},
 		},
-		"rival": {
-			rival, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
+		"conflict": {
+			conflicting, model.Absent, metav1.ConditionFalse, status.ReasonOwnedByAnother,
 			[]string{"nothing was changed", "Deployment a/b", "--revision"},
 		},
-		"rival while serves": {
-			rival, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
+		"conflict while serving": {
+			conflicting, model.Available, metav1.ConditionTrue, status.ReasonInstalled,
 			[]string{"hypergate changes nothing until this is resolved", "Deployment a/b"},
 		},
 		"taken away": {
@@ -118,18 +118,18 @@ func TestForeignConditionsAreUnchanged(t *testing.T) {
 			[]string{"ControllerInstalled"},
 		},
 		"taken, istiod says": {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}},
-		"rival who says nothing": {
-			conditions("Accepted/Accepted"), rival,
+		"conflicting controller without conditions": {
+			conditions("Accepted/Accepted"), conflicting,
 			map[string]string{"Accepted": "pilot-discovery"},
 			all,
 		},
-		"rival who says that it serves": {
-			conditions("ControllerInstalled/Installed"), rival,
+		"conflicting controller that serves": {
+			conditions("ControllerInstalled/Installed"), conflicting,
 			map[string]string{"ControllerInstalled": "ingress-operator"},
 			[]string{"CRDsReady", "SupportedVersion"},
 		},
-		"rival who says all that we do, too": {
-			conditions(all...), rival,
+		"conflicting controller with the same conditions": {
+			conditions(all...), conflicting,
 			map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"},
 			nil,
 		},

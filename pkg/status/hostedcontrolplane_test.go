@@ -525,7 +525,7 @@ func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 	}
 	degradedSince, again = degradedSince.Observe(down, later)
 	if degraded(down, degradedSince, nil, later) != metav1.ConditionFalse || again == 0 {
-		t.Fatal("the next time counts anew")
+		t.Fatal("the next time does not start again")
 	}
 
 	unreached := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") })

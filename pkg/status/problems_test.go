@@ -23,7 +23,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-func mayNotClaim() error {
+func forbiddenLeases() error {
 	return fmt.Errorf("wrapped: %w", ownership.CheckError{
 		Verb: "patch",
 		Err: apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "x",
@@ -37,7 +37,7 @@ func refusing(err error) status.Result {
 }
 
 const (
-	claimForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this " +
+	leasesForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this " +
 		"permission to hypergate's user in the guest (deploy/hosted/guest)]"
 	claimUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
 		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
@@ -56,10 +56,10 @@ func TestARejectedPlanHidesNoOtherProblem(t *testing.T) {
 		report                status.Result
 		progressing, degraded want
 	}{
-		"the guest may not be claimed": {refusing(mayNotClaim()), stopped(claimForbidden), degraded("Forbidden", claimForbidden)},
+		"ownership Leases are forbidden": {refusing(forbiddenLeases()), stopped(leasesForbidden), degraded("Forbidden", leasesForbidden)},
 		"for that it is not told of the objects besides": {
-			with(refusing(mayNotClaim()), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
-			stopped(claimForbidden), degraded("Forbidden", claimForbidden),
+			with(refusing(forbiddenLeases()), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
+			stopped(leasesForbidden), degraded("Forbidden", leasesForbidden),
 		},
 		"the guest does not answer whose it is": {
 			refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
@@ -103,8 +103,8 @@ const (
 		"deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 )
 
-// TestAnUnreachableGuestIsOneProblem: a guest that does not answer is one problem, although it cannot be claimed
-// either.
+// TestAnUnreachableGuestIsOneProblem: a guest that does not answer is one problem, although its ownership Leases cannot
+// be acquired either.
 func TestAnUnreachableGuestIsOneProblem(t *testing.T) {
 	away := with(refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
 		func(r *status.Result) { r.GuestWatchProblem = unreachable() })
@@ -241,8 +241,8 @@ func TestGuestTextIsMarkedAndBounded(t *testing.T) {
 		"a kubeconfig":      with(serving(), func(r *status.Result) { r.KubeconfigProblem = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
 		"no token":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForToken(refusal) }),
-		"no proof":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForWebhook(refusal) }),
-		"a rival":           refusing(conflict),
+		"no webhook probe":  with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForWebhook(refusal) }),
+		"a conflict":        refusing(conflict),
 		"a CRD's condition": with(deciding(names), func(r *status.Result) { r.Guest = written }),
 		"a holder":          refusing(owned),
 	} {

@@ -129,9 +129,9 @@ func (w *chaosRun) look(ctx context.Context) (map[string]string, error) {
 			}
 		}
 	}
-	claims := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	classes := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
-	if err := w.lookAt(ctx, w.guest, claims, model.OwnershipLabel, out); err != nil {
+	if err := w.lookAt(ctx, w.guest, leases, model.OwnershipLabel, out); err != nil {
 		return nil, err
 	}
 	return out, w.lookAt(ctx, w.guest, classes, "", out)

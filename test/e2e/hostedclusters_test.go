@@ -169,7 +169,7 @@ func (all hostedClusters) unchanged(doing string, before map[string]string, one 
 func (all hostedClusters) knowsNoOther(one *teller) {
 	one.Helper()
 	const own = "its own published host"
-	p := &leakProof{teller: one, secrets: leak.NewSecrets(), etcd: one.guestsEtcd()}
+	p := &leakSearch{teller: one, secrets: leak.NewSecrets(), etcd: one.guestsEtcd()}
 	p.secrets.AddName(own, one.XDS().Host)
 	for _, t := range all {
 		if t != one {

@@ -26,7 +26,7 @@ import (
 // nothingLeaks performs all operations that write to the guest, and searches all of the guest's data after each. The
 // limits in the documentation of package leak apply.
 func nothingLeaks(t *teller) {
-	p := t.proof()
+	p := t.watchForLeaks()
 	h := t.start("--ca-overlap", "2s")
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.gateway("gw")
@@ -89,8 +89,8 @@ func (t *teller) guestDrift() {
 	}).Should(gomega.Succeed())
 }
 
-// leakProof is a search of a guest for secrets.
-type leakProof struct {
+// leakSearch is a search of a guest for secrets.
+type leakSearch struct {
 	*teller
 	secrets *leak.Secrets
 	// etcd is the address of the guest's etcd.
@@ -100,10 +100,10 @@ type leakProof struct {
 	webhookHost string
 }
 
-// proof starts to collect secrets of the management side, and continues until the end of the story.
-func (t *teller) proof() *leakProof {
+// watchForLeaks starts to collect secrets of the management side, and continues until the end of the story.
+func (t *teller) watchForLeaks() *leakSearch {
 	t.Helper()
-	p := &leakProof{teller: t, secrets: leak.NewSecrets()}
+	p := &leakSearch{teller: t, secrets: leak.NewSecrets()}
 	p.secrets.AddName("the name of the management namespace", t.MgmtNamespace)
 	server, err := url.Parse(t.Mgmt.Host)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -137,7 +137,7 @@ func (t *teller) guestsEtcd() string {
 }
 
 // collect adds every value that a Secret in the management namespace has from now on.
-func (p *leakProof) collect() {
+func (p *leakSearch) collect() {
 	factory := informers.NewSharedInformerFactoryWithOptions(p.MgmtClient, 0, informers.WithNamespace(p.MgmtNamespace))
 	add := func(obj any) {
 		secret, ok := obj.(*corev1.Secret)
@@ -158,7 +158,7 @@ func (p *leakProof) collect() {
 }
 
 // found searches all data of the guest.
-func (p *leakProof) found() []leak.Finding {
+func (p *leakSearch) found() []leak.Finding {
 	p.Helper()
 	ctx := p.step()
 	objects, err := leak.Objects(ctx, p.GuestConfig)
@@ -177,7 +177,7 @@ func (p *leakProof) found() []leak.Finding {
 }
 
 // permit removes the webhook's URL from the places where it is allowed: the webhook's configuration, and etcd's file.
-func (p *leakProof) permit(entries []leak.Entry) []leak.Entry {
+func (p *leakSearch) permit(entries []leak.Entry) []leak.Entry {
 	if p.webhookHost == "" {
 		return entries
 	}
@@ -190,7 +190,7 @@ func (p *leakProof) permit(entries []leak.Entry) []leak.Entry {
 }
 
 // search fails the story if the guest contains a secret.
-func (p *leakProof) search(after string) {
+func (p *leakSearch) search(after string) {
 	p.Helper()
 	begin := time.Now()
 	for _, f := range p.found() {
@@ -204,7 +204,7 @@ func (p *leakProof) search(after string) {
 
 // canFail plants secrets and checks that they are found: through the API, in etcd, and in etcd's file after they are
 // deleted.
-func (p *leakProof) canFail(key string) {
+func (p *leakSearch) canFail(key string) {
 	p.Helper()
 	planted := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "planted", Annotations: map[string]string{"for": "Namespace=" + p.MgmtNamespace}},

@@ -49,8 +49,8 @@ func (w *harness) holders() map[string]string {
 // handOver deletes the ownership Leases, as a refusal's message describes.
 func (w *harness) handOver() {
 	w.Helper()
-	for _, claim := range ownership.Leases(w.cfg) {
-		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), claim.Name, metav1.DeleteOptions{})).
+	for _, owned := range ownership.Leases(w.cfg) {
+		w.Expect(w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(w.Context(), owned.Name, metav1.DeleteOptions{})).
 			To(gomega.Succeed())
 	}
 }
@@ -189,11 +189,11 @@ func TestAStandbyInstanceReportsAnAbsentOwner(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
-	for _, claim := range ownership.Leases(w.cfg) {
-		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + claim.Name + `","labels":{"` +
+	for _, owned := range ownership.Leases(w.cfg) {
+		lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"` + owned.Name + `","labels":{"` +
 			model.OwnershipLabel + `":""}},"spec":{"holderIdentity":"gone"}}`
 		_, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).
-			Patch(t.Context(), claim.Name, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
+			Patch(t.Context(), owned.Name, types.ApplyPatchType, []byte(lease), metav1.PatchOptions{FieldManager: "gone"})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	w.createClass("orphan")
@@ -224,7 +224,7 @@ func TestAGuestThatForbidsOwnershipLeases(t *testing.T) {
 		}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 	}
-	const user = "without-claims"
+	const user = "without-leases"
 	w.haveCRDs()
 	w.allowInGuest(user, everything)
 	w.guestConfig = rest.CopyConfig(w.guestConfig)
@@ -273,36 +273,36 @@ func TestAnIstiodOfTheGuestsOwn(t *testing.T) {
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
 	w.createIstiod()
-	w.createClass("rival")
+	w.createClass("conflict")
 	w.run()
-	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
+	w.Eventually(func() *metav1.Condition { return w.condition("conflict", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionFalse, "OwnedByAnother"),
 		gomega.HaveField("Message", gomega.ContainSubstring("Deployment "+w.cfg.GuestNamespace+"/"+w.cfg.IstiodName()))))
 	w.settle()
-	w.leavesAlone(0, 0, "/gatewayclasses/rival/status")
+	w.leavesAlone(0, 0, "/gatewayclasses/conflict/status")
 
 	t.Log("hypergate continues when the other istiod is gone")
 	w.deleteIstiod()
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() *metav1.Condition {
-		return w.condition("rival", "ControllerInstalled")
+		return w.condition("conflict", "ControllerInstalled")
 	}).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	w.settle()
 
 	t.Log("a later istiod does not end the service, and hypergate does not change it")
 	before := w.versions()
 	w.createIstiod()
-	w.Eventually(func() *metav1.Condition { return w.condition("rival", "ControllerInstalled") }).Should(gomega.And(
+	w.Eventually(func() *metav1.Condition { return w.condition("conflict", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionTrue, "Installed"),
 		gomega.HaveField("Message", gomega.ContainSubstring(
 			"but hypergate changes nothing until this is resolved: an istiod of the revision",
 		))))
-	w.writesNothing("beside a rival")
+	w.writesNothing("beside a conflicting controller")
 	if diff := cmp.Diff(before, w.versions()); diff != "" {
 		t.Error(diff)
 	}
 	w.deleteIstiod()
-	w.Eventually(func() string { return w.condition("rival", "ControllerInstalled").Message }).
+	w.Eventually(func() string { return w.condition("conflict", "ControllerInstalled").Message }).
 		ShouldNot(gomega.ContainSubstring("changes nothing"))
 }
 

@@ -212,7 +212,7 @@ func TestPublishedByRoute(t *testing.T) {
 		return err
 	}).Should(gomega.Succeed())
 
-	t.Log("a router reports that the host is already claimed")
+	t.Log("a router reports that the host is already in use")
 	w.settle()
 	w.patchRoute(w.cfg.XDSService(), `{"status":{"ingress":[{"host":"istiod-guest1.apps.example.com","routerName":"default",`+
 		`"conditions":[{"type":"Admitted","status":"False","reason":"HostAlreadyClaimed"}]}]}}`)
