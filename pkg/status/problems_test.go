@@ -57,11 +57,11 @@ func TestARejectedPlanHidesNoOtherProblem(t *testing.T) {
 		progressing, degraded want
 	}{
 		"ownership Leases are forbidden": {refusing(forbiddenLeases()), stopped(leasesForbidden), degraded("Forbidden", leasesForbidden)},
-		"for that it is not told of the objects besides": {
+		"forbidden Leases hide the problems of objects": {
 			with(refusing(forbiddenLeases()), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, forbidden())) }),
 			stopped(leasesForbidden), degraded("Forbidden", leasesForbidden),
 		},
-		"the guest does not answer whose it is": {
+		"the guest does not answer about its owner": {
 			refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
 			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + claimUnknown},
 			want{metav1.ConditionFalse, "AsExpected", noAction},

@@ -36,7 +36,7 @@ func Parse(name string, data []byte) (Values, error) {
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return Values{}, nil
 	} else if err != nil {
-		return Values{}, fmt.Errorf("%s: it is no YAML: %w", name, err)
+		return Values{}, fmt.Errorf("%s: it is not YAML: %w", name, err)
 	}
 	if err := decoder.Decode(&another); !errors.Is(err, io.EOF) {
 		return Values{}, fmt.Errorf("%s: it has more than one document; put all values into one", name)

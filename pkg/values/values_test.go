@@ -72,7 +72,7 @@ type mistakeCase struct {
 // TestInvalidValues checks that each mistake is reported with file, line, column, path and cause.
 func TestInvalidValues(t *testing.T) {
 	checkMistakes(t, map[string]mistakeCase{
-		"no YAML": {"resources: [", []string{"v.yaml: it is no YAML", "line 1"}},
+		"no YAML": {"resources: [", []string{"v.yaml: it is not YAML", "line 1"}},
 		"a list":  {"- a", []string{"v.yaml:1:1: the file should have keys and values"}},
 		"an unknown key": {
 			"resources: {}\npilot: {env: {A: b}}",

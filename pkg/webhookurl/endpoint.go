@@ -74,7 +74,7 @@ func onlyCACertificates(bundle []byte) ([]byte, error) {
 			return nil, fmt.Errorf("%w: block %d: %w", ErrCABundle, count, err)
 		}
 		if !certificate.IsCA {
-			return nil, fmt.Errorf("%w: certificate %d is no CA's; give the one that signed it", ErrCABundle, count)
+			return nil, fmt.Errorf("%w: certificate %d is not a CA certificate; give the CA certificate that signed it", ErrCABundle, count)
 		}
 		certificates = append(certificates, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 	}

@@ -54,7 +54,7 @@ func eachWebhook(obj *unstructured.Unstructured, endpoint Endpoint, visit func(c
 		refused.Problems = []Problem{{Err: err}}
 	}
 	for _, webhook := range found {
-		err := fmt.Errorf("%w: clientConfig is missing or no object", ErrMalformed)
+		err := fmt.Errorf("%w: clientConfig is missing or not an object", ErrMalformed)
 		if config, isObject := webhook.clientConfig.(map[string]any); isObject {
 			err = visit(config)
 		}

@@ -80,8 +80,8 @@ type refusedCase struct {
 // TestRewriteRefusesOneClientConfig checks a clientConfig with a service or with a port that is not ours.
 func TestRewriteRefusesOneClientConfig(t *testing.T) {
 	checkRefused(t, map[string]refusedCase{
-		"null":             {`null`, webhookurl.ErrMalformed, "missing or no object"},
-		"list":             {`[]`, webhookurl.ErrMalformed, "missing or no object"},
+		"null":             {`null`, webhookurl.ErrMalformed, "missing or not an object"},
+		"list":             {`[]`, webhookurl.ErrMalformed, "missing or not an object"},
 		"neither":          {`{}`, webhookurl.ErrMalformed, "neither"},
 		"only a CA bundle": {`{caBundle: b2xk}`, webhookurl.ErrMalformed, "neither"},
 		"both, both ours": {
@@ -172,8 +172,8 @@ func TestRewriteRefusesPathsAndURLs(t *testing.T) {
 			`{url: "https://istiod-openshift-gateway.openshift-ingress.svc/validate"}`, webhookurl.ErrNotOurs,
 			".openshift-ingress.svc:443",
 		},
-		"url with an absolute name": {`{url: "https://istiod-openshift-gateway.:443/"}`, webhookurl.ErrInvalidURL, "no DNS name"},
-		"url in upper case":         {`{url: "https://ISTIOD-openshift-gateway:443/"}`, webhookurl.ErrInvalidURL, "no DNS name"},
+		"url with an absolute name": {`{url: "https://istiod-openshift-gateway.:443/"}`, webhookurl.ErrInvalidURL, "not a DNS name"},
+		"url in upper case":         {`{url: "https://ISTIOD-openshift-gateway:443/"}`, webhookurl.ErrInvalidURL, "not a DNS name"},
 		"url with another port": {
 			`{url: "https://istiod-openshift-gateway:15017/"}`, webhookurl.ErrNotOurs,
 			"istiod-openshift-gateway:15017",
@@ -231,7 +231,7 @@ webhooks:
 		`URL is not valid for a webhook: path "?" does not begin with a slash; ` +
 		`webhook "webhooks[2]": webhook does not lead to the endpoint: service "other/server" is not ` +
 		`"openshift-ingress/istiod-openshift-gateway"; leave its webhook out or route it elsewhere; ` +
-		`webhook "webhooks[3]": object is malformed: clientConfig is missing or no object`
+		`webhook "webhooks[3]": object is malformed: clientConfig is missing or not an object`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -88,7 +88,7 @@ func checkHost(host string) error {
 	labels := strings.Split(host, ".")
 	for _, label := range labels {
 		if msgs := validation.IsDNS1123Label(label); len(msgs) > 0 {
-			return fmt.Errorf("%w: host %q is no DNS name or IP address: %s", ErrInvalidURL, host, msgs[0])
+			return fmt.Errorf("%w: host %q is not a DNS name or IP address: %s", ErrInvalidURL, host, msgs[0])
 		}
 	}
 	// Some resolvers parse a name that ends in a number as an address.

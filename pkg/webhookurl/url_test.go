@@ -54,9 +54,9 @@ func TestValidateURLRefuses(t *testing.T) {
 		"HTTPS://istiod":              "lower case",
 		"https:istiod":                "https://host",
 		"https:/istiod":               "https://host",
-		"https://":                    "no DNS name",
-		"https:///validate":           "no DNS name",
-		"https://:443":                "no DNS name",
+		"https://":                    "not a DNS name",
+		"https:///validate":           "not a DNS name",
+		"https://:443":                "not a DNS name",
 		"https://user@h":              "user information",
 		"https://user:hunter2@h":      "user information",
 		"https://@h":                  "user information",
@@ -65,7 +65,7 @@ func TestValidateURLRefuses(t *testing.T) {
 		"https://h?":                  "query",
 		"https://h#a":                 "fragment",
 		"https://h/a#":                "fragment",
-		"https://h:":                  "no DNS name",
+		"https://h:":                  "not a DNS name",
 		"https://h:0":                 `port "0"`,
 		"https://h:0443":              `port "0443"`,
 		"https://h:65536":             `port "65536"`,
@@ -80,8 +80,8 @@ func TestValidateURLRefuses(t *testing.T) {
 		"https://-a":                  `host "-a"`,
 		"https://a_b":                 `host "a_b"`,
 		"https://*.b":                 `host "*.b"`,
-		"https://bücher.example":      "no DNS name",
-		"https://istіod":              "no DNS name", // with a Cyrillic letter
+		"https://bücher.example":      "not a DNS name",
+		"https://istіod":              "not a DNS name", // with a Cyrillic letter
 		"https://b%C3%BCcher.example": "without escapes",
 		"https://h%61":                "invalid URL escape",
 		"https://a b":                 "invalid character",
@@ -127,7 +127,7 @@ func TestValidateURLRefusesAddressesAndPaths(t *testing.T) {
 		"https://h/a|b":            `at "|"`,
 		"https://h/{a}":            "at",
 		"https://h/a\x7f":          "invalid control character",
-		"https://" + strings.Repeat("a", 64) + ".b":  "no DNS name",
+		"https://" + strings.Repeat("a", 64) + ".b":  "not a DNS name",
 		"https://" + strings.Repeat("a.", 127) + "a": "too long",
 	})
 }
