@@ -68,8 +68,11 @@ type Verdict string
 const (
 	// Install creates a CRD that does not exist.
 	Install Verdict = "Install"
-	// Update writes a CRD that hypergate owns.
+	// Update writes a CRD that hypergate owns, and that differs from the wanted CRD, or may differ.
 	Update Verdict = "Update"
+	// UpToDate applies a CRD that hypergate owns, and that is the wanted one. There is nothing to write, as long as no
+	// other client changes it.
+	UpToDate Verdict = "UpToDate"
 	// Adopt takes over a CRD of another owner, with consent or because the owner is gone.
 	Adopt Verdict = "Adopt"
 	// Wait leaves the CRD alone until it is deleted. Its deletion is an event, and then it is installed again.
@@ -82,8 +85,8 @@ const (
 	Undetermined Verdict = "Undetermined"
 )
 
-// Writes reports whether the CRD is written.
-func (v Verdict) Writes() bool { return v == Install || v == Update || v == Adopt }
+// Applies reports whether hypergate applies the CRD. To apply one that is up to date sends no request.
+func (v Verdict) Applies() bool { return v == Install || v == Update || v == UpToDate || v == Adopt }
 
 // Reason is the reason for a Verdict.
 type Reason string
@@ -166,6 +169,9 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 // A claim of a newer version or of another channel distinguishes a third-party upgrade from an accidental change.
 func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	update, claim := Decision{Update, IsOurs}, versionClaimOf(f.Metadata, w)
+	if f.Same() && f.Metadata.Version == w.Version && (w.Channel == "" || f.Metadata.Channel == w.Channel) {
+		update.Verdict = UpToDate
+	}
 	switch decision, refused := refusedByServer(f); {
 	case refused:
 		return decision

@@ -17,6 +17,6 @@ func ExampleDecide() {
 		},
 	}
 	decision := crds.Decide(installed, wanted, crds.Policy{Mode: crds.Managed})
-	fmt.Println(decision.Verdict, decision.Reason, decision.Verdict.Writes())
+	fmt.Println(decision.Verdict, decision.Reason, decision.Verdict.Applies())
 	// Output: Blocked NeedsConsent false
 }

@@ -187,7 +187,7 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 			broken = append(broken, promise)
 		}
 	}
-	writes, there := crd.Verdict.Writes(), !c.is("owner", "none")
+	writes, there := crd.Verdict.Applies(), !c.is("owner", "none")
 	overwrites := writes && there
 	consent := c.is("annotation", "true") || c.is("annotation", "none") && c.is("policy", "adopt")
 	otherChannel := ours.Channel != "" && c.is("channel", "experimental")
@@ -214,14 +214,17 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 	must(ours.Channel != "experimental", "the experimental channel is never wanted")
 
 	must((crd.Verdict == crds.Install) == (writes && !there), "what is not there is installed, and nothing else is")
-	must(crd.Verdict != crds.Update || c.is("owner", "ours"), "only what is ours is updated")
+	updates := crd.Verdict == crds.Update || crd.Verdict == crds.UpToDate
+	must(!updates || c.is("owner", "ours"), "only what is ours is updated")
+	equal := c.is("content", "same") && c.is("claim", "equal") && (ours.Channel == "" || c.is("channel", "ours"))
+	must(!updates || (crd.Verdict == crds.UpToDate) == equal, "what is as wanted is up to date, and nothing else is")
 	must(crd.Verdict != crds.Adopt || there && !c.is("owner", "ours"), "only what is others' is adopted")
 	must(!c.is("mode", "Managed") || there || crd.Verdict == crds.Install, "what is not there is installed")
 
 	restores := c.is("owner", "ours") && c.is("mode", "Managed") && c.is("phase", "lasting") &&
 		c.is("annotation", "none", "true") && !c.is("claim", "newer") && !otherChannel &&
 		!c.is("content", "loses stored versions", "other scope") && (!loses || !c.is("use", "used"))
-	must(!restores || crd.Verdict == crds.Update, "a manual change of an owned CRD is reverted")
+	must(!restores || updates, "a manual change of an owned CRD is reverted")
 	return broken
 }
 

@@ -120,7 +120,7 @@ func TestIstioUpgradeLosesNoFields(t *testing.T) {
 				Owner: crds.Owner{Kind: owner}, Metadata: crds.Metadata{Version: "1.28.2"}, Content: crds.Read,
 				Difference: d, Use: crds.Unsearched,
 			}
-			if got := crds.Decide(fact, crds.Wanted{Version: charts.EmbeddedVersion}, crds.Policy{}); !got.Verdict.Writes() {
+			if got := crds.Decide(fact, crds.Wanted{Version: charts.EmbeddedVersion}, crds.Policy{}); !got.Verdict.Applies() {
 				t.Errorf("%s of owner %q is not upgraded: %v", crd.GetName(), owner, got)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 const crdKind = "CustomResourceDefinition"
 
-// addCRDs decides about each CRD and adds the CRDs that hypergate writes. It adds CRDs of the Gateway API even without
+// addCRDs decides about each CRD and adds the CRDs that hypergate applies. It adds CRDs of the Gateway API even without
 // a GatewayClass, because a GatewayClass cannot exist without them. It adds Istio's CRDs with the first GatewayClass;
 // hypergate manages them from then on.
 func (p *draft) addCRDs() error {
@@ -22,7 +22,7 @@ func (p *draft) addCRDs() error {
 	p.plan.Decisions = DecideCRDs(p.cfg, p.source, p.guest)
 	var names, istio, protected []string
 	for _, crd := range p.plan.Decisions {
-		if !crd.Verdict.Writes() {
+		if !crd.Verdict.Applies() {
 			continue
 		}
 		// Protect also the CRDs that hypergate installs later, so that the policy need not change then.
@@ -30,7 +30,7 @@ func (p *draft) addCRDs() error {
 		switch {
 		case bundle.Has(crd.Name):
 			names = append(names, crd.Name)
-		case p.plan.Installed || crd.Verdict == crds.Update:
+		case p.plan.Installed || crd.Verdict == crds.Update || crd.Verdict == crds.UpToDate:
 			names, istio = append(names, crd.Name), append(istio, crd.Name)
 		}
 	}

@@ -119,7 +119,7 @@ func crdStateOf(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 		return blocked, explained(crd)
 	case crd.Verdict == crds.Wait:
 		return deleting, plain(crd.Explain())
-	case crd.Verdict.Writes():
+	case crd.Verdict.Applies():
 		return crdStateOfWritten(crd, outcome)
 	default:
 		return crdStateOfLeft(crd)

@@ -153,7 +153,7 @@ func resultOf(plan desired.Plan, exceptions ...apply.Outcome) status.Result {
 	for _, crd := range plan.Decisions {
 		if o, found := special[crd.Name]; found {
 			outcomes = append(outcomes, o)
-		} else if crd.Verdict.Writes() {
+		} else if crd.Verdict.Applies() {
 			outcomes = append(outcomes, apply.Unchanged(crdID(crd.Name)))
 		}
 	}

@@ -68,8 +68,8 @@ func (h hostile) text(t reflect.Type) string {
 			string(crds.ThirdParty), string(crds.Unknown),
 		},
 		reflect.TypeFor[crds.Verdict](): {
-			string(crds.Install), string(crds.Update), string(crds.Adopt), string(crds.Wait), string(crds.Keep), string(crds.Blocked),
-			string(crds.Undetermined),
+			string(crds.Install), string(crds.Update), string(crds.UpToDate), string(crds.Adopt), string(crds.Wait), string(crds.Keep),
+			string(crds.Blocked), string(crds.Undetermined),
 		},
 		reflect.TypeFor[crds.Reason](): {
 			string(crds.IsAbsent), string(crds.IsIdentical), string(crds.IsOLMs), string(crds.LooksForUse), string(crds.IsUnknown),

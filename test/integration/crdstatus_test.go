@@ -29,7 +29,7 @@ func TestCRDsAreReported(t *testing.T) {
 	w.Eventually(func() string { return shownMetrics(t) }).Should(gomega.And(
 		gomega.ContainSubstring(`hypergate_guest_management_mode mode="Managed" 1`),
 		gomega.ContainSubstring(`hypergate_guest_crd_info crd="httproutes.gateway.networking.k8s.io" installed_version="v1.4.1" `+
-			`owner="hypergate" reason="Ours" verdict="Update" wanted_version="v1.4.1" 1`)))
+			`owner="hypergate" reason="Ours" verdict="UpToDate" wanted_version="v1.4.1" 1`)))
 
 	w.createClass("demo")
 	w.playIstiod(corev1.ConditionTrue)

@@ -124,7 +124,7 @@ func TestCRDReports(t *testing.T) {
 // TestExitCodes checks that the exit code is 2 if an action is required, and only then.
 func TestExitCodes(t *testing.T) {
 	for verdict, want := range map[crds.Verdict]int{
-		crds.Install: 0, crds.Update: 0, crds.Adopt: 0, crds.Wait: 0, crds.Keep: 0, crds.Blocked: 2, crds.Undetermined: 2,
+		crds.Install: 0, crds.Update: 0, crds.UpToDate: 0, crds.Adopt: 0, crds.Wait: 0, crds.Keep: 0, crds.Blocked: 2, crds.Undetermined: 2,
 	} {
 		if got := (crdReport{CRDs: []crdLine{{Verdict: string(verdict)}}}).code(); got != want {
 			t.Errorf("%s: code %d, want %d", verdict, got, want)
