@@ -199,6 +199,8 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 			outcomes[i] = Unchanged(j.id)
 		case planWait:
 			outcomes[i] = Waiting(j.id)
+		case planSettle:
+			outcomes[i] = Waiting(j.id).after(pause.wait)
 		case planRateLimited, planRefused:
 			outcomes[i] = pause.outcome(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:

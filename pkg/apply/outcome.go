@@ -23,7 +23,8 @@ const (
 	// VerdictDeleted means that the object was deleted.
 	VerdictDeleted
 	// VerdictWaiting means that the watch must show more first, and that a notification follows. The object is being
-	// deleted. If the outcome is for a kind, the objects of the kind are not known yet.
+	// deleted. If the outcome is for a kind, the objects of the kind are not known yet. An object of a kind with Settle
+	// that was changed just now waits for Report.RetryAfter instead.
 	VerdictWaiting
 	// VerdictRateLimited means that the object was left unchanged because it was written too often: another writer
 	// reverts our writes. No notification follows when it can be written again. The caller must use
@@ -90,6 +91,12 @@ func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
 // form of the error; see answer.Brief.
 func Failed(id ID, cause Cause, err error) Outcome {
 	return Outcome{id: id, verdict: VerdictFailed, cause: cause, err: answer.Brief(err)}
+}
+
+// after returns the outcome of an object that can be written after retry.
+func (o Outcome) after(retry time.Duration) Outcome {
+	o.retry = retry
+	return o
 }
 
 func (o Outcome) withWrites(n int) Outcome {
@@ -162,8 +169,8 @@ func (r Report) Complete() bool {
 	return r.stopped == nil && r.Count(VerdictUnchanged)+r.Count(VerdictApplied)+r.Count(VerdictDeleted) == len(r.outcomes)
 }
 
-// RetryAfter returns the time until the first of the rate-limited objects can be written again, or zero if there is
-// none. It includes objects that failed so often that they were not tried this time. Their verdict is still
+// RetryAfter returns the time until the first of the rate-limited or settling objects can be written, or zero if there
+// is none. It includes objects that failed so often that they were not tried this time. Their verdict is still
 // VerdictFailed.
 func (r Report) RetryAfter() time.Duration {
 	var first time.Duration

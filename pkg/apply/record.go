@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -51,6 +53,8 @@ type record struct {
 	busy    bool      // a write is in progress: events wait for its memo
 	stirred bool      // an event that matters came while busy
 	tried   uint64    // the turn of the last try, if it did not succeed; 0 otherwise
+	// driftedAt is when the watch first showed a change since our last write. Zero: it showed none.
+	driftedAt time.Time
 }
 
 // outdated reports whether the watch showed something newer than our last write.
@@ -62,6 +66,25 @@ func (r *record) outdated() bool {
 func (r *record) drifted() bool {
 	return r.memo.exists() && r.outdated() &&
 		(r.seen.state == gone || r.seen.uid != r.memo.uid || r.seen.fields != r.memo.fields)
+}
+
+// noteDrift sets driftedAt after an event or a write.
+func (r *record) noteDrift(now time.Time) {
+	switch {
+	case !r.drifted():
+		r.driftedAt = time.Time{}
+	case r.driftedAt.IsZero():
+		r.driftedAt = now
+	}
+}
+
+// settling returns how long a changed object is still left as it is. settle counts from the first change, so that a
+// client that changes the object again and again does not delay the write further.
+func (r *record) settling(now time.Time, settle time.Duration) time.Duration {
+	if r.driftedAt.IsZero() || r.seen.state != present {
+		return 0
+	}
+	return max(0, r.driftedAt.Add(settle).Sub(now))
 }
 
 // matters reports whether the caller must look again, after the watch showed r.seen instead of old. The event of our
@@ -84,6 +107,7 @@ const (
 	planWriteUnknown      // we wrote it, and it is gone or lost the owner label; or no list has shown it
 	planRateLimited       // the object was written too often
 	planRefused           // the response was too large, and the object has not changed since
+	planSettle            // the object was changed just now, and the API server may still write its status
 )
 
 // awaited reports whether the object is being deleted, so that a write would have no effect. It ignores an object of

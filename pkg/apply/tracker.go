@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,7 @@ type tracker struct {
 // kindRecords holds the records of one kind, and the feeds that show its objects: one, or one for each name.
 type kindRecords struct {
 	feeds   []feed
+	settle  time.Duration
 	records map[types.NamespacedName]*record
 }
 
@@ -40,7 +42,7 @@ func newTracker(kinds []Kind, now clock.PassiveClock) *tracker {
 		session: func() uint64 { return 0 }, notify: func() {},
 	}
 	for i, k := range kinds {
-		t.kinds[i] = kindRecords{feeds: feedsOf(k), records: map[types.NamespacedName]*record{}}
+		t.kinds[i] = kindRecords{feeds: feedsOf(k), settle: k.Settle, records: map[types.NamespacedName]*record{}}
 	}
 	return t
 }
@@ -86,7 +88,7 @@ func (t *tracker) tried(jobs []job) []uint64 {
 }
 
 // begin decides what to do with an object. hash is the hash of its JSON. If the plan is a write, the caller must call
-// wrote, failed or left afterwards. If the object was written too often, begin returns planRateLimited and the pause.
+// wrote, failed or left afterwards. If the write must wait, begin returns planRateLimited or planSettle, and the pause.
 func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, pause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +104,11 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 		return p, pause{failure: r.memo.refusal}
 	default:
 	}
-	if pause := t.limiter.take(place{kind, key}, t.clock.Now()); pause.wait > 0 {
+	now := t.clock.Now()
+	if wait := r.settling(now, t.kinds[kind].settle); wait > 0 && r.wrote(hash) {
+		return planSettle, pause{wait: wait}
+	}
+	if pause := t.limiter.take(place{kind, key}, now); pause.wait > 0 {
 		pause.otherManager = r.seen.otherManager
 		return planRateLimited, pause
 	}
@@ -163,6 +169,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		t.answered++
 		m.number = t.answered
 		r.memo, r.busy, r.deleted, r.tried = m, false, "", 0
+		r.noteDrift(t.clock.Now())
 		return r.stirred && r.drifted()
 	})
 }
@@ -202,6 +209,7 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	r := t.record(kind, key)
 	old := r.seen
 	r.seen = s
+	r.noteDrift(t.clock.Now())
 	matters := r.matters(old)
 	if r.deleted != "" && (s.state == gone || s.uid != r.deleted) {
 		r.deleted = ""

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 var tracked = types.NamespacedName{Namespace: "ns", Name: "x"}
@@ -530,4 +531,38 @@ func TestHashOfOwnFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAChangedObjectSettles: an object of a kind with Settle is restored a while after the first change, once. Later
+// changes do not delay it further. A plan for other content, and an object that is gone, do not wait.
+func TestAChangedObjectSettles(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	passive := clocktesting.NewFakePassiveClock(now)
+	s := &story{t: t, tracker: newTracker([]Kind{{Settle: 50 * time.Millisecond}}, passive)}
+	at := func(ms int) { passive.SetTime(now.Add(time.Duration(ms) * time.Millisecond)) }
+	wait := func(want time.Duration) {
+		t.Helper()
+		if p, pause := s.tracker.begin(0, tracked, 1); p != planSettle || pause.wait != want {
+			t.Errorf("plan %d after %s, want %d after %s", p, pause.wait, planSettle, want)
+		}
+	}
+	s.wrote(1, "10", "a", 7)
+	s.begin(1, planNothing)
+
+	s.shows("11", "a", 8)
+	wait(50 * time.Millisecond)
+	at(30)
+	s.shows("12", "a", 9)
+	wait(20 * time.Millisecond)
+	at(50)
+	s.wrote(1, "13", "a", 7)
+	s.begin(1, planNothing)
+
+	at(1000)
+	s.shows("14", "a", 8)
+	wait(50 * time.Millisecond)
+	s.wrote(2, "15", "a", 7)
+	s.showsGone("16")
+	s.begin(2, planWriteUnknown)
 }

@@ -162,10 +162,18 @@ func kinds() []apply.Kind {
 	all := model.GuestKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
-		out = append(out, apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.NeverPrune, Barrier: k.Barrier})
+		kind := apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.NeverPrune, Barrier: k.Barrier}
+		if k.GVK.Kind == crdKind {
+			kind.Settle = crdSettle
+		}
+		out = append(out, kind)
 	}
 	return out
 }
+
+// crdSettle is how long a CRD that another client changed is left as it is. The API server then writes the status of the
+// CRD: the names that it accepts. It does so within milliseconds.
+const crdSettle = 50 * time.Millisecond
 
 // metadataWatch returns the options of a watch of a resource's metadata, in all namespaces. It keeps the identity of
 // each object that selected matches.
