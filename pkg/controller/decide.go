@@ -32,7 +32,6 @@ type noPlan struct {
 	renew bool
 	// rereadCA: the CA cannot be used, and is read again once its Secret changes.
 	rereadCA bool
-	requeue  time.Duration
 }
 
 // pruneManagement: nothing is to be installed, and the guest belongs to another hypergate or its owner is not known.
@@ -120,11 +119,14 @@ func (d decider) decideOwnership(o observation) decision {
 		return planned
 	}
 	if wait := d.standby.wait(o.now); wait > 0 {
-		return noPlan{problem: d.standby.refused, requeue: wait}
+		refused := d.standby.refused
+		refused.Wait = wait
+		return noPlan{problem: refused}
 	}
 	if wait := d.acquiring.Wait(o.now); wait > 0 {
-		contested := ownership.ContestedError{Missing: unclaimed.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery}
-		return noPlan{problem: contested, renew: hasIstiod(o), requeue: wait}
+		return noPlan{renew: hasIstiod(o), problem: ownership.ContestedError{
+			Missing: unclaimed.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery, Wait: wait,
+		}}
 	}
 	planned.acquire = unclaimed.Missing
 	return planned

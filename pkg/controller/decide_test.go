@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -70,7 +71,8 @@ func decisionText(d decision) string {
 	case waitForSync:
 		return fmt.Sprintf("wait, renew %t", d.renew)
 	case noPlan:
-		return fmt.Sprintf("no plan, renew %t, again %s", d.renew, d.requeue)
+		after := failureOf(status.Result{PlanProblem: d.problem}, nil).after
+		return fmt.Sprintf("no plan, renew %t, again %s", d.renew, after)
 	case pruneManagement:
 		return fmt.Sprintf("prune the management side, installed %t", d.plan.Installed)
 	case converge:

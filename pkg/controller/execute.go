@@ -74,7 +74,6 @@ func (r *Reconciler) execute(ctx context.Context, o observation, d decision) out
 		if d.rereadCA {
 			r.mgmt.RereadCA()
 		}
-		e.requeueAfter(d.requeue)
 		e.renewAlone(ctx, d.renew)
 	case pruneManagement:
 		e.endOnLoss()

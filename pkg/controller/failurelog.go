@@ -11,12 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/answer"
-	"github.com/hypergate/hypergate/pkg/apply"
-	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -29,31 +25,21 @@ type failure struct {
 	fingerprint string
 	// permanent reports whether every cause needs an action first, so that an immediate retry is of no use.
 	permanent bool
+	// after is when one of the causes may have changed without an event. Zero: that is not known.
+	after time.Duration
 }
 
-// failureOf returns what failed: the plan, the objects of both sides, or the statuses (statusProblem).
+// failureOf returns what failed: the plan, the objects of both sides, or the statuses (statusProblem). How each of them is
+// tried again was decided with the reason of its condition, see status.Retry.
 func failureOf(res status.Result, statusProblem error) failure {
 	err := errors.Join(answer.Brief(res.PlanProblem), res.Mgmt.Err(), res.Guest.Err(), answer.Brief(statusProblem))
 	f := failure{err: err, permanent: true}
 	fingerprints := map[string]bool{}
-	add := func(cause apply.Cause, whole string) {
-		switch {
-		case cause.Class() == apply.Cancelled:
-			f.permanent = false // what ended it is another failure, or the end of this process
-		case cause.Class().IsTransient():
-			f.permanent, fingerprints[cause.Class().String()] = false, true
-		default:
-			fingerprints[whole] = true
-		}
-	}
-	for _, err := range []error{res.PlanProblem, statusProblem} {
-		if err != nil {
-			add(apply.Classify(err, "", schema.GroupResource{}), fingerprintOf(err))
-		}
-	}
-	for side, report := range map[model.Side]apply.Report{model.SideMgmt: res.Mgmt, model.SideGuest: res.Guest} {
-		for _, failed := range report.Failures() {
-			add(failed.Cause(), fmt.Sprint(side, failed.ID(), failed.Cause()))
+	for _, retry := range res.Retries(statusProblem) {
+		f.permanent = f.permanent && retry.Permanent
+		f.after = soonest(f.after, retry.After)
+		if retry.Fingerprint != "" {
+			fingerprints[retry.Fingerprint] = true
 		}
 	}
 	if f.fingerprint = strings.Join(slices.Sorted(maps.Keys(fingerprints)), "; "); len(f.fingerprint) > fingerprintLimit {
@@ -65,18 +51,6 @@ func failureOf(res status.Result, statusProblem error) failure {
 // fingerprintLimit is the longest fingerprint that is kept as it is, in bytes. Of a longer one, where many objects
 // fail, a checksum is kept.
 const fingerprintLimit = 1 << 10
-
-// fingerprintOf returns what an error is known by. Who owns the guest is not part of it: the guest may name another
-// owner with each attempt.
-func fingerprintOf(err error) string {
-	if owned, is := errors.AsType[ownership.OwnedByOtherError](err); is {
-		return owned.Fingerprint()
-	}
-	if conflict, is := errors.AsType[ownership.ConflictError](err); is {
-		return conflict.Fingerprint()
-	}
-	return err.Error()
-}
 
 // failureLog is what was logged of failures, and how long the last delay was.
 type failureLog struct {
@@ -113,9 +87,9 @@ func (t *failureLog) report(ctx context.Context, f failure, now time.Time) time.
 		}
 	}
 	if f.permanent {
-		return t.delay.Failed(now, firstPermanentRetry, maxPermanentRetry)
+		return soonest(f.after, t.delay.Failed(now, firstPermanentRetry, maxPermanentRetry))
 	}
-	return t.delay.Failed(now, firstTransientRetry, maxTransientRetry)
+	return soonest(f.after, t.delay.Failed(now, firstTransientRetry, maxTransientRetry))
 }
 
 // log logs err, if the limit allows it. A failure that persists is not logged yet only because it was left out before.

@@ -127,6 +127,8 @@ type OwnedByOtherError struct {
 	OwnedByOther
 	// Namespace is the namespace of the Leases.
 	Namespace string
+	// Wait is how long the guest is still left to an owner that is gone. Zero: the owner is there.
+	Wait time.Duration
 }
 
 // Error returns who owns the guest, and how to hand it over.
@@ -180,6 +182,8 @@ type ContestedError struct {
 	// Namespace is the namespace of the Leases. Every is how often they are created again.
 	Namespace string
 	Every     time.Duration
+	// Wait is how long it takes until they may be created again.
+	Wait time.Duration
 }
 
 // Error returns which Leases disappear, and what to do.

@@ -38,7 +38,7 @@ func (r Result) removal(removed string) string {
 	case r.Istiod == model.Absent:
 		return removed
 	case r.PlanProblem != nil && !unobserved:
-		return "; istiod is still installed, and is removed after this is resolved: " + refusalOf(r.PlanProblem).problem.text
+		return "; istiod is still installed, and is removed after this is resolved: " + planProblemOf(r.PlanProblem).problem.text
 	case unobserved:
 		return "; istiod is still installed, and is removed after the current state has been observed"
 	default:

@@ -29,7 +29,7 @@ func KeepForeignConditions(previous, wanted []metav1.Condition, refused error, w
 		installed := func(t string) bool { return t == ControllerInstalled }
 		return filterByType(previous, installed), filterByType(wanted, installed)
 	}
-	if refused == nil || !refusalOf(refused).isForOther {
+	if refused == nil || !planProblemOf(refused).isForOther {
 		return previous, wanted
 	}
 	notTheirs := func(t string) bool { return writers[t] == "" }

@@ -132,7 +132,7 @@ func (r Result) installed() metav1.Condition {
 
 // installedWithoutPlan returns the condition ControllerInstalled without a plan. An istiod that serves keeps serving.
 func (r Result) installedWithoutPlan() metav1.Condition {
-	switch refused := refusalOf(r.PlanProblem); {
+	switch refused := planProblemOf(r.PlanProblem); {
 	case r.Istiod == model.Available:
 		return isTrue(ReasonInstalled, r.serves()+", but hypergate changes nothing until this is resolved: "+refused.public)
 	case refused.isForOther:

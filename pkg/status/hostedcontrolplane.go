@@ -88,7 +88,7 @@ func (r Result) progressing() metav1.Condition {
 	case isUnobserved && (r.ObservationProblem != nil || observation.waits != ""):
 		return stopped(observation, needAction)
 	case r.PlanProblem != nil:
-		return stopped(refusalOf(r.PlanProblem).problem, needAction)
+		return stopped(planProblemOf(r.PlanProblem).problem, needAction)
 	case r.Istiod != model.Absent && r.Rollout == model.Stuck:
 		return isFalse(ReasonRolloutStuck, "the rollout of istiod is stuck: "+podsNotReady)
 	case r.Istiod == model.Available && r.Rollout == model.Rolling:

@@ -14,42 +14,89 @@ import (
 // acquiring is the phase in which hypergate acquires the ownership Leases in the guest.
 const acquiring = "acquiring ownership of this guest"
 
-// refusal is why there is no plan.
-type refusal struct {
+// planProblem is why there is no plan, or why it was not carried out.
+type planProblem struct {
 	// public is the text for the guest. About the management side it contains only the cause of a failed request.
 	public string
-	// problem is for the HostedControlPlane.
+	// problem is for the HostedControlPlane. It has the Retry as well.
 	problem problem
 	// isForOther reports whether the plan is rejected because another controller serves the guest.
 	isForOther bool
 }
 
-// refusalOf returns the refusal for an error of the planning.
-func refusalOf(err error) refusal {
-	planning := problem{reason: ReasonPlanRejected, text: "planning: " + plain(err.Error())}
-	if contested, is := errors.AsType[ownership.ContestedError](err); is {
-		return refusal{public: plain(contested.Error()), problem: planning}
-	}
-	if taken, is := errors.AsType[ownership.OwnedByOtherError](err); is {
-		claiming := problem{reason: ReasonPlanRejected, text: acquiring + ": " + plain(taken.Fingerprint())}
-		return refusal{public: plain(taken.Error()), problem: claiming, isForOther: true}
-	}
-	if conflict, is := errors.AsType[ownership.ConflictError](err); is {
-		return refusal{public: plain(conflict.Error()), problem: planning, isForOther: true}
-	}
-	if failed, is := errors.AsType[ownership.CheckError](err); is {
-		cause := apply.Classify(failed.Err, failed.Verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
-		const unclear = "%s; it is unknown whether this cluster belongs to another hypergate, so nothing was changed"
-		return refusal{
-			public:  fmt.Sprintf(unclear, onSide(model.SideGuest, cause)),
-			problem: ofCause(acquiring, model.SideGuest, cause),
+// planProblemOf returns all that follows from an error of the planning: condition reasons, texts, and the Retry. It is
+// the only place that decides one of them. The first rule that knows the error applies.
+func planProblemOf(err error) planProblem {
+	for _, rule := range []func(error) (planProblem, bool){contested, ownedByOther, conflicting, ownerUnknown, requestFailed} {
+		if p, applies := rule(err); applies {
+			return p
 		}
 	}
-	// All other requests before there is a plan go to the management side.
+	return planProblem{
+		public:  "the plan was rejected and nothing was changed; see hypergate's log for the reason",
+		problem: rejectedPlan("planning", err, err.Error(), err.Error()),
+	}
+}
+
+// rejectedPlan returns the problem of a plan that is rejected, with its text and its fingerprint.
+func rejectedPlan(phase string, err error, text, fingerprint string) problem {
+	retry := retryOf(apply.Classify(err, "", schema.GroupResource{}), fingerprint)
+	return problem{reason: ReasonPlanRejected, text: phase + ": " + plain(text), retry: retry}
+}
+
+func contested(err error) (planProblem, bool) {
+	e, is := errors.AsType[ownership.ContestedError](err)
+	if !is {
+		return planProblem{}, false
+	}
+	p := planProblem{public: plain(e.Error()), problem: rejectedPlan("planning", err, err.Error(), err.Error())}
+	p.problem.retry.After = e.Wait
+	return p, true
+}
+
+// ownedByOther: who owns the guest is not part of the fingerprint. The guest may name another owner with each attempt.
+func ownedByOther(err error) (planProblem, bool) {
+	e, is := errors.AsType[ownership.OwnedByOtherError](err)
+	if !is {
+		return planProblem{}, false
+	}
+	p := planProblem{public: plain(e.Error()), problem: rejectedPlan(acquiring, err, e.Fingerprint(), e.Fingerprint()), isForOther: true}
+	p.problem.retry.After = e.Wait
+	return p, true
+}
+
+func conflicting(err error) (planProblem, bool) {
+	e, is := errors.AsType[ownership.ConflictError](err)
+	if !is {
+		return planProblem{}, false
+	}
+	return planProblem{
+		public: plain(e.Error()), problem: rejectedPlan("planning", err, err.Error(), e.Fingerprint()), isForOther: true,
+	}, true
+}
+
+func ownerUnknown(err error) (planProblem, bool) {
+	e, is := errors.AsType[ownership.CheckError](err)
+	if !is {
+		return planProblem{}, false
+	}
+	cause := apply.Classify(e.Err, e.Verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
+	const unclear = "%s; it is unknown whether this cluster belongs to another hypergate, so nothing was changed"
+	return planProblem{
+		public:  fmt.Sprintf(unclear, onSide(model.SideGuest, cause)),
+		problem: ofCause(acquiring, model.SideGuest, cause),
+	}, true
+}
+
+// requestFailed: all other requests before there is a plan go to the management side.
+func requestFailed(err error) (planProblem, bool) {
 	switch cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() {
 	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
-		return refusal{public: onSide(model.SideMgmt, cause), problem: ofCause("observing the management side", model.SideMgmt, cause)}
+		return planProblem{
+			public:  onSide(model.SideMgmt, cause),
+			problem: ofCause("observing the management side", model.SideMgmt, cause),
+		}, true
 	default:
-		return refusal{public: "the plan was rejected and nothing was changed; see hypergate's log for the reason", problem: planning}
+		return planProblem{}, false
 	}
 }

@@ -21,6 +21,8 @@ type problem struct {
 	// waits is the reason of Progressing for a transient problem, which usually ends without an action. It is empty
 	// if an action is needed.
 	waits string
+	// retry is how it is tried again. The zero value: a watch, or a probe of its own, shows when it ends.
+	retry Retry
 }
 
 func joinTexts(problems []problem) string {
@@ -58,7 +60,7 @@ func (r Result) problems() []problem {
 		return out
 	}
 	if r.PlanProblem != nil && !r.planNeedsObservation() {
-		out = append(out, refusalOf(r.PlanProblem).problem)
+		out = append(out, planProblemOf(r.PlanProblem).problem)
 	}
 	out = append(out, r.failedProblems()...)
 	if r.TokenProblem != nil {
@@ -162,7 +164,7 @@ func (r Result) observationProblem() (problem, bool) {
 // problem of observing the guest.
 func (r Result) planNeedsObservation() bool {
 	_, claiming := errors.AsType[ownership.CheckError](r.PlanProblem)
-	return claiming && r.GuestUnseen() && refusalOf(r.PlanProblem).problem.waits != ""
+	return claiming && r.GuestUnseen() && planProblemOf(r.PlanProblem).problem.waits != ""
 }
 
 // tokens is the resource that hypergate creates in the guest for istiod's token.
@@ -199,10 +201,12 @@ func (r Result) crdProblems() []problem {
 	return []problem{{reason: precedence()[statuses[0].state].Reason, text: "managing the guest's CRDs: " + aboutCRDs(statuses)}}
 }
 
-// ofCause returns the problem with a request that failed for a cause.
+// ofCause returns the problem with a request that failed for a cause. It is the only place that decides what follows from
+// the class of a cause: the reason of a condition, whether the problem is transient, the next step, and the Retry.
 func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	class := cause.Class()
 	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}
+	p.retry = retryOf(cause, p.text)
 	if class == apply.Denied || class == apply.Invalid || class == apply.Other {
 		p.text += serverAnswer(cause)
 	}
