@@ -13,7 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// meshCA is the state of the mesh CA between passes. mgmt.Cluster keeps the content of its Secret.
+// meshCA is the state of the mesh CA between passes. The content of its Secret is in memory.secrets.
 type meshCA struct {
 	// next is a CA that prepare creates before the first installation. The next new CA is this one.
 	next pki.CA

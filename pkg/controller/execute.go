@@ -72,7 +72,7 @@ func (r *Reconciler) execute(ctx context.Context, o observation, d decision) out
 		e.renewAlone(ctx, d.renew)
 	case noPlan:
 		if d.rereadCA {
-			r.mgmt.RereadCA()
+			r.memory.secrets.RereadCA()
 		}
 		e.renewAlone(ctx, d.renew)
 	case pruneManagement:
@@ -124,7 +124,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 		return
 	}
 	if d.ca.changed {
-		e.mgmt.CacheCA(d.ca.ca, d.ca.rotation)
+		m.secrets.SetCA(d.ca.ca, d.ca.rotation)
 		if !e.observed.mgmt.CA.Exists() {
 			m.ca.next = pki.CA{}
 		}
@@ -252,7 +252,7 @@ func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGues
 	secret := e.currentCredential(ctx)
 	switch {
 	case secret == nil:
-	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.Holds(model.NeededInGuest), !e.guest.Reaches(e.mgmt.Credential()):
+	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.Holds(model.NeededInGuest), !e.guest.Reaches(e.memory.secrets.Credential()):
 		// If istiod rolled now, for another address of the guest, its pod would use the old address once more.
 		e.applyCredential(ctx, secret)
 	case e.observed.mgmt.Istiod == model.Absent:
@@ -271,12 +271,15 @@ func (e *execution) applyCredential(ctx context.Context, secret []model.MgmtObje
 	if slices.EqualFunc(e.credential, secret, same) {
 		return
 	}
-	e.outcome.mgmt, e.credential = e.outcome.mgmt.And(e.mgmt.Apply(ctx, secret)), secret
+	report := e.mgmt.Apply(ctx, secret)
+	e.memory.secrets.Applied(report)
+	e.outcome.mgmt, e.credential = e.outcome.mgmt.And(report), secret
 }
 
 // applyIstiod applies istiod, with what belongs to it, and notes when it is as planned.
 func (e *execution) applyIstiod(ctx context.Context, objects []model.MgmtObject) {
 	report := e.mgmt.Apply(ctx, objects)
+	e.memory.secrets.Applied(report)
 	e.outcome.mgmt = e.outcome.mgmt.And(report)
 	e.memory.istiodCurrent = e.memory.istiodCurrent || report.Complete()
 }
@@ -312,7 +315,7 @@ func (e *execution) pruneManagement(ctx context.Context, plan desired.Plan) bool
 	}
 	if !plan.Installed {
 		if len(plan.Mgmt) == 0 {
-			e.mgmt.ForgetSecrets()
+			e.memory.secrets.Forget()
 		}
 		e.memory.webhookProbe = webhookProbe{}
 	}

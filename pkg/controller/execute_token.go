@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// tokens is the state of istiod's tokens between passes. mgmt.Cluster keeps the token in use.
+// tokens is the state of istiod's tokens between passes. The token in use is in memory.secrets.
 type tokens struct {
 	// lifetime is how long they are to live.
 	lifetime time.Duration
@@ -75,12 +75,12 @@ func (e *execution) currentCredential(ctx context.Context) []model.MgmtObject {
 	defer over()
 	now, t := e.clock.Now(), &e.memory.tokens
 	defer func() { e.outcome.tokenProblem = t.problem }()
-	if credential := e.mgmt.Credential(); e.needsToken(credential, now) || e.isRefused(ctx, credential) {
+	if credential := e.memory.secrets.Credential(); e.needsToken(credential, now) || e.isRefused(ctx, credential) {
 		e.requestToken(ctx, now)
 	} else {
 		t.problem = nil
 	}
-	credential := e.mgmt.Credential()
+	credential := e.memory.secrets.Credential()
 	if credential.Token == "" {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (e *execution) requestToken(ctx context.Context, now time.Time) {
 		e.requeueAfter(wait)
 		return
 	}
-	before, problem := e.mgmt.Credential(), t.problem
+	before, problem := e.memory.secrets.Credential(), t.problem
 	fresh, err := e.guest.RequestToken(ctx, t.lifetime, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the pass has ended; the next one sees what is due
@@ -149,5 +149,5 @@ func (e *execution) requestToken(ctx context.Context, now time.Time) {
 	}
 	fresh.CABundle = pki.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	t.accepted = fresh.Token
-	e.mgmt.CacheCredential(fresh)
+	e.memory.secrets.SetCredential(fresh)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -16,6 +17,10 @@ type memory struct {
 	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,
 	// and by execute when it has written the webhook or pruned istiod.
 	webhookProbe webhookProbe
+	// secrets is the mesh CA and the token in use, as they were read or made. Written by observe, which reads them when
+	// this process begins to lead and when the CA was unusable, and by execute, before it applies another CA or token,
+	// when a token was refused, and when nothing is installed any more.
+	secrets mgmt.Secrets
 	// plans remembers the last plan. Written by decide: what it returns depends on its arguments alone.
 	plans planCache
 	// standby is another hypergate that owned the guest. Written by pass, from the observation.

@@ -74,7 +74,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	if errors.Is(o.identityProblem, ErrSameCluster) {
 		return o
 	}
-	o.mgmt, o.mgmtProblem = r.mgmt.Observe(ctx)
+	o.mgmt, o.mgmtProblem = r.mgmt.Observe(ctx, &r.memory.secrets)
 	if o.mgmtSeen = !unknown(o.mgmtProblem); o.mgmtSeen {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
@@ -87,7 +87,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		r.passContext.endWhen(func() error { return r.onHoldNow(before) })
 		r.observeMore(ctx, &o)
 	}
-	o.credential = r.mgmt.Credential()
+	o.credential = r.memory.secrets.Credential()
 	o.reached = r.guest.Reaches(o.credential)
 	return o
 }
@@ -99,7 +99,7 @@ func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
 	case o.mgmtProblem != nil:
 		// The management side does not let us see what there is: an istiod that cannot be seen may need its credential.
 		if o.isManaged(r.config) && len(o.guest.Classes) > 0 {
-			if _, err := r.mgmt.FindCredential(ctx); err != nil {
+			if _, err := r.mgmt.FindCredential(ctx, &r.memory.secrets); err != nil {
 				logr.FromContextOrDiscard(ctx).V(1).Info("Reading istiod's guest credential failed", "err", err.Error())
 			}
 		}

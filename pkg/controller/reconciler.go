@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func (r *Reconciler) pass(ctx context.Context) time.Duration {
 	o := r.observe(ctx)
 	if o.mgmtSeen {
-		r.reports.lifecycle.log(ctx, o, r.mgmt.Credential().Expires)
+		r.reports.lifecycle.log(ctx, o, r.memory.secrets.Credential().Expires)
 	}
 	r.memory.standby = r.memory.standby.after(r.config, o.ownership, o.now)
 	d := r.decider().decide(o)

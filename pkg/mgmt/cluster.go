@@ -41,7 +41,6 @@ type Cluster struct {
 	// CA there.
 	caWatch       *watch.Watch
 	notify        func()
-	secrets       secrets
 	controlPlanes *controlPlanes
 	// exposure publishes istiod.
 	exposure *exposure
@@ -203,9 +202,11 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 
 // Observe returns the state of the management side. An error means "unknown", never "absent".
 //
+// secrets is what the caller knows of the two Secrets. Observe reads into it what is missing.
+//
 // Even with an error, the HostedControlPlane in the result is valid, because it also determines whether writes are
 // allowed. Ignore the other fields then.
-func (c *Cluster) Observe(ctx context.Context) (model.ManagementObservation, error) {
+func (c *Cluster) Observe(ctx context.Context, secrets *Secrets) (model.ManagementObservation, error) {
 	if !c.controlPlanesKnown() {
 		return model.ManagementObservation{}, NotSyncedError{} // the cause is irrelevant: writes are not allowed either way
 	}
@@ -218,7 +219,7 @@ func (c *Cluster) Observe(ctx context.Context) (model.ManagementObservation, err
 	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.objects.Known() {
 		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.caWatch.Err())}
 	}
-	if err := c.readMissing(ctx); err != nil {
+	if err := c.readMissing(ctx, secrets); err != nil {
 		return out, err
 	}
 	if err := c.exposure.observe(ctx, &out); err != nil {
@@ -228,7 +229,7 @@ func (c *Cluster) Observe(ctx context.Context) (model.ManagementObservation, err
 	if uid := c.namespaceUID.Load(); uid != nil {
 		out.NamespaceUID = *uid
 	}
-	out.CA, out.Rotation, out.InvalidCA = c.secrets.ca, c.secrets.rotation, c.secrets.invalidCA
+	out.CA, out.Rotation, out.InvalidCA = secrets.ca, secrets.rotation, secrets.invalidCA
 	if shown := c.shownCA(); shown != nil {
 		out.RotationRequest = shown.Annotations[model.RotateAnnotation]
 		if !c.objects.Ours(shown) {
@@ -318,11 +319,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Apply applies objects to the management side. It also records whether the credential was accepted.
+// Apply applies objects to the management side.
 func (c *Cluster) Apply(ctx context.Context, objects []model.MgmtObject) apply.Report {
-	report := apply.Apply(ctx, c.objects, objects)
-	c.secrets.keepAccepted(report)
-	return report
+	return apply.Apply(ctx, c.objects, objects)
 }
 
 // Publish applies the objects that publish istiod's Service.

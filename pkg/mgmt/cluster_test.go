@@ -45,6 +45,8 @@ type fixture struct {
 	gomega.Gomega
 	api  *fakeapi.Server
 	mgmt *mgmt.Cluster
+	// secrets is what observed keeps between calls.
+	secrets mgmt.Secrets
 }
 
 // start starts the watches of a management cluster that has the objects from prepare. The fake API server does not
@@ -72,7 +74,7 @@ func (f *fixture) observed() model.ManagementObservation {
 	f.Helper()
 	var hosted model.ManagementObservation
 	f.Eventually(func() (err error) {
-		hosted, err = f.mgmt.Observe(f.Context())
+		hosted, err = f.mgmt.Observe(f.Context(), &f.secrets)
 		return err
 	}).Should(gomega.Succeed())
 	return hosted
@@ -221,7 +223,7 @@ func TestSecretsAreReadOncePerLead(t *testing.T) {
 		if diff := cmp.Diff(ca(), f.observed().CA); diff != "" {
 			t.Fatalf("CA, -want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff(want, f.mgmt.Credential()); diff != "" {
+		if diff := cmp.Diff(want, f.secrets.Credential()); diff != "" {
 			t.Fatalf("credential, -want +got:\n%s", diff)
 		}
 	}
@@ -234,19 +236,19 @@ func TestSecretsAreReadOncePerLead(t *testing.T) {
 	}
 
 	t.Log("new values are kept; after an uninstallation the Secrets are read again")
-	f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
-	f.mgmt.CacheCredential(model.Credential{Token: "new"})
+	f.secrets.SetCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
+	f.secrets.SetCredential(model.Credential{Token: "new"})
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
-	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
-	f.mgmt.ForgetSecrets()
+	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("new"))
+	f.secrets.Forget()
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("root"))
-	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
+	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("t"))
 }
 
 func TestWithoutSecretsThereIsNoCA(t *testing.T) {
 	f := start(t, func(*fakeapi.Server) {})
 	f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
-	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
+	f.Expect(f.secrets.Credential()).To(gomega.BeZero())
 }
 
 // TestAnUnreadableCredentialIsDiscarded checks that an unreadable credential is discarded. A new one costs nothing.
@@ -255,7 +257,7 @@ func TestAnUnreadableCredentialIsDiscarded(t *testing.T) {
 	delete(data, "ca.crt")
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(data)) })
 	f.observed()
-	f.Expect(f.mgmt.Credential()).To(gomega.BeZero())
+	f.Expect(f.secrets.Credential()).To(gomega.BeZero())
 }
 
 // TestAnUnreadableCAIsNotMissing checks that an unreadable CA does not count as missing. A new CA would break the trust
@@ -271,7 +273,7 @@ func TestAnUnreadableCAIsNotMissing(t *testing.T) {
 }
 
 func (f *fixture) observeError() error {
-	_, err := f.mgmt.Observe(f.Context())
+	_, err := f.mgmt.Observe(f.Context(), &f.secrets)
 	return err
 }
 

@@ -12,7 +12,8 @@
 //   - Every request is for one namespace. A namespaced Role is enough, and hypergate cannot change objects of other
 //     hosted clusters.
 //   - hypergate reads two Secrets (the CA and istiod's credential for the guest) once, when it starts to lead. After
-//     that it knows what it wrote, and it reverts manual changes of a Secret like those of any other object.
+//     that it knows what it wrote, and it reverts manual changes of a Secret like those of any other object. The caller
+//     keeps their content (Secrets). Cluster does not.
 //   - hypergate writes nothing to a HostedControlPlane but its own conditions in the status. All other conditions
 //     stay unchanged.
 //   - This package never imports package guest, nor any part of the guest's API.

@@ -138,7 +138,7 @@ func TestAPauseIsObservedDespiteAForbiddenWatch(t *testing.T) {
 		api.Fail(theDeployments, forbidden("deployments"))
 	})
 	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
-	hosted, err := f.mgmt.Observe(f.Context())
+	hosted, err := f.mgmt.Observe(f.Context(), &f.secrets)
 	f.Expect(err).To(gomega.HaveOccurred())
 	f.Expect(hosted.ControlPlane).To(gomega.And(gomega.HaveField("Name", "guest1"), gomega.HaveField("PausedUntil", "true")))
 }
@@ -209,7 +209,7 @@ func TestStandaloneSendsNoControlPlaneRequests(t *testing.T) {
 	}
 	g := hang.Gomega(t)
 	g.Eventually(func() error {
-		_, err := cluster.Observe(t.Context())
+		_, err := cluster.Observe(t.Context(), &mgmt.Secrets{})
 		return err
 	}).Should(gomega.Succeed())
 	g.Expect(api.Requests(theControlPlanes)).To(gomega.BeEmpty())

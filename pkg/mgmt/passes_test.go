@@ -31,7 +31,7 @@ func (f *fixture) reads(in fakeapi.Collection, name string) int {
 }
 
 // observe runs one observation, whose result does not count.
-func (f *fixture) observe() { _, _ = f.mgmt.Observe(f.Context()) }
+func (f *fixture) observe() { _, _ = f.mgmt.Observe(f.Context(), &f.secrets) }
 
 // passes calls each once for each of somePasses passes. It returns the duration in seconds, rounded up.
 func (f *fixture) passes(each func()) (seconds int) {
@@ -68,7 +68,7 @@ func TestReadsOfPassesAreRateLimited(t *testing.T) {
 		f.observed()
 		f.passes(func() {
 			f.observe()
-			f.mgmt.RereadCA()
+			f.secrets.RereadCA()
 		})
 		f.Expect(f.reads(theSecrets, model.CASecretName)).To(gomega.Equal(1))
 		another := caData()
@@ -83,20 +83,20 @@ func TestReadsOfPassesAreRateLimited(t *testing.T) {
 		f.observed()
 		f.passes(func() {
 			f.observe()
-			f.mgmt.ForgetSecrets()
+			f.secrets.Forget()
 		})
 		f.Expect(f.reads(theSecrets, model.CredentialSecretName)).To(gomega.Equal(2), "once, and once after the removal")
 
 		t.Log("what an installation created is forgotten again")
-		f.mgmt.CacheCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
-		f.mgmt.ForgetSecrets()
+		f.secrets.SetCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
+		f.secrets.Forget()
 		f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
 	})
 	t.Run("a credential that is not there, where nothing else is seen", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
 		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
 		seconds := f.passes(func() {
-			found, err := f.mgmt.FindCredential(f.Context())
+			found, err := f.mgmt.FindCredential(f.Context(), &f.secrets)
 			f.Expect(err).NotTo(gomega.HaveOccurred())
 			f.Expect(found).To(gomega.BeFalse())
 		})
@@ -175,7 +175,7 @@ func TestTheHealthCheckAndAPassDoNotRace(t *testing.T) {
 				case somePasses / 2:
 					f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", fmt.Sprint("guest", i)))
 				}
-				_, _ = f.mgmt.Observe(f.Context())
+				_, _ = f.mgmt.Observe(f.Context(), &f.secrets)
 			}
 			close(ended)
 			checks.Wait()

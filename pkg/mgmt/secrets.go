@@ -18,8 +18,10 @@ import (
 // requestTimeout limits each read. A single worker does everything, and a read without an answer must not block it.
 const requestTimeout = 10 * time.Second
 
-// secrets is the content of the two Secrets after it was read or created.
-type secrets struct {
+// Secrets is what is known of the content of the two Secrets: the mesh CA, and istiod's credential for the guest. The
+// caller of Observe keeps it between passes. The zero value is for a process that has just begun to lead: nothing was
+// read.
+type Secrets struct {
 	read       bool
 	ca         pki.CA
 	rotation   pki.Rotation
@@ -29,7 +31,7 @@ type secrets struct {
 	// shownAs is the resource version of the CA's Secret in the watch at the time of the last read. It is empty if
 	// the watch had no such Secret.
 	shownAs string
-	// forgotten is true if ForgetSecrets discarded the content. remained is true if the next read found content
+	// forgotten is true if Forget discarded the content. remained is true if the next read found content
 	// nevertheless.
 	forgotten, remained bool
 	// accepted is the last credential that the management side accepted. It replaces a credential that the management
@@ -41,25 +43,21 @@ type secrets struct {
 //
 // It reads the CA again if the cached CA is not usable and the watch shows another version of the Secret. An unusable
 // CA that does not change must not be read in each pass.
-func (c *Cluster) readMissing(ctx context.Context) error {
+func (c *Cluster) readMissing(ctx context.Context, s *Secrets) error {
 	shown := c.shownCA()
-	restored := shown != nil && c.objects.Ours(shown) && !c.secrets.ca.Exists()
-	useless := c.secrets.invalidCA != nil || c.secrets.rereadCA || restored
+	restored := shown != nil && c.objects.Ours(shown) && !s.ca.Exists()
+	useless := s.invalidCA != nil || s.rereadCA || restored
 	switch {
-	case !c.secrets.read:
-		read, err := c.readSecrets(ctx)
-		if err != nil {
-			return err
-		}
-		c.secrets = read
-	case useless && versionOf(shown) != c.secrets.shownAs:
-		return c.readCA(ctx, &c.secrets)
+	case !s.read:
+		return c.readSecrets(ctx, s)
+	case useless && versionOf(shown) != s.shownAs:
+		return c.readCA(ctx, s)
 	}
 	return nil
 }
 
 // readCA reads the CA if hypergate owns it. A CA of another owner is always taken from the watch.
-func (c *Cluster) readCA(ctx context.Context, into *secrets) error {
+func (c *Cluster) readCA(ctx context.Context, into *Secrets) error {
 	shownAs := versionOf(c.shownCA())
 	found, exists, err := c.secret(ctx, model.CASecretName)
 	if err != nil {
@@ -81,22 +79,21 @@ func versionOf(shown *corev1.Secret) string {
 	return shown.ResourceVersion
 }
 
-// RereadCA marks the observed CA as unusable. It is read again after its Secret has changed.
-func (c *Cluster) RereadCA() { c.secrets.rereadCA = true }
-
-func (c *Cluster) readSecrets(ctx context.Context) (secrets, error) {
-	out := secrets{read: true}
-	if err := c.readCA(ctx, &out); err != nil {
-		return secrets{}, err
+// readSecrets reads both Secrets. After an error, s is as it was.
+func (c *Cluster) readSecrets(ctx context.Context, s *Secrets) error {
+	read := Secrets{read: true}
+	if err := c.readCA(ctx, &read); err != nil {
+		return err
 	}
-	if err := c.readCredential(ctx, &out); err != nil {
-		return secrets{}, err
+	if err := c.readCredential(ctx, &read); err != nil {
+		return err
 	}
-	out.remained = c.secrets.forgotten && out.any()
-	return out, nil
+	read.remained = s.forgotten && read.any()
+	*s = read
+	return nil
 }
 
-func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
+func (c *Cluster) readCredential(ctx context.Context, into *Secrets) error {
 	credential, found, err := c.secret(ctx, model.CredentialSecretName)
 	if err != nil || !found {
 		return err
@@ -110,14 +107,14 @@ func (c *Cluster) readCredential(ctx context.Context, into *secrets) error {
 // errNoCredential means that there is no Secret with istiod's credential for the guest.
 var errNoCredential = errors.New("istiod has no guest credential")
 
-// FindCredential reads istiod's credential if Observe could not read it: an istiod that cannot be observed needs its
-// credential too. It reports whether there is a credential.
-func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
-	if c.secrets.read || c.secrets.credential.Token != "" {
-		return c.secrets.credential.Token != "", nil
+// FindCredential reads istiod's credential into s if Observe could not read it: an istiod that cannot be observed needs
+// its credential too. It reports whether there is a credential.
+func (c *Cluster) FindCredential(ctx context.Context, s *Secrets) (bool, error) {
+	if s.read || s.credential.Token != "" {
+		return s.credential.Token != "", nil
 	}
 	err := c.credentialRead.read(func() error {
-		if err := c.readCredential(ctx, &c.secrets); err != nil || c.secrets.credential.Token != "" {
+		if err := c.readCredential(ctx, s); err != nil || s.credential.Token != "" {
 			return err
 		}
 		return errNoCredential
@@ -125,7 +122,7 @@ func (c *Cluster) FindCredential(ctx context.Context) (bool, error) {
 	if errors.Is(err, errNoCredential) {
 		return false, nil
 	}
-	return c.secrets.credential.Token != "", err
+	return s.credential.Token != "", err
 }
 
 func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool, error) {
@@ -141,24 +138,27 @@ func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool
 	return found, true, nil
 }
 
-// CacheCA sets the CA and its rotation state that Observe returns. The caller applies them.
-func (c *Cluster) CacheCA(ca pki.CA, rotation pki.Rotation) {
-	c.secrets.ca, c.secrets.rotation, c.secrets.remained = ca, rotation, false
+// RereadCA marks the CA as unusable. Observe reads it again after its Secret has changed.
+func (s *Secrets) RereadCA() { s.rereadCA = true }
+
+// SetCA sets the CA and its rotation state. The caller applies them.
+func (s *Secrets) SetCA(ca pki.CA, rotation pki.Rotation) {
+	s.ca, s.rotation, s.remained = ca, rotation, false
 }
 
 // Credential returns istiod's credential for the guest, or the zero value.
-func (c *Cluster) Credential() model.Credential { return c.secrets.credential }
+func (s *Secrets) Credential() model.Credential { return s.credential }
 
-// CacheCredential sets the credential that Credential returns. The caller applies it.
-func (c *Cluster) CacheCredential(credential model.Credential) {
-	c.secrets.credential, c.secrets.remained = credential, false
+// SetCredential sets istiod's credential for the guest. The caller applies it.
+func (s *Secrets) SetCredential(credential model.Credential) {
+	s.credential, s.remained = credential, false
 }
 
-// keepAccepted evaluates the outcome for the credential's Secret. If the management side refuses the content, the
-// credential is discarded, so that the caller requests another one: the guest influences its size.
+// Applied evaluates the outcome for the credential's Secret. If the management side refuses the content, the credential
+// is discarded, so that the caller requests another one: the guest influences its size.
 //
 // A credential that could not be written for another reason stays.
-func (s *secrets) keepAccepted(report apply.Report) {
+func (s *Secrets) Applied(report apply.Report) {
 	for _, o := range report.Outcomes() {
 		if o.ID().GVK.Kind != "Secret" || o.ID().Key.Name != model.CredentialSecretName {
 			continue
@@ -172,14 +172,14 @@ func (s *secrets) keepAccepted(report apply.Report) {
 	}
 }
 
-// ForgetSecrets discards the cached content after an uninstallation. The Secrets are read again, and the next
-// installation creates a CA and a credential where none exist.
+// Forget discards the content after an uninstallation. The Secrets are read again, and the next installation creates a
+// CA and a credential where none exist.
 //
 // Content that remains after that does not belong to the installation, and is not read in each pass.
-func (c *Cluster) ForgetSecrets() {
-	if c.secrets.any() && !c.secrets.remained {
-		c.secrets = secrets{forgotten: true}
+func (s *Secrets) Forget() {
+	if s.any() && !s.remained {
+		*s = Secrets{forgotten: true}
 	}
 }
 
-func (s secrets) any() bool { return s.ca.Exists() || s.credential.Token != "" }
+func (s *Secrets) any() bool { return s.ca.Exists() || s.credential.Token != "" }

@@ -27,13 +27,13 @@ func TestACredentialIsFoundWithoutIstiod(t *testing.T) {
 		api.Put(theSecrets)
 	})
 	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
-	found, err := f.mgmt.FindCredential(t.Context())
+	found, err := f.mgmt.FindCredential(t.Context(), &f.secrets)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(found).To(gomega.BeFalse(), "there is none")
 
 	f.api.Fail(theSecrets, forbidden("secrets"))
 	t.Log("the Secret is read at most once in a second")
-	find := func() (bool, error) { return f.mgmt.FindCredential(t.Context()) }
+	find := func() (bool, error) { return f.mgmt.FindCredential(t.Context(), &f.secrets) }
 	f.Eventually(func() error {
 		_, err := find()
 		return err
@@ -42,14 +42,14 @@ func TestACredentialIsFoundWithoutIstiod(t *testing.T) {
 	f.api.Fail(theSecrets, nil)
 	f.api.Put(theSecrets, credentialSecret(credentialData()))
 	f.Eventually(find).Should(gomega.BeTrue())
-	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("t"))
+	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("t"))
 
 	t.Log("a credential that was renewed since is not replaced by a read")
-	f.mgmt.CacheCredential(model.Credential{Token: "new"})
-	found, err = f.mgmt.FindCredential(t.Context())
+	f.secrets.SetCredential(model.Credential{Token: "new"})
+	found, err = f.mgmt.FindCredential(t.Context(), &f.secrets)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(found).To(gomega.BeTrue())
-	f.Expect(f.mgmt.Credential().Token).To(gomega.Equal("new"))
+	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("new"))
 }
 
 // TestEachReadHasADeadline checks that each read has a deadline. A single worker does everything, and a management API
@@ -81,7 +81,7 @@ func TestEachReadHasADeadline(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(cluster.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
 	g.Eventually(func() error {
-		_, err := cluster.Observe(t.Context())
+		_, err := cluster.Observe(t.Context(), &mgmt.Secrets{})
 		return err
 	}).Should(gomega.Succeed())
 
@@ -118,17 +118,18 @@ func TestARefusedCredentialIsNotUsed(t *testing.T) {
 		"many tries": {apierrors.NewTooManyRequests("slowly", 1), "new"},
 	} {
 		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(credentialData())) })
-		found, err := f.mgmt.FindCredential(t.Context())
+		found, err := f.mgmt.FindCredential(t.Context(), &f.secrets)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
 		f.Expect(found).To(gomega.BeTrue())
-		fresh := f.mgmt.Credential()
+		fresh := f.secrets.Credential()
 		fresh.Token = "new"
 		object, err := model.CredentialSecret(config(), model.ControlPlane{}, fresh)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
-		f.mgmt.CacheCredential(fresh)
+		f.secrets.SetCredential(fresh)
 		f.api.Fail(theSecrets, tc.err)
 		report := f.mgmt.Apply(t.Context(), []model.MgmtObject{object})
+		f.secrets.Applied(report)
 		f.Expect(report.Failures()).To(gomega.HaveLen(1), name)
-		f.Expect(f.mgmt.Credential().Token).To(gomega.Equal(tc.want), "%s: %v", name, report.Err())
+		f.Expect(f.secrets.Credential().Token).To(gomega.Equal(tc.want), "%s: %v", name, report.Err())
 	}
 }
