@@ -155,7 +155,7 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 	case LiveOLM:
 		return Decision{Keep, IsOLMs}
 	case Ours:
-		return decideOurs(f, w, consent)
+		return orUpToDate(decideOurs(f, w, consent), f, w)
 	case OrphanedOLM, IngressOperator, ThirdParty:
 		return decideOthers(f, w, consent)
 	default:
@@ -169,9 +169,6 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 // A claim of a newer version or of another channel distinguishes a third-party upgrade from an accidental change.
 func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	update, claim := Decision{Update, IsOurs}, versionClaimOf(f.Metadata, w)
-	if f.Same() && f.Metadata.Version == w.Version && (w.Channel == "" || f.Metadata.Channel == w.Channel) {
-		update.Verdict = UpToDate
-	}
 	switch decision, refused := refusedByServer(f); {
 	case refused:
 		return decision
@@ -190,6 +187,15 @@ func decideOurs(f Fact, w Wanted, consent Consent) Decision {
 	default:
 		return update
 	}
+}
+
+// orUpToDate returns UpToDate instead of Update for a CRD that is the wanted one.
+func orUpToDate(d Decision, f Fact, w Wanted) Decision {
+	m := f.Metadata
+	if d.Verdict == Update && f.Same() && m.Version == w.Version && (w.Channel == "" || m.Channel == w.Channel) {
+		d.Verdict = UpToDate
+	}
+	return d
 }
 
 // versionClaim is what an owned CRD claims to be now.

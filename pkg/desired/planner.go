@@ -5,14 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/charts"
-	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
 )
+
+// ChartSource renders charts. *charts.Source implements it.
+type ChartSource interface {
+	Render(charts.Release) ([]*unstructured.Unstructured, error)
+	CRDs(names []string) ([]*unstructured.Unstructured, error)
+	// Version returns the version of Istio.
+	Version() string
+}
 
 // A Planner computes plans for one Config and one ChartSource. It remembers what it read and rendered, so that the next
 // plan costs only what differs. CRDs take most of the time of a plan, and they never change. The rendering of the
@@ -44,46 +50,6 @@ type routed struct {
 // later.
 func NewPlanner(cfg model.Config, source ChartSource) *Planner {
 	return &Planner{cfg: cfg, source: source, crds: map[string]model.GuestObject{}, releases: map[string]rendering{}}
-}
-
-// Compute returns what the function Compute returns for the Planner's Config and ChartSource.
-func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
-	if err := Validate(p.cfg); err != nil {
-		return Plan{}, err
-	}
-	mode := guest.ModeOr(p.cfg)
-	d := draft{
-		Planner: p, mgmt: mgmt, guest: guest,
-		plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode},
-	}
-	if d.plan.Installed {
-		if !mgmt.CA.Exists() {
-			return Plan{}, errors.New("computing the installation: the mesh CA does not exist yet")
-		}
-		if err := d.findEndpoint(); err != nil {
-			return Plan{}, err
-		}
-	}
-	// CRDs and releases share neither fields of the plan nor fields of the Planner, so they can be computed in
-	// parallel.
-	var crdsErr, releasesErr error
-	var deciding sync.WaitGroup
-	deciding.Go(func() { crdsErr = d.addCRDs() })
-	switch {
-	case d.plan.Installed:
-		releasesErr = errors.Join(d.addReleases(), d.addOwn())
-	case mode != crds.Managed && len(guest.Classes) > 0 && mgmt.CA.Exists():
-		releasesErr = d.addCA() // the gateways continue to run, and trust this CA
-	}
-	deciding.Wait()
-	if err := errors.Join(crdsErr, releasesErr); err != nil {
-		return Plan{}, err
-	}
-	d.plan.sort()
-	if err := errors.Join(d.refuseDuplicates(), d.refuseLeaks()); err != nil {
-		return Plan{}, err
-	}
-	return d.plan, nil
 }
 
 // render renders and routes a release. If the values are the same as last time, it returns the last rendering. The

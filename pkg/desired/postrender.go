@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,13 +20,6 @@ const caRootHash = "gateway.hypergate.dev/ca-root-hash"
 // makes the Deployment replace istiod's pods, because client-go reads a token file again, but not the server and its
 // CA.
 const guestAPIHash = "gateway.hypergate.dev/guest-api-hash"
-
-// transform changes one rendered object in place. Its name is part of error messages. apply gets a copy of the object.
-type transform struct {
-	name  string
-	kind  string
-	apply func(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error
-}
 
 // mgmtTransforms returns the changes that no chart value can make, for objects of the management side.
 func mgmtTransforms() []transform {
@@ -53,21 +45,6 @@ func guestTransforms() []transform {
 		{"the webhook checks only what istiod serves", "ValidatingWebhookConfiguration", narrowValidation},
 		{"the webhook fails closed only after it was verified", "ValidatingWebhookConfiguration", failurePolicy},
 	}
-}
-
-// transformAll applies all transforms for the kind of the object.
-func transformAll(
-	list []transform, u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation,
-) error {
-	for _, t := range list {
-		if t.kind != u.GetKind() {
-			continue
-		}
-		if err := t.apply(u, cfg, mgmt, guest); err != nil {
-			return fmt.Errorf("post-rendering %s %s (%s): %w", u.GetKind(), u.GetName(), t.name, err)
-		}
-	}
-	return nil
 }
 
 // pullSecret is the Secret with which the pods of a hosted control plane pull their images. HyperShift sets it on each
@@ -293,53 +270,5 @@ func eachWebhook(u *unstructured.Unstructured, do func(map[string]any)) error {
 		}
 		do(webhook)
 	}
-	return nil
-}
-
-// podSpec returns the pod specification in a workload's pod template.
-func podSpec(u *unstructured.Unstructured) (map[string]any, error) {
-	spec, _ := u.Object["spec"].(map[string]any)
-	template, _ := spec["template"].(map[string]any)
-	pod, ok := template["spec"].(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("the object has no pod template")
-	}
-	return pod, nil
-}
-
-// istiodPod returns the pod specification and istiod's container in it, which the chart calls discovery.
-func istiodPod(u *unstructured.Unstructured) (pod, container map[string]any, err error) {
-	if pod, err = podSpec(u); err != nil {
-		return nil, nil, err
-	}
-	container, err = named(pod, "containers", "discovery")
-	return pod, container, err
-}
-
-// named returns the entry with this name in a list of objects.
-func named(in map[string]any, list, name string) (map[string]any, error) {
-	entries, _ := in[list].([]any)
-	for _, e := range entries {
-		if entry, ok := e.(map[string]any); ok && entry["name"] == name {
-			return entry, nil
-		}
-	}
-	return nil, fmt.Errorf("%s has no entry %q", list, name)
-}
-
-// removeNamed removes entries from a list by name. A missing entry is an error: it means that the chart changed and
-// that this file must change, too.
-func removeNamed(in map[string]any, list string, names []string) error {
-	for _, name := range names {
-		if _, err := named(in, list, name); err != nil {
-			return err
-		}
-	}
-	entries, _ := in[list].([]any)
-	in[list] = slices.DeleteFunc(slices.Clone(entries), func(e any) bool {
-		entry, _ := e.(map[string]any)
-		name, _ := entry["name"].(string)
-		return slices.Contains(names, name)
-	})
 	return nil
 }

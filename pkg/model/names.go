@@ -9,3 +9,11 @@ func IsLabel(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }
 func IsHost(s string) bool {
 	return len(validation.IsDNS1123Subdomain(s)) == 0 || len(validation.IsValidIP(nil, s)) == 0
 }
+
+// Names of the Secrets that hypergate reads back when it starts.
+const (
+	// CASecretName is the name of the Secret with the mesh CA.
+	CASecretName = "cacerts"
+	// CredentialSecretName is the name of the Secret with istiod's guest kubeconfig.
+	CredentialSecretName = "istio-kubeconfig" //nolint:gosec // the name of a Secret
+)

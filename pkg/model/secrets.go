@@ -131,14 +131,6 @@ func secret(namespace, name string, annotations map[string]string, data map[stri
 	return u
 }
 
-// Names of the Secrets that hypergate reads back when it starts.
-const (
-	// CASecretName is the name of the Secret with the mesh CA.
-	CASecretName = "cacerts"
-	// CredentialSecretName is the name of the Secret with istiod's guest kubeconfig.
-	CredentialSecretName = "istio-kubeconfig" //nolint:gosec // the name of a Secret
-)
-
 // CAFromSecret returns the CA and the state of its rotation from the Secret that CASecret returned. A Secret that
 // lacks a part is an error: a new CA in its place would break the trust of running gateways.
 func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA, pki.Rotation, error) {

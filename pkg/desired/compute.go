@@ -1,0 +1,194 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/leakcheck"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
+)
+
+// Compute returns everything that should exist, from flags and observations. It is the central function of hypergate.
+// It is deterministic and does no I/O. On any error the Plan is empty: a plan with one error is refused as a whole.
+func Compute(
+	cfg model.Config, source ChartSource, mgmt model.ManagementObservation, guest model.GuestObservation,
+) (Plan, error) {
+	return NewPlanner(cfg, source).Compute(mgmt, guest)
+}
+
+// Compute returns what the function Compute returns for the Planner's Config and ChartSource.
+func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObservation) (Plan, error) {
+	if err := Validate(p.cfg); err != nil {
+		return Plan{}, err
+	}
+	mode := guest.ModeOr(p.cfg)
+	d := draft{
+		Planner: p, mgmt: mgmt, guest: guest,
+		plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode},
+	}
+	if d.plan.Installed {
+		if !mgmt.CA.Exists() {
+			return Plan{}, errors.New("computing the installation: the mesh CA does not exist yet")
+		}
+		if err := d.findEndpoint(); err != nil {
+			return Plan{}, err
+		}
+	}
+	// CRDs and releases share neither fields of the plan nor fields of the Planner, so they can be computed in
+	// parallel.
+	var crdsErr, releasesErr error
+	var deciding sync.WaitGroup
+	deciding.Go(func() { crdsErr = d.addCRDs() })
+	switch {
+	case d.plan.Installed:
+		releasesErr = errors.Join(d.addReleases(), d.addOwn())
+	case mode != crds.Managed && len(guest.Classes) > 0 && mgmt.CA.Exists():
+		releasesErr = d.addCA() // the gateways continue to run, and trust this CA
+	}
+	deciding.Wait()
+	if err := errors.Join(crdsErr, releasesErr); err != nil {
+		return Plan{}, err
+	}
+	d.plan.sort()
+	if err := errors.Join(d.refuseDuplicates(), d.refuseLeaks()); err != nil {
+		return Plan{}, err
+	}
+	return d.plan, nil
+}
+
+// addReleases renders both releases and routes the rendered objects. It renders istiod's release only if the endpoint
+// of istiod is known.
+func (p *draft) addReleases() error {
+	list := []charts.Release{
+		{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.mgmt, p.guest)},
+	}
+	if _, known := p.plan.Endpoint.(publish.EndpointKnown); known {
+		list = append(list, charts.Release{
+			Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg),
+		})
+	}
+	for _, r := range list {
+		rendered, err := p.render(r)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, o := range rendered {
+			errs = append(errs, p.place(release(r.Name), o.u.DeepCopy(), o.to))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place post-renders one rendered object and adds it to the stage of its destination.
+func (p *draft) place(rel release, u *unstructured.Unstructured, to destination) error {
+	switch to := to.(type) {
+	case drop:
+		dropped := Dropped{Release: string(rel), Kind: u.GetKind(), Name: u.GetName(), Reason: to.reason}
+		p.plan.Dropped = append(p.plan.Dropped, dropped)
+		return nil
+	case toMgmt:
+		return p.addMgmt(&p.plan.Mgmt, u)
+	case toWorkload:
+		return p.addMgmt(&p.plan.Workload, u)
+	case toGuest:
+		return p.addGuest(&p.plan.Guest, u)
+	case toAdmission:
+		return p.addAdmission(u)
+	}
+	return fmt.Errorf("the planner does not handle the destination %T", to)
+}
+
+// addOwn adds what no chart renders: the guest's namespace, istiod's RBAC in the guest, the mesh CA, the network
+// policies, the Service of the webhook, and what publishes istiod.
+func (p *draft) addOwn() error {
+	own := istiodRBAC(p.cfg)
+	if p.guest.Namespace == model.Missing {
+		own = append(own, namespaceObject(p.cfg.GuestNamespace))
+	}
+	for _, u := range own {
+		if err := p.addGuest(&p.plan.Guest, u); err != nil {
+			return err
+		}
+	}
+	name, err := publish.StrategyFor(p.cfg, p.mgmt.ControlPlane)
+	strategy, _ := publish.Find(name) // findEndpoint has already refused the plan if there is no such strategy
+	err = errors.Join(err, p.addNetworkPolicies(strategy), p.addWebhookService(), p.addRoutes(strategy, p.plan.Endpoint))
+	if err != nil {
+		return err
+	}
+	return p.addCA()
+}
+
+// namespaceObject returns istiod's namespace for a guest that does not have it. On OpenShift the namespace always
+// exists.
+func namespaceObject(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+	}}
+}
+
+// addCA adds the Secret of the mesh CA, unless another party owns the CA.
+func (p *draft) addCA() error {
+	if p.mgmt.CAOwner == model.Theirs {
+		return nil
+	}
+	return p.addMgmt(&p.plan.Mgmt, model.CASecret(p.cfg, p.mgmt.CA, p.mgmt.Rotation))
+}
+
+// refuseDuplicates returns an error if the plan has two objects with the same identity on one cluster. hypergate cannot
+// know which of them is right. In a standalone cluster, the two sides would also overwrite each other forever.
+func (p *draft) refuseDuplicates() error {
+	seen := map[string]bool{}
+	var errs []error
+	add := func(side model.Side, o leakcheck.Object) {
+		cluster := string(side)
+		if p.cfg.Topology == model.TopologyStandalone {
+			cluster = "" // both sides are one cluster
+		}
+		id := cluster + " " + o.GVK().GroupKind().String() + " " + o.Key().String()
+		if seen[id] {
+			errs = append(errs, fmt.Errorf("%s is planned twice for one cluster: "+
+				"if the chart renders an object that hypergate creates itself, use a chart version that this hypergate was built for; "+
+				"otherwise use another --revision", o))
+		}
+		seen[id] = true
+	}
+	for _, o := range p.plan.guestStages() {
+		add(model.SideGuest, o)
+	}
+	for _, o := range slices.Concat(p.plan.Mgmt, p.plan.Routes, p.plan.Workload) {
+		add(model.SideMgmt, o)
+	}
+	return errors.Join(errs...)
+}
+
+// refuseLeaks returns an error if the plan would write secrets of the management side into the guest. It is the last
+// check: whatever the charts, the flags and this package do, a plan that leaks is not applied. The error names the
+// location and the kind of secret, and never the secret itself.
+//
+// refuseLeaks does not search CRDs that the Planner remembers. They have a size of one megabyte, and they depend only
+// on the charts, not on any secret.
+func (p *draft) refuseLeaks() error {
+	if p.cfg.Topology != model.TopologyHosted {
+		return nil // both sides are one cluster
+	}
+	secrets, errs := leakcheck.SecretsOf(p.cfg, p.mgmt, p.guest), []error{}
+	for _, o := range p.plan.guestStages() {
+		if _, remembered := p.crds[o.Key().Name]; remembered && o.GVK().Kind == crdKind {
+			continue
+		}
+		errs = append(errs, secrets.Refuse(o, p.cfg))
+	}
+	return errors.Join(errs...)
+}

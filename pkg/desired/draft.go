@@ -1,0 +1,69 @@
+package desired
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/webhookurl"
+)
+
+// draft holds the inputs of one Compute and the plan while it is built.
+type draft struct {
+	*Planner
+	mgmt  model.ManagementObservation
+	guest model.GuestObservation
+	plan  Plan
+}
+
+// addMgmt post-renders an object of the management side, makes the hosted control plane its owner, and adds it to list.
+func (p *draft) addMgmt(list *[]model.MgmtObject, u *unstructured.Unstructured) error {
+	if err := transformAll(mgmtTransforms(), u, p.cfg, p.mgmt, p.guest); err != nil {
+		return err
+	}
+	p.mgmt.ControlPlane.SetOwner(u)
+	o, err := model.NewMgmtObject(u, p.cfg)
+	if err == nil {
+		*list = append(*list, o)
+	}
+	return err
+}
+
+// addGuest post-renders an object of the guest and adds it to list.
+func (p *draft) addGuest(list *[]model.GuestObject, u *unstructured.Unstructured) error {
+	if err := transformAll(guestTransforms(), u, p.cfg, p.mgmt, p.guest); err != nil {
+		return err
+	}
+	o, err := model.NewGuestObject(u, p.cfg)
+	if err == nil {
+		*list = append(*list, o)
+	}
+	return err
+}
+
+// addAdmission gives the webhooks of an object their URLs and adds it to the stage Admission.
+func (p *draft) addAdmission(u *unstructured.Unstructured) error {
+	u, err := p.withURLs(u)
+	if err != nil {
+		return err
+	}
+	return p.addGuest(&p.plan.Admission, u)
+}
+
+// withURLs returns the object with URLs for its admission or conversion webhooks. In a standalone cluster it returns
+// the object unchanged, because webhooks reach istiod through its Service.
+func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if p.cfg.Topology == model.TopologyStandalone {
+		return u, nil
+	}
+	endpoint, err := webhookurl.NewEndpoint(
+		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
+		"https://"+model.HostPort{Host: p.cfg.WebhookHost, Port: model.WebhookPort}.String(), p.mgmt.CA.Root, model.WebhookPort)
+	if err != nil {
+		return nil, err
+	}
+	if webhookurl.Check(u, endpoint) == nil {
+		return u, nil // a CRD without a conversion webhook: do not copy a megabyte
+	}
+	return webhookurl.Rewrite(u, endpoint)
+}
