@@ -29,8 +29,8 @@ type failure struct {
 	after time.Duration
 }
 
-// failureOf returns what failed: the plan, the objects of both sides, or the statuses (statusProblem). How each of them is
-// tried again was decided with the reason of its condition, see status.Retry.
+// failureOf returns what failed: the plan, the objects of both sides, or the statuses (statusProblem). How each of them
+// is tried again was decided with the reason of its condition, see status.Retry.
 func failureOf(res status.Result, statusProblem error) failure {
 	err := errors.Join(answer.Brief(res.PlanProblem), res.Mgmt.Err(), res.Guest.Err(), answer.Brief(statusProblem))
 	f := failure{err: err, permanent: true}

@@ -171,8 +171,8 @@ func kinds() []apply.Kind {
 	return out
 }
 
-// crdSettle is how long a CRD that another client changed is left as it is. The API server then writes the status of the
-// CRD: the names that it accepts. It does so within milliseconds.
+// crdSettle is how long a CRD that another client changed is left as it is. The API server then writes the status of
+// the CRD: the names that it accepts. It usually does so within milliseconds.
 const crdSettle = 50 * time.Millisecond
 
 // metadataWatch returns the options of a watch of a resource's metadata, in all namespaces. It keeps the identity of

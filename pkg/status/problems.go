@@ -201,8 +201,8 @@ func (r Result) crdProblems() []problem {
 	return []problem{{reason: precedence()[statuses[0].state].Reason, text: "managing the guest's CRDs: " + aboutCRDs(statuses)}}
 }
 
-// ofCause returns the problem with a request that failed for a cause. It is the only place that decides what follows from
-// the class of a cause: the reason of a condition, whether the problem is transient, the next step, and the Retry.
+// ofCause returns the problem with a request that failed for a cause. It is the only place that decides what follows
+// from the class of a cause: the reason of a condition, whether the problem is transient, the next step, and the Retry.
 func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	class := cause.Class()
 	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}

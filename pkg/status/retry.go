@@ -32,8 +32,8 @@ func retryOf(cause apply.Cause, fingerprint string) Retry {
 	}
 }
 
-// Retries returns the Retry of each problem that kept a pass from making both sides as planned: of the plan, of objects,
-// and of the statuses of GatewayClasses (statusProblem).
+// Retries returns the Retry of each problem that kept a pass from making both sides as planned: of the plan, of
+// objects, and of the statuses of GatewayClasses (statusProblem).
 func (r Result) Retries(statusProblem error) []Retry {
 	var out []Retry
 	if r.PlanProblem != nil {

@@ -37,8 +37,8 @@ on the management cluster that contains it. Set --revision, --istio-resources, -
 same values as for "hypergate run": they decide which CRDs belong to hypergate, and which ones it can take over.
 
 The command changes nothing. Without --dry-run, it only reads. The verdicts Update and Install are what "hypergate run"
-does next. They do not mean that an admission policy allows it. UpToDate means that there is nothing to write. The condition CRDsReady of the GatewayClasses and
-hypergate's log report whether the API server accepts the change.
+does next. They do not mean that an admission policy allows it. The condition CRDsReady of the GatewayClasses and
+hypergate's log report whether the API server accepts the change. UpToDate means that there is nothing to write.
 
 With --dry-run=adopt, the command prints for each CRD that does not belong to hypergate:
 
