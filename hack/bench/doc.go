@@ -1,7 +1,7 @@
 // Command bench measures hypergate's speed, its requests at rest and its memory. It prints each figure next to its
 // target.
 //
-//	go run ./hack/bench [-only install,writes,rest,drift,istiod,memory,render] [-o json] [-json FILE] [-quick]
+//	go run ./hack/bench [-only install,render,writes,rest,drift,istiod,memory] [-o json] [-json FILE] [-quick]
 //
 // # How it measures
 //

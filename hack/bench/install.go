@@ -79,7 +79,8 @@ func (r *report) addInstall(installs []installed, floors map[int][]time.Duration
 		took[i], toFirst[i], toToken[i] = one.took, one.toFirst, one.toToken
 		appliedLast[one.last]++
 	}
-	ratio := float64(percentile(took, 50)) / float64(percentile(floors[best], 50))
+	r.installFloor = percentile(floors[best], 50)
+	ratio := float64(percentile(took, 50)) / float64(r.installFloor)
 	byWidth := map[string]any{}
 	for width, f := range floors {
 		byWidth[fmt.Sprint(width)] = milliseconds(f)

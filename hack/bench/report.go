@@ -34,6 +34,9 @@ type report struct {
 	Quick     bool   `json:"quick,omitempty"`
 	Disturbed int    `json:"measurementsOnABusyMachine"`
 	Rows      []row  `json:"rows"`
+	// installFloor is the floor of an installation, if the part install was measured. Other times are stated as ratios
+	// to it, because it depends on the machine.
+	installFloor time.Duration
 	// Notes explain how a value was measured, and list the items that a row only counts.
 	Notes []string `json:"notes"`
 }
