@@ -208,7 +208,7 @@ func (w *environment) drift(ctx context.Context, o body, how string) (drift, err
 		if requests, err = w.requests(m); err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(requests, func(e event) bool { return restores(e, o) }) &&
+		return slices.ContainsFunc(requests, func(e event) bool { return restores(e, o) }) && w.tokenStored(requests, o, how) &&
 			time.Since(requests[len(requests)-1].StageTimestamp) > silence, nil
 	})
 	if err != nil {
@@ -235,6 +235,16 @@ func (w *environment) drift(ctx context.Context, o body, how string) (drift, err
 		err = w.untilProven(ctx) // the effects of istiod's absence must not count for the next object
 	}
 	return d, err
+}
+
+// tokenStored reports whether a new token was stored, if the drift makes one necessary: its write must not count for
+// the next object.
+func (w *environment) tokenStored(requests []event, o body, how string) bool {
+	if how != deleted || !strings.HasPrefix(o.id(), "guest serviceaccounts") {
+		return true
+	}
+	secret := objectID(model.SideMgmt, "secrets", w.cfg.MgmtNamespace, model.CredentialSecretName)
+	return slices.ContainsFunc(requests, func(e event) bool { return e.kind() == kindWrite && e.id() == secret && e.succeeded() })
 }
 
 // begin changes or deletes an object.
